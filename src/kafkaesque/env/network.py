@@ -1,0 +1,121 @@
+"""The door to the network."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from kafkaesque.env.disk import Buffer, FileRange
+
+
+class Address(NamedTuple):
+    """Where somebody listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Framing(Enum):
+    """How the bytes of a connection are cut for the handler."""
+
+    #: Each call gets the payload of one frame that had a big-endian int32 length before it.
+    LENGTH_PREFIXED = "length prefixed"
+    #: Each call gets whatever came.
+    STREAM = "stream"
+
+
+class Connection(Protocol):
+    """One connection, from the handler's side."""
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end, for people to read."""
+
+    @property
+    def local_port(self) -> int:
+        """The port at our end."""
+
+    def write(self, parts: Sequence[Buffer | FileRange]) -> None:
+        """Send all parts, in order, after what was written before; never blocks.
+
+        The length prefix of a frame is the caller's to write. Buffers must not change until they
+        are sent. Harmless on a closed connection.
+        """
+
+    def unsent_bytes(self) -> int:
+        """Return how much of what was written has not left yet; the caller bounds it."""
+
+    def pause_reading(self) -> None:
+        """Deliver nothing more until `resume_reading`; the sender is slowed down by TCP."""
+
+    def resume_reading(self) -> None:
+        """Deliver again."""
+
+    def close(self) -> None:
+        """Send what was written, then close; `on_close` follows."""
+
+    def abort(self) -> None:
+        """Close at once and drop what was not sent; `on_close` follows."""
+
+
+class ConnectionHandler(Protocol):
+    """What a server or client does with a connection."""
+
+    def on_open(self, connection: Connection) -> None:
+        """The connection stands; called first."""
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        """A frame's payload, or a piece of the stream. The buffer now belongs to the handler."""
+
+    def on_writable(self) -> None:
+        """What was written has been sent, down to the low-water mark."""
+
+    def on_close(self, error: Exception | None) -> None:
+        """The connection is gone; called last, exactly once after `on_open`."""
+
+
+class Listener(Protocol):
+    """A port that accepts connections."""
+
+    @property
+    def address(self) -> Address:
+        """The address with the port that was really bound."""
+
+    def close(self) -> None:
+        """Accept no more; existing connections stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """Limits of a listener."""
+
+    framing: Framing
+    #: A longer frame closes the connection before anything is allocated for it.
+    frame_bytes_max: int = 100 * 1024 * 1024
+    #: One more connection is accepted and closed at once.
+    connections_max: int = 20_000
+
+
+class Network(Protocol):
+    """Connections to and from others."""
+
+    def listen(
+        self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
+    ) -> Listener:
+        """Accept connections, each with a new handler; port 0 takes a free one.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+
+    def connect(
+        self,
+        address: Address,
+        options: ListenOptions,
+        handler: ConnectionHandler,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        """Connect; then either `handler.on_open` or `on_failed` is called, once."""

@@ -1,0 +1,118 @@
+"""What can go wrong, by whose fault it is.
+
+`RequestRefused` and what derives from it are a client's or a peer's mistake, or a state of the
+cluster that the client has to live with: gateways turn them into their protocol's error codes.
+`InvariantBroken` is ours: the broker stops with a report. `DiskFailed` is the machine's.
+"""
+
+
+class KafkaesqueError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvariantBroken(KafkaesqueError):
+    """Something that must always hold does not: a defect of ours, never a client's fault."""
+
+
+class DiskFailed(KafkaesqueError):
+    """The disk refused a read, a write or a sync; what was not acknowledged must be assumed lost."""
+
+
+class DiskFull(DiskFailed):
+    """No space is left on the device."""
+
+
+class ConfigError(KafkaesqueError):
+    """An option is unknown, of the wrong type or out of range."""
+
+
+class RequestRefused(KafkaesqueError):
+    """The request cannot be done; the state is as it was before."""
+
+
+class UnknownTopicOrPartition(RequestRefused):
+    """No such topic or partition in this cluster, or not on this broker."""
+
+
+class UnknownTopicId(RequestRefused):
+    """No topic has this id (any more)."""
+
+
+class NotLeader(RequestRefused):
+    """This broker does not lead the group; `leader` says who does, as far as is known."""
+
+    def __init__(self, message: str = "not the leader", leader: int | None = None) -> None:
+        super().__init__(message)
+        self.leader = leader
+
+
+class LeaderNotAvailable(RequestRefused):
+    """The group has no leader at the moment; try again."""
+
+
+class FencedLeaderEpoch(RequestRefused):
+    """The client's leader epoch is older than the broker's."""
+
+
+class UnknownLeaderEpoch(RequestRefused):
+    """The client's leader epoch is newer than the broker's."""
+
+
+class OffsetOutOfRange(RequestRefused):
+    """The offset is before the log's start or after its end."""
+
+
+class NotEnoughReplicas(RequestRefused):
+    """Fewer replicas are in sync than `min.insync.replicas`; nothing was written."""
+
+
+class NotEnoughReplicasAfterAppend(RequestRefused):
+    """Written to the leader's log, but not known to be committed."""
+
+
+class RequestTimedOut(RequestRefused):
+    """Not finished in the time that the client gave; the outcome is unknown."""
+
+
+class StorageFailed(RequestRefused):
+    """The disk below this partition failed; the broker serves it no longer."""
+
+
+class TopicExists(RequestRefused):
+    """A topic of that name exists."""
+
+
+class InvalidTopic(RequestRefused):
+    """The topic's name is not a legal one."""
+
+
+class InvalidPartitions(RequestRefused):
+    """The number of partitions is not possible."""
+
+
+class InvalidReplicationFactor(RequestRefused):
+    """The number of replicas is below 1 or above the number of brokers."""
+
+
+class InvalidReplicaAssignment(RequestRefused):
+    """The placement that the client asked for is not possible."""
+
+
+class InvalidConfig(RequestRefused):
+    """A topic or broker option is unknown or its value is out of range."""
+
+
+class InvalidRequest(RequestRefused):
+    """The request contradicts itself or breaks a rule of its protocol."""
+
+
+class MessageTooLarge(RequestRefused):
+    """A batch is larger than `max.message.bytes`."""
+
+
+class NotController(RequestRefused):
+    """This broker does not lead the controller group."""
+
+
+class OverBound(RequestRefused):
+    """A named bound of the broker is reached; try again later."""

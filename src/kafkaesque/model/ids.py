@@ -1,0 +1,39 @@
+"""Names for the numbers that must never be mixed up."""
+
+from typing import NamedTuple, NewType
+
+#: Position of a record in a partition, as clients see it: 0, 1, 2, ... without gaps.
+Offset = NewType("Offset", int)
+
+#: Position in a group's Raft log, which counts records and marks: 1, 2, 3, ...; 0 is "nothing".
+Index = NewType("Index", int)
+
+#: Raft term; for a partition it is also the leader epoch that clients see.
+Term = NewType("Term", int)
+
+#: Broker id, from 1.
+NodeId = NewType("NodeId", int)
+
+#: Number of a Raft group, given by the controller; uint32.
+GroupId = NewType("GroupId", int)
+
+#: Sixteen bytes that name a topic for its whole life, across deletion and re-creation of its name.
+TopicId = NewType("TopicId", bytes)
+
+#: The controller's own Raft group.
+CONTROLLER_GROUP = GroupId(0)
+
+#: "No such broker", as Kafka writes it on the wire.
+NO_NODE = NodeId(-1)
+
+ZERO_TOPIC_ID = TopicId(bytes(16))
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
