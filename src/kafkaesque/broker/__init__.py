@@ -1,0 +1,1 @@
+"""What makes one broker: partitions, the driver of their Raft groups, the controller, placement."""

@@ -1,0 +1,1 @@
+"""Values that every room shares: offsets, terms, ids, record batches, errors."""

@@ -1,0 +1,1 @@
+"""The Kafka protocol: frames, requests and responses, all versions, as typed values."""

@@ -1,0 +1,1 @@
+"""One consensus group as a synchronous core: step, tick, take the work that is ready."""

@@ -1,0 +1,1 @@
+"""The four doors opened on the real machine: sockets, files, the clock, real randomness."""

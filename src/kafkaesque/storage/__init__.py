@@ -1,0 +1,1 @@
+"""What lies on disk: segments, their indexes, the write-ahead log, retention, compaction."""
