@@ -1,0 +1,121 @@
+"""Starts brokers of ours as real processes: the one place that knows their command and options."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from bench.processes import BrokerProcess, free_ports, wait_until_ready
+
+READY_TIMEOUT_S = 30.0
+CLUSTER_ID = "a-cluster-of-the-suite"
+
+_CONFIGURATION = """\
+cluster_id = "{cluster_id}"
+broker_id = {number}
+data = "{data}"
+
+[listeners]
+kafka = "127.0.0.1:{kafka_port}"
+peer = "127.0.0.1:{peer_port}"
+
+[peers]
+{peers}
+"""
+
+
+def broker_command(configuration: Path) -> list[str]:
+    """Return the command line of one broker."""
+    return [sys.executable, "-m", "kafkaesque.server", "--config", str(configuration)]
+
+
+def configuration(
+    number: int, data: Path, kafka_ports: Sequence[int], peer_ports: Sequence[int]
+) -> str:
+    """Return the TOML text for broker `number` of a cluster that listens on the given ports."""
+    peers = "".join(f'{n} = "127.0.0.1:{port}"\n' for n, port in enumerate(peer_ports, start=1))
+    return _CONFIGURATION.format(
+        cluster_id=CLUSTER_ID,
+        number=number,
+        data=data,
+        kafka_port=kafka_ports[number - 1],
+        peer_port=peer_ports[number - 1],
+        peers=peers,
+    )
+
+
+class KafkaesqueCluster:
+    """A cluster of ours on 127.0.0.1, in a directory of its own; each broker is a process."""
+
+    name = "Kafkaesque"
+
+    def __init__(self, brokers: int = 1, *, directory: Path | None = None) -> None:
+        """`directory` is where the directory with the data is made, and removed at the end."""
+        self.brokers: list[BrokerProcess] = []
+        self._count = brokers
+        self._parent = directory
+        self._directory: Path | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def __enter__(self) -> KafkaesqueCluster:
+        self.prepare()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def prepare(self) -> None:
+        """Write the configuration; nothing runs yet."""
+        self._directory = Path(tempfile.mkdtemp(prefix="kafkaesque-", dir=self._parent))
+        ports = free_ports(2 * self._count)
+        kafka_ports, peer_ports = ports[: self._count], ports[self._count :]
+        for number in range(1, self._count + 1):
+            home = self._directory / f"broker-{number}"
+            home.mkdir()
+            path = home / "broker.toml"
+            path.write_text(configuration(number, home / "data", kafka_ports, peer_ports))
+            self.brokers.append(
+                BrokerProcess(
+                    broker_command(path),
+                    log_path=home / "broker.log",
+                    port=kafka_ports[number - 1],
+                )
+            )
+
+    def start(self) -> None:
+        """Start every broker and wait until each knows all the others."""
+        for broker in self.brokers:
+            broker.start()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until every broker that runs answers Metadata with the brokers that run."""
+        running = [broker for broker in self.brokers if broker.is_running()]
+        for broker in running:
+            wait_until_ready(broker, brokers=len(running), timeout_s=READY_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Stop the brokers and remove their data."""
+        for broker in self.brokers:
+            broker.stop()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self.brokers = []
+        self._directory = None

@@ -1,0 +1,187 @@
+"""What several of the client tests need: unique names, topics, plain producing and reading."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DEADLINE_S = 30.0
+POLL_S = 0.1
+
+
+def unique(prefix: str) -> str:
+    """Return a name for a topic or group that nobody else has."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+def eventually(condition: Callable[[], bool], what: str, *, seconds: float = DEADLINE_S) -> None:
+    """Wait until the condition holds; fails, and says what it waited for, when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def admin_client(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers})
+
+
+def error_of(call: Callable[[], object]) -> KafkaError:
+    """Return the Kafka error that the call raises; fails when it raises none."""
+    try:
+        result = call()
+    except KafkaException as raised:
+        error = raised.args[0]
+        assert isinstance(error, KafkaError)
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+class TopicMaker:
+    """Creates topics of unique names and returns once their partitions have leaders."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    def __call__(
+        self, prefix: str = "topic", *, partitions: int = 3, replication: int = 3, **options: str
+    ) -> str:
+        """Create a topic; options are Kafka's, with _ for the dots of their names."""
+        name = unique(prefix)
+        config = {key.replace("_", "."): value for key, value in options.items()}
+        topic = NewTopic(name, partitions, replication, config=config)
+        self._admin.create_topics([topic], request_timeout=DEADLINE_S)[name].result()
+        eventually(lambda: self._has_leaders(name, partitions), f"leaders for {name}")
+        return name
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        seen = self._admin.list_topics(name, timeout=DEADLINE_S).topics[name].partitions
+        return len(seen) == partitions and all(each.leader >= 0 for each in seen.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A record to produce."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] | None = None
+    timestamp_ms: int = 0
+    partition: int = -1
+
+
+def produce(
+    bootstrap_servers: str, topic: str, records: Iterable[Sent | bytes], **options: Any
+) -> list[Message]:
+    """Produce with librdkafka and return the delivery reports, in their order.
+
+    Options are librdkafka's, with _ for the dots of their names.
+
+    Raises:
+        KafkaException: a record was not delivered; it holds the error of the first such record.
+    """
+    reports: list[Message] = []
+    failed: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            reports.append(message)
+        else:
+            failed.append(error)
+
+    producer = Producer(_configuration(bootstrap_servers, options))
+    for each in records:
+        record = each if isinstance(each, Sent) else Sent(value=each)
+        arguments: dict[str, Any] = {"partition": record.partition}
+        if record.timestamp_ms:
+            arguments["timestamp"] = record.timestamp_ms
+        producer.produce(
+            topic,
+            value=record.value,
+            key=record.key,
+            headers=None if record.headers is None else list(record.headers),
+            on_delivery=on_delivery,
+            **arguments,
+        )
+        producer.poll(0)
+    remaining = producer.flush(DEADLINE_S)
+    if failed:
+        raise KafkaException(failed[0])
+    assert remaining == 0, f"{remaining} records without a delivery report"
+    return reports
+
+
+def partitions_of(consumer: Consumer, topic: str) -> list[int]:
+    metadata = consumer.list_topics(topic, timeout=DEADLINE_S).topics[topic]
+    return sorted(metadata.partitions)
+
+
+def consume(
+    bootstrap_servers: str, topic: str, count: int, *, at_rest_s: float = 0.0, **options: Any
+) -> list[Message]:
+    """Read all partitions of the topic from the beginning, without a group, until `count` records.
+
+    With `at_rest_s`, reads on for that long, so that records too many are seen as well.
+    """
+    defaults = {"group.id": unique("reader"), "enable.auto.commit": False}
+    consumer = Consumer({**defaults, **_configuration(bootstrap_servers, options)})
+    try:
+        partitions = partitions_of(consumer, topic)
+        consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+        messages = read(consumer, count)
+        if at_rest_s:
+            messages += read_for(consumer, at_rest_s)
+        return messages
+    finally:
+        consumer.close()
+
+
+def read(consumer: Consumer, count: int, *, seconds: float = DEADLINE_S) -> list[Message]:
+    """Poll a consumer until it has given `count` messages; any error fails."""
+    messages: list[Message] = []
+    deadline = time.monotonic() + seconds
+    while len(messages) < count:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{len(messages)} of {count} messages in {seconds:.0f} s")
+        messages += checked(consumer.consume(count - len(messages), POLL_S))
+    return messages
+
+
+def read_for(consumer: Consumer, seconds: float) -> list[Message]:
+    """Poll a consumer for a time and return what it has given; any error fails."""
+    messages: list[Message] = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        messages += checked(consumer.consume(500, POLL_S))
+    return messages
+
+
+def checked(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages; raises the error that stands in place of one."""
+    result = list(messages)
+    for message in result:
+        error = message.error()
+        if error is not None:
+            raise KafkaException(error)
+    return result
+
+
+def _configuration(bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
+    named = {key.replace("_", "."): value for key, value in options.items()}
+    return {"bootstrap.servers": bootstrap_servers, **named}
