@@ -1,1 +1,1 @@
-"""The four doors opened on a simulated machine: a cluster, its faults and checkers from one seed."""
+"""The four doors opened on a simulated machine: a cluster, its faults and its checkers."""
