@@ -1,1 +1,1 @@
-"""The Kafka protocol: frames, requests and responses, all versions, as typed values."""
+"""Kafka's wire protocol: bytes to messages and back, without sockets and without state."""

@@ -1,0 +1,160 @@
+"""Primitive types of Kafka's protocol: what generated and hand-written codecs share."""
+
+from __future__ import annotations
+
+from struct import error as struct_error
+from typing import Final, NoReturn
+
+from kafkaesque.protocols.kafka.errors import MalformedRequest
+
+Buffer = bytes | bytearray | memoryview
+
+ZERO_UUID: Final = bytes(16)
+
+#: What reading past the end of a buffer, or text that is not UTF-8, raises.
+MALFORMED: Final = (struct_error, IndexError, UnicodeDecodeError)
+
+#: Unsigned varints of one byte, ready made.
+UVARINTS: Final = tuple(bytes([n]) for n in range(128))
+
+#: A varint of 32 bits takes at most five bytes, and the fifth holds the topmost four bits.
+_UVARINT_BYTES_MAX: Final = 5
+_UVARINT_LAST_BYTE_MAX: Final = 0x0F
+
+
+class Message:
+    """Base of generated messages and structs: compared by value, never hashed."""
+
+    __slots__: tuple[str, ...] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Compares fields; a list equals a tuple of equal elements, as both are arrays."""
+        if type(other) is not type(self):
+            return NotImplemented
+        for name in self.__slots__:
+            mine, its = getattr(self, name), getattr(other, name)
+            if isinstance(mine, list | tuple) and isinstance(its, list | tuple):
+                mine, its = list(mine), list(its)
+            if mine != its:
+                return False
+        return True
+
+    def __repr__(self) -> str:
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        fields = (
+            f"{name}={bytes(value) if isinstance(value, memoryview) else value!r}"
+            for name, value in values
+        )
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def uvarint(n: int) -> bytes:
+    """Returns an unsigned varint of up to 32 bits."""
+    if n < 128:
+        return UVARINTS[n]
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def uvarint_bytes(n: int) -> int:
+    """Returns how many bytes `n` takes as an unsigned varint."""
+    return 1 if n < 128 else (n.bit_length() + 6) // 7
+
+
+def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
+    """Returns (value, position behind it).
+
+    Raises:
+        MalformedRequest: it takes more than 32 bits.
+        IndexError: the buffer ends before it does.
+    """
+    first = buf[pos]
+    if first < 128:
+        return first, pos + 1
+    return uvarint_tail(buf, pos + 1, first)
+
+
+def uvarint_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Reads on from a varint's first byte, which says that more follow; `pos` is behind it."""
+    value = first & 127
+    for shift in (7, 14, 21):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, pos
+    byte = buf[pos]
+    if byte > _UVARINT_LAST_BYTE_MAX:
+        raise MalformedRequest("varint of more than 32 bits")
+    return value | byte << 28, pos + 1
+
+
+def length_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Like `uvarint_tail`, for a length plus one that must not be null."""
+    value, pos = uvarint_tail(buf, pos, first) if first > 127 else (first, pos)
+    if value == 0:
+        raise MalformedRequest("null where the protocol allows none")
+    return value, pos
+
+
+def skip_tags(buf: memoryview, pos: int, count: int) -> int:
+    """Returns the position behind `count` tagged fields that nobody here knows.
+
+    `count` is the first byte of its varint. The loop is bounded by the buffer: each field takes at
+    least two bytes, and reading behind the end raises IndexError.
+    """
+    if count > 127:
+        count, pos = uvarint_tail(buf, pos, count)
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+    return pos
+
+
+def tag_section(tags: list[tuple[int, list[Buffer]]]) -> list[Buffer]:
+    """Returns the parts of a tag section; `tags` are (tag, parts of its value) by rising tag."""
+    parts: list[Buffer] = [uvarint(len(tags))]
+    for tag, value in tags:
+        parts.append(uvarint(tag) + uvarint(sum(map(len, value))))
+        parts.extend(value)
+    return parts
+
+
+def bad_length(n: int) -> NoReturn:
+    """Refuses a length below zero, or null where none is allowed."""
+    raise MalformedRequest(f"length {n}")
+
+
+def bad_count(n: int) -> NoReturn:
+    """Refuses an array that cannot fit into what is left of the message."""
+    raise MalformedRequest(f"array of {n} elements in a message that has no room for them")
+
+
+def bad_tag(tag: int) -> NoReturn:
+    """Refuses a tagged field whose size is not what it says."""
+    raise MalformedRequest(f"tagged field {tag} has another size than it says")
+
+
+def missing(field: str) -> NoReturn:
+    """Refuses to write null: our own mistake.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{field} must not be null in this version")
+
+
+def cut_short(message: str) -> MalformedRequest:
+    """Returns the error for a message that ends early or holds text that is not UTF-8."""
+    return MalformedRequest(f"{message} is cut short or holds text that is not UTF-8")
+
+
+def wrong_length(message: str, pos: int, end: int) -> MalformedRequest:
+    """Returns the error for a message that does not end where its frame does."""
+    return MalformedRequest(f"{message} ends at {pos} in a frame of {end} bytes")
