@@ -21,7 +21,7 @@ def kernel_extensions() -> list[Extension]:
         extra_compile_args=["-O3"],
     )
     extensions: list[Extension] = cythonize(
-        [kernel], compiler_directives={"language_level": "3"}
+        [kernel], build_dir="build/cython", compiler_directives={"language_level": "3"}
     )
     for extension in extensions:
         # cythonize builds new objects and drops this flag, so it is set on what it returns.

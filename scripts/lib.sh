@@ -1,0 +1,210 @@
+# Shared by scripts/test and scripts/quickstart: from a bare checkout to a .venv that works.
+# Sourced by bash, in the root of the checkout. Everything here may be run again at any time and
+# does nothing where nothing has changed.
+# shellcheck shell=bash
+
+VENV_PYTHON=.venv/bin/python
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+    printf '\n%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# step NAME COMMAND...: runs it, says how long it took, ends the script where it fails.
+# Inside COMMAND `set -e` does not hold (bash turns it off there): functions say `|| return`.
+step() {
+    local name=$1 began=$SECONDS code=0
+    shift
+    printf '\n==> %s\n' "$name"
+    "$@" || code=$?
+    if [ "$code" -ne 0 ]; then
+        printf '\n%s: FAILED at "%s" after %d s (exit code %d)\n' \
+            "${0##*/}" "$name" $((SECONDS - began)) "$code" >&2
+        exit "$code"
+    fi
+    printf '    done: %s, %d s\n' "$name" $((SECONDS - began))
+}
+
+is_new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+# The interpreter to build .venv with: $PYTHON, else python3.11, else a python3 of 3.11 or later.
+find_python() {
+    local candidate
+    if [ -n "${PYTHON:-}" ]; then
+        is_new_enough "$PYTHON" || die "PYTHON=$PYTHON is not a Python of 3.11 or later"
+        command -v "$PYTHON"
+        return
+    fi
+    for candidate in python3.11 python3 /usr/bin/python3; do
+        if is_new_enough "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    die "no Python of 3.11 or later found: install python3.11, or name one with PYTHON=..."
+}
+
+# The Debian package that belongs to an interpreter: python3-venv, or python3.12-venv where the
+# interpreter is not the distribution's own python3.
+debian_python_package() {
+    local python=$1 part=$2 version
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if [ "$(readlink -f /usr/bin/python3 2>/dev/null)" = "/usr/bin/python$version" ]; then
+        say "python3-$part"
+    else
+        say "python$version-$part"
+    fi
+}
+
+has_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
+
+has_headers() {
+    "$1" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))'
+}
+
+has_compiler() { command -v "${CC:-cc}" >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1; }
+
+# The missing Debian packages, one a line. $2 is "test" where the tests' clients are wanted as well.
+missing_packages() {
+    local python=$1 purpose=$2
+    has_venv "$python" || debian_python_package "$python" venv
+    has_headers "$python" || debian_python_package "$python" dev
+    has_compiler || printf 'gcc\nlibc6-dev\n'
+    if [ "$purpose" = test ]; then
+        command -v kcat >/dev/null || say kcat
+        command -v node >/dev/null || say nodejs
+        command -v npm >/dev/null || say npm
+    fi
+}
+
+# Installs what is missing with apt-get, as root or through sudo. Without either, the quickstart
+# goes on without a compiler; everything else is needed.
+ensure_packages() {
+    local python=$1 purpose=$2 as_root=()
+    local -a packages
+    mapfile -t packages < <(missing_packages "$python" "$purpose")
+    if [ "${#packages[@]}" -eq 0 ]; then
+        say "    nothing is missing"
+        return
+    fi
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    if ! command -v apt-get >/dev/null || { [ "${#as_root[@]}" -gt 0 ] && ! sudo -v; }; then
+        without_packages "$python" "$purpose" "${packages[@]}"
+        return
+    fi
+    say "    installing with ${as_root[*]:+sudo }apt-get: ${packages[*]}"
+    "${as_root[@]}" apt-get update -qq || say "    apt-get update failed; trying with the lists at hand"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${packages[@]}" >.apt.log 2>&1 || {
+        tail -n 20 .apt.log >&2
+        without_packages "$python" "$purpose" "${packages[@]}"
+    }
+    rm -f .apt.log
+}
+
+without_packages() {
+    local python=$1 purpose=$2
+    shift 2
+    if [ "$purpose" != test ] && has_venv "$python"; then
+        say "    going on without: $* (the package is slower without its compiled kernel)"
+        return
+    fi
+    die "these Debian packages are missing and could not be installed: $*
+    As root:  apt-get install --no-install-recommends $*"
+}
+
+# stamped FILE WORDS...: has this very state been reached before? The words name the state.
+stamped() { [ "$(cat "$1" 2>/dev/null)" = "$2" ]; }
+
+state_of() { cat -- "$@" 2>/dev/null | sha256sum | cut -d' ' -f1; }
+
+ensure_venv() {
+    local python=$1
+    if [ -n "${PYTHON:-}" ] && [ -x "$VENV_PYTHON" ] && ! same_python "$python"; then
+        say "    .venv belongs to another Python than PYTHON=$PYTHON: made anew"
+        rm -rf .venv
+    fi
+    if [ -x "$VENV_PYTHON" ] && is_new_enough "$VENV_PYTHON" && "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
+        say "    .venv is there: $("$VENV_PYTHON" --version)"
+        return
+    fi
+    rm -rf .venv
+    "$python" -m venv .venv || return
+    say "    .venv made with $python, $("$VENV_PYTHON" --version)"
+}
+
+same_python() {
+    local where='import sys; print(sys.version, sys.base_prefix)'
+    [ "$("$1" -c "$where")" = "$("$VENV_PYTHON" -c "$where")" ]
+}
+
+pip_install() {
+    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --require-virtualenv "$@"
+}
+
+# ensure_pins NAMES...: installs requirements/NAME.txt, each file checked against its hash.
+ensure_pins() {
+    local name files=() state stamp=.venv/.pins
+    for name in "$@"; do files+=("requirements/$name.txt"); done
+    state="$* $(state_of "${files[@]}")"
+    # More than is wanted may be there already: scripts/test installs more than the quickstart.
+    if grep -qxF -- "$state" "$stamp" 2>/dev/null; then
+        say "    the pins have not changed"
+        return
+    fi
+    for name in "$@"; do
+        if [ "$name" = quickstart ]; then
+            # Its data files are all that is read, so its dependencies stay away.
+            pip_install --require-hashes --no-deps --no-build-isolation -r "requirements/$name.txt"
+        else
+            pip_install --require-hashes -r "requirements/$name.txt"
+        fi || return
+    done
+    printf '%s\n' "$state" >>"$stamp"
+}
+
+# Installs the package in place and compiles its kernel.
+ensure_package() {
+    local state stamp=.venv/.package
+    state="$(pwd) $(state_of pyproject.toml setup.py src/kafkaesque/model/*.pyx src/kafkaesque/model/*.pxd)"
+    if stamped "$stamp" "$state" && kernel_is_settled; then
+        say "    the package and its kernel have not changed"
+        return
+    fi
+    pip_install --no-build-isolation --no-deps --editable . || return
+    if kernel_is_compiled; then
+        say "    the kernel is compiled"
+    elif [ -e src/kafkaesque/model/_kernel.pyx ] && has_compiler; then
+        say "    the kernel could not be compiled, though there is a compiler. To see why:"
+        say "    $VENV_PYTHON setup.py build_ext --inplace"
+        return 1
+    else
+        say "    the kernel is not compiled: its pure-Python twin is used, which is slower"
+    fi
+    printf '%s\n' "$state" >"$stamp"
+}
+
+kernel_is_compiled() {
+    "$VENV_PYTHON" -c 'import kafkaesque.model._kernel' >/dev/null 2>&1
+}
+
+kernel_is_settled() { kernel_is_compiled || ! has_compiler; }
+
+# kafkajs, of the version and with the hashes in package-lock.json.
+ensure_node_clients() {
+    local folder=tests/clients/node state
+    state=$(state_of "$folder/package.json" "$folder/package-lock.json")
+    if stamped "$folder/node_modules/.stamp" "$state"; then
+        say "    the Node clients have not changed"
+        return
+    fi
+    # npm would empty a directory that a link points to, and that may be anybody's.
+    [ ! -L "$folder/node_modules" ] || rm "$folder/node_modules"
+    (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return
+    printf '%s\n' "$state" >"$folder/node_modules/.stamp"
+}
