@@ -149,24 +149,32 @@ pip_install() {
 
 # ensure_pins NAMES...: installs requirements/NAME.txt, each file checked against its hash.
 ensure_pins() {
-    local name files=() state stamp=.venv/.pins
-    for name in "$@"; do files+=("requirements/$name.txt"); done
-    state="$* $(state_of "${files[@]}")"
-    # More than is wanted may be there already: scripts/test installs more than the quickstart.
-    if grep -qxF -- "$state" "$stamp" 2>/dev/null; then
+    local name stamp=.venv/.pins files=() changed=()
+    for name in "$@"; do
+        grep -qxF -- "$(pins_state "$name")" "$stamp" 2>/dev/null || changed+=("$name")
+    done
+    if [ "${#changed[@]}" -eq 0 ]; then
         say "    the pins have not changed"
         return
     fi
-    for name in "$@"; do
-        if [ "$name" = quickstart ]; then
-            # Its data files are all that is read, so its dependencies stay away.
-            pip_install --require-hashes --no-deps --no-build-isolation -r "requirements/$name.txt"
-        else
-            pip_install --require-hashes -r "requirements/$name.txt"
-        fi || return
+    for name in "${changed[@]}"; do
+        # The quickstart's data files are all that is read, so their dependencies stay away.
+        [ "$name" = quickstart ] || files+=(-r "requirements/$name.txt")
     done
-    printf '%s\n' "$state" >>"$stamp"
+    [ "${#files[@]}" -eq 0 ] || pip_install --require-hashes "${files[@]}" || return
+    case " ${changed[*]} " in *" quickstart "*)
+        pip_install --require-hashes --no-deps --no-build-isolation \
+            -r requirements/quickstart.txt || return
+        ;;
+    esac
+    for name in "${changed[@]}"; do
+        touch "$stamp"
+        sed -i "/^$name /d" "$stamp"
+        pins_state "$name" >>"$stamp"
+    done
 }
+
+pins_state() { say "$1 $(state_of "requirements/$1.txt")"; }
 
 # Installs the package in place and compiles its kernel.
 ensure_package() {

@@ -1,0 +1,83 @@
+"""The layer contracts in pyproject.toml must be able to fail: each planted import is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "src" / "kafkaesque"
+
+# Where an import is planted, what it imports, and how the linter names it.
+PLANTED = [
+    ("model", "kafkaesque.env", "kafkaesque.model.planted -> kafkaesque.env"),
+    ("raft", "kafkaesque.storage", "kafkaesque.raft.planted -> kafkaesque.storage"),
+    ("broker", "kafkaesque.runtime", "kafkaesque.broker.planted -> kafkaesque.runtime"),
+    ("gateway", "kafkaesque.server", "kafkaesque.gateway.planted -> kafkaesque.server"),
+    ("server", "kafkaesque.sim", "kafkaesque.server.planted -> kafkaesque.sim"),
+    ("broker", "asyncio", "kafkaesque.broker.planted -> asyncio"),
+    ("groups", "time", "kafkaesque.groups.planted -> time"),
+    ("storage", "os.path", "kafkaesque.storage.planted -> os"),
+    ("raft", "random", "kafkaesque.raft.planted -> random"),
+    (
+        "protocols/text",
+        "kafkaesque.protocols.kafka",
+        "kafkaesque.protocols.text.planted -> kafkaesque.protocols.kafka",
+    ),
+    ("server", "rich.table", "kafkaesque.server.planted -> rich"),
+]
+
+
+def rooms() -> list[Path]:
+    return sorted(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("__init__.py"))
+
+
+@pytest.fixture
+def empty_rooms(tmp_path: Path) -> Path:
+    """A package with all our rooms and nothing in them, which keeps every contract."""
+    for room in rooms():
+        folder = tmp_path / "kafkaesque" / room
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").touch()
+    return tmp_path
+
+
+def lint(folder: Path) -> tuple[int, str]:
+    """Runs our contracts over the package in that folder; returns the exit code and the words."""
+    linter = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run(
+        [linter, "--no-logo", "--no-cache", "--config", ROOT / "pyproject.toml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_rooms_with_nothing_in_them_keep_the_contracts(empty_rooms: Path) -> None:
+    code, words = lint(empty_rooms)
+    assert code == 0, words
+
+
+def test_every_planted_import_is_found(empty_rooms: Path) -> None:
+    for room, imported, _ in PLANTED:
+        with (empty_rooms / "kafkaesque" / room / "planted.py").open("a") as module:
+            module.write(f"import {imported}\n")
+    code, words = lint(empty_rooms)
+    assert code == 1, words
+    assert [named for _, _, named in PLANTED if named not in words] == []
+
+
+def test_a_room_that_stands_in_no_layer_is_refused(empty_rooms: Path) -> None:
+    (empty_rooms / "kafkaesque" / "attic").mkdir()
+    (empty_rooms / "kafkaesque" / "attic" / "__init__.py").touch()
+    code, words = lint(empty_rooms)
+    assert code == 1, words
+    assert "attic" in words

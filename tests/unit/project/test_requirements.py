@@ -1,0 +1,42 @@
+"""Requirements are exact, hashed, and name no address: where packages come from is the user's."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PINS = sorted((ROOT / "requirements").glob("*.txt"))
+ADDRESS = re.compile(r"://|--(extra-)?index-url|--find-links|-f\s|@\s*file|^/", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", PINS, ids=lambda path: path.name)
+def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    text = "\n".join(lines)
+    assert ADDRESS.search(text) is None
+    entries = text.replace("\\\n", " ").splitlines()
+    assert entries
+    for entry in entries:
+        assert re.match(r"[a-z0-9.-]+==\S+", entry), entry
+        assert "--hash=sha256:" in entry, entry
+
+
+def test_pins_of_one_package_agree() -> None:
+    seen: dict[str, set[str]] = {}
+    for path in PINS:
+        for name, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", path.read_text(), re.MULTILINE):
+            seen.setdefault(name, set()).add(version)
+    assert {name: versions for name, versions in seen.items() if len(versions) > 1} == {}
+
+
+def test_the_node_lock_has_hashes_and_no_addresses() -> None:
+    lock = json.loads((ROOT / "tests/clients/node/package-lock.json").read_text())
+    packages = {name: entry for name, entry in lock["packages"].items() if name}
+    assert "node_modules/kafkajs" in packages
+    for name, entry in packages.items():
+        assert "resolved" not in entry, name
+        assert entry["integrity"].startswith("sha512-"), name
