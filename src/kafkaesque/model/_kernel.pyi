@@ -1,0 +1,57 @@
+from array import array
+from collections.abc import Sequence
+
+from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.kernel import BatchTuple, ColumnTuple, Headers, RecordTuple
+
+def scan_batches(
+    buffer: Buffer,
+    at: int,
+    end: int,
+    bytes_max: int,
+    count_max: int,
+    produced: bool,
+    walk: bool,
+    /,
+) -> tuple[list[BatchTuple], int, int]: ...
+def walk_records(
+    payload: Buffer,
+    count: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    produced: bool,
+    at: int,
+    /,
+) -> int: ...
+def decode_records(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    at: int,
+    /,
+) -> list[RecordTuple]: ...
+def decode_columns(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    at: int,
+    /,
+) -> ColumnTuple: ...
+def read_headers(payload: Buffer, start: int, count: int, /) -> Headers: ...
+def gather(
+    payload: Buffer, starts: array[int], lengths: array[int], /
+) -> tuple[bytes, array[int], bytes, int]: ...
+def encode_records(
+    records: Sequence[object],
+    base_offset: int,
+    base_timestamp: int,
+    prefix_bytes: int,
+    /,
+) -> tuple[bytearray, int, int]: ...
+def murmur2(key: Buffer, /) -> int: ...
