@@ -40,3 +40,12 @@ def test_the_node_lock_has_hashes_and_no_addresses() -> None:
     for name, entry in packages.items():
         assert "resolved" not in entry, name
         assert entry["integrity"].startswith("sha512-"), name
+
+
+@pytest.mark.parametrize("path", PINS, ids=lambda path: path.name)
+def test_every_package_that_is_asked_for_has_its_licence_and_reason_on_record(path: Path) -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    asked_for = re.findall(r"^([a-z0-9-]+)", path.with_suffix(".in").read_text(), re.MULTILINE)
+    asked_for = [name for name in asked_for if not name.startswith("-")]
+    assert asked_for
+    assert [name for name in asked_for if not re.search(rf"[| ]{name}\b", page)] == []
