@@ -1,1 +1,1 @@
-"""One consensus group as a synchronous core: step, tick, take the work that is ready."""
+"""One consensus group: a flat state machine that takes events and returns work."""

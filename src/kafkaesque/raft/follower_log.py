@@ -1,0 +1,320 @@
+"""What a member does to its log while another leads.
+
+Theory of operation. An append names the place after which its entries follow. If the logs agree
+there (same term at that index, §5.3), they agree up to there, and what follows is compared by term
+spans; the first difference, if any, is where this log is cut. If they do not agree, the answer is
+the last place where they still can (at most the leader's term there), so that the leader skips a
+whole term at once. Whatever is committed here is in every leader's log (§5.4.3), so nothing up to
+the commit index is compared or cut.
+
+Agreement is answered at once only if there is nothing to be synced first; otherwise `on_synced`
+brings the answer, one for all that has been synced together.
+"""
+
+from collections.abc import Sequence
+
+from kafkaesque.env.disk import FileRange
+from kafkaesque.model.ids import GroupId, NodeId, Term
+from kafkaesque.raft.configuration import (
+    Configuration,
+    ConfigurationTable,
+    PlacedConfiguration,
+    read_configuration,
+)
+from kafkaesque.raft.entries import EntryKind, EntryMeta, TermStart
+from kafkaesque.raft.errors import MalformedRaftMessage, RaftInvariantBroken
+from kafkaesque.raft.log_outline import LogOutline
+from kafkaesque.raft.messages import AppendRequest, AppendResponse, SnapshotRequest
+from kafkaesque.raft.ready import Outbox
+
+
+class FollowerLog:
+    """Takes over the leader's log."""
+
+    __slots__ = (
+        "_acknowledged_index",
+        "_agreed_index",
+        "_configurations",
+        "_group",
+        "_installing",
+        "_log",
+        "_node",
+        "_outbox",
+    )
+
+    def __init__(
+        self,
+        *,
+        group: GroupId,
+        node: NodeId,
+        log: LogOutline,
+        outbox: Outbox,
+        configurations: ConfigurationTable,
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._log = log
+        self._outbox = outbox
+        self._configurations = configurations
+        #: Up to here this log is known to agree with the current leader's.
+        self._agreed_index = log.commit_index
+        #: The current leader was told that we are durable up to here.
+        self._acknowledged_index = 0
+        #: A snapshot that the driver is putting in place: its end and its configuration.
+        self._installing: tuple[int, Term, PlacedConfiguration] | None = None
+
+    def on_new_leader(self) -> None:
+        """Another leader, or none: agreement has to be found anew."""
+        self._agreed_index = self._log.commit_index
+        self._acknowledged_index = 0
+
+    # --- appends ----------------------------------------------------------------------------
+
+    def on_append_request(self, message: AppendRequest) -> bool:
+        """Take an append from this term's leader; tell whether the commit index has advanced.
+
+        Raises:
+            MalformedRaftMessage: its entries contradict one another.
+            RaftInvariantBroken: it contradicts what is committed here.
+        """
+        if self._installing is not None:
+            return False  # the leader asks again
+        log = self._log
+        prev_index = message.prev_index
+        entries = message.entries
+        if prev_index < log.commit_index:
+            agreed_index = self._append_over_committed(message)
+        elif prev_index > log.last_index or log.term_at(prev_index) != message.prev_term:
+            self._reject_append(message)
+            return False
+        elif not entries:
+            agreed_index = prev_index
+        else:
+            agreed_index = entries[-1].last_index
+            after = TermStart(message.prev_term, prev_index)
+            self._append_after(after, message.term_starts, entries, message.term)
+        if agreed_index > self._agreed_index:
+            self._agreed_index = agreed_index
+        if agreed_index <= log.synced_index or not entries:
+            self._acknowledge(message.sender, message.term)
+        return self._commit(min(message.commit_index, agreed_index))
+
+    def _append_over_committed(self, message: AppendRequest) -> int:
+        """Take an append that begins before our commit index, up to where all logs are the same."""
+        log = self._log
+        commit_index = log.commit_index
+        entries = [entry for entry in message.entries if entry.last_index > commit_index]
+        if not entries:
+            return commit_index
+        theirs = message.prev_term
+        for start in message.term_starts:
+            if start.first_index <= commit_index:
+                theirs = start.term
+        if theirs != log.term_at(commit_index):
+            raise RaftInvariantBroken(
+                f"group {self._group}: leader {message.sender} has term {theirs} at {commit_index},"
+                f" which is committed here with term {log.term_at(commit_index)}"
+            )
+        starts = [start for start in message.term_starts if start.first_index > commit_index]
+        self._append_after(TermStart(theirs, commit_index), starts, entries, message.term)
+        return entries[-1].last_index
+
+    def _append_after(
+        self,
+        after: TermStart,
+        starts: Sequence[TermStart],
+        entries: Sequence[EntryMeta],
+        leader_term: Term,
+    ) -> None:
+        """Take entries that follow a place where both logs agree."""
+        check_entries(after, starts, entries, leader_term)
+        log = self._log
+        last_index = entries[-1].last_index
+        keep_index = log.last_index
+        if after.first_index < keep_index:
+            difference = log.first_difference(after, starts, last_index)
+            if difference is not None:
+                keep_index = difference - 1
+            elif last_index <= keep_index:
+                return
+            entries = [entry for entry in entries if entry.last_index > keep_index]
+            starts = [start for start in starts if start.first_index > keep_index]
+        if entries[0].first_index <= keep_index:
+            raise MalformedRaftMessage(
+                f"an entry from {entries[0].first_index} over what ends at {keep_index}"
+            )
+        configurations = read_configurations(entries)
+        if keep_index < log.last_index:
+            self._truncate(keep_index)
+        for term, first_index in starts:
+            log.begin_term(term, first_index)
+        log.last_index = last_index
+        self._outbox.append(entries)
+        for index, configuration in configurations:
+            self._configurations.add(index, configuration)
+            self._outbox.configuration = self._configurations.effective
+
+    def _truncate(self, last_index: int) -> None:
+        self._log.truncate(last_index)
+        self._outbox.truncate(last_index)
+        if self._configurations.truncate(last_index):
+            self._outbox.configuration = self._configurations.effective
+
+    def _commit(self, index: int) -> bool:
+        if index <= self._log.commit_index:
+            return False
+        self._log.commit_index = index
+        self._outbox.commit(index)
+        return True
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def acknowledge_synced(self, leader: NodeId, term: Term) -> None:
+        """More of the log is durable: tell the leader, if that is news to it."""
+        if min(self._log.synced_index, self._agreed_index) > self._acknowledged_index:
+            self._acknowledge(leader, term)
+
+    def _acknowledge(self, leader: NodeId, term: Term) -> None:
+        log = self._log
+        synced_index = min(log.synced_index, self._agreed_index)
+        self._acknowledged_index = synced_index
+        self._outbox.send(
+            AppendResponse(
+                self._group,
+                self._node,
+                leader,
+                term,
+                False,
+                0,
+                self._agreed_index,
+                synced_index,
+                log.commit_index,
+                0,
+                Term(0),
+            )
+        )
+
+    def _reject_append(self, message: AppendRequest) -> None:
+        log = self._log
+        if message.prev_index == log.commit_index:
+            raise RaftInvariantBroken(
+                f"group {self._group}: leader {message.sender} has term {message.prev_term} at"
+                f" {log.commit_index}, which is committed here with another"
+            )
+        found = log.newest_not_above(message.prev_index, message.prev_term)
+        if found is None or found.first_index < log.commit_index:
+            found = TermStart(log.term_at(log.commit_index), log.commit_index)
+        self.reject(message.sender, message.term, message.prev_index, found.first_index, found.term)
+
+    def reject(
+        self,
+        to: NodeId,
+        term: Term,
+        prev_index: int,
+        hint_index: int,
+        hint_term: Term = Term(0),  # noqa: B008
+    ) -> None:
+        """Answer that the logs do not agree at `prev_index`, or that `term` has come."""
+        self._outbox.send(
+            AppendResponse(
+                self._group,
+                self._node,
+                to,
+                term,
+                True,
+                prev_index,
+                0,
+                0,
+                self._log.commit_index,
+                hint_index,
+                hint_term,
+            )
+        )
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def on_snapshot_request(self, message: SnapshotRequest) -> None:
+        """Have a snapshot installed, unless this log already has what it holds."""
+        if self._installing is not None:
+            return
+        log = self._log
+        index = message.last_index
+        if index > log.commit_index:
+            has_it = index <= log.last_index and log.term_at(index) == message.last_term
+            if not has_it:
+                self._installing = (index, message.last_term, message.configuration)
+                self._outbox.install_snapshot = message
+                self._outbox.touch()
+                return
+            self._agreed_index = max(self._agreed_index, index)
+            self._commit(index)
+        self._agreed_index = max(self._agreed_index, log.commit_index)
+        self._acknowledge(message.sender, message.term)
+
+    def on_snapshot_installed(
+        self, last_index: int, last_term: Term, leader: NodeId | None, term: Term
+    ) -> None:
+        """The snapshot has durably taken the log's place."""
+        installing, self._installing = self._installing, None
+        if installing is None or installing[:2] != (last_index, last_term):
+            raise RaftInvariantBroken(
+                f"group {self._group}: a snapshot at {last_index} was installed, not {installing}"
+            )
+        self._log.reset(last_index, last_term)
+        placed = installing[2]
+        self._configurations.replace(placed.index, placed.configuration)
+        self._outbox.configuration = placed.configuration
+        self._outbox.commit(last_index)
+        self.on_new_leader()
+        if leader is not None and leader != self._node:
+            self._acknowledge(leader, term)
+
+
+def read_configurations(entries: Sequence[EntryMeta]) -> list[tuple[int, Configuration]]:
+    """Return the configurations among entries, with their indexes.
+
+    Raises:
+        MalformedRaftMessage: one cannot be read.
+    """
+    found = []
+    for entry in entries:
+        if entry.kind is EntryKind.CONFIG:
+            if isinstance(entry.data, FileRange):
+                raise MalformedRaftMessage("a configuration that is not in memory")
+            found.append((entry.last_index, read_configuration(entry.data)))
+    return found
+
+
+def check_entries(
+    after: TermStart, starts: Sequence[TermStart], entries: Sequence[EntryMeta], leader_term: Term
+) -> None:
+    """Check that entries are in order and have the terms that the term starts say.
+
+    Raises:
+        MalformedRaftMessage: they are not.
+    """
+    term, end = after.term, after.first_index
+    previous = after
+    for start in starts:
+        if start.term <= previous.term or start.first_index <= previous.first_index:
+            raise MalformedRaftMessage(f"term starts out of order: {list(starts)}")
+        previous = start
+    if previous.term > leader_term or previous.first_index > max(end, entries[-1].last_index):
+        raise MalformedRaftMessage(f"term starts beyond the leader's: {list(starts)}")
+    position = 0
+    is_first = True
+    for entry in entries:
+        while position < len(starts) and starts[position].first_index <= entry.first_index:
+            term = starts[position].term
+            position += 1
+        if entry.term != term or entry.last_index <= end or entry.first_index > entry.last_index:
+            raise MalformedRaftMessage(
+                f"an entry {entry.first_index}..{entry.last_index} of term {entry.term} after"
+                f" {end}, where the term is {term}"
+            )
+        if entry.first_index <= end and not is_first:
+            raise MalformedRaftMessage(f"entries overlap at {end}")
+        is_first = False
+        end = entry.last_index
+    if position < len(starts):
+        raise MalformedRaftMessage(f"a term starts inside an entry: {list(starts)}")

@@ -1,0 +1,540 @@
+"""What a member does only while it leads: replicate, commit, watch its quorum, hand over.
+
+Theory of operation. Each peer has a `PeerProgress`. An event that gives a peer something to be sent
+makes it *due*; `collect` turns each due peer into at most one message or piece of work per Ready,
+so that any number of proposals become one append. Peers that the driver holds for dead get nothing.
+An entry is committed when Q = max(majority, `min_insync`) voters of each half of the configuration
+have it durably and it is of this leader's own term (§5.4.2); the leader itself counts only with
+what it has synced. Appends to peers need not wait for that (dissertation, 10.2.1).
+"""
+
+from collections.abc import Sequence
+
+from kafkaesque.model.ids import GroupId, NodeId, Term
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.raft.configuration import Configuration, PlacedConfiguration
+from kafkaesque.raft.entries import EntryMeta, Payload
+from kafkaesque.raft.errors import RaftInvariantBroken, TransferRefused
+from kafkaesque.raft.log_outline import LogOutline
+from kafkaesque.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    SnapshotRequest,
+    TimeoutNow,
+)
+from kafkaesque.raft.progress import PeerProgress, ProgressState
+from kafkaesque.raft.ready import Outbox, Replicate, SendSnapshot
+
+_PROBE = ProgressState.PROBE
+_REPLICATE = ProgressState.REPLICATE
+_SNAPSHOT = ProgressState.SNAPSHOT
+
+
+class Leadership:
+    """The volatile state of one leader in one term."""
+
+    __slots__ = (
+        "_alive",
+        "_config",
+        "_due",
+        "_group",
+        "_halves",
+        "_log",
+        "_min_insync",
+        "_node",
+        "_outbox",
+        "_own",
+        "_peers",
+        "_quorum_lost_ticks",
+        "_term",
+        "_term_first_index",
+        "_tick",
+        "_transfer_ticks",
+        "transferee",
+    )
+
+    def __init__(
+        self,
+        *,
+        group: GroupId,
+        node: NodeId,
+        term: Term,
+        log: LogOutline,
+        outbox: Outbox,
+        config: RaftConfig,
+        configuration: Configuration,
+        min_insync: int,
+        alive: set[NodeId],
+    ) -> None:
+        self._group = group
+        self._node = node
+        self._term = term
+        self._log = log
+        self._outbox = outbox
+        self._config = config
+        self._alive = alive
+        self._min_insync = min_insync
+        self._tick = 0
+        self._quorum_lost_ticks = 0
+        self._transfer_ticks = 0
+        #: Who is to take over; nothing is proposed meanwhile.
+        self.transferee: NodeId | None = None
+        #: Entries from here on are this term's.
+        self._term_first_index = log.last_index + 1
+        self._own = PeerProgress(node, 0, 0, is_alive=True)
+        self._own.synced_index = log.synced_index
+        self._peers: dict[NodeId, PeerProgress] = {}
+        self._due: list[PeerProgress] = []
+        self._halves: list[tuple[list[PeerProgress], int]] = []
+        self.reconfigure(configuration)
+        self._assume_in_sync()
+
+    # --- membership -------------------------------------------------------------------------
+
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Take another configuration in force: new peers are probed, others forgotten."""
+        known = self._peers
+        self._peers = {}
+        for node in configuration.members:
+            if node == self._node:
+                continue
+            peer = known.get(node)
+            if peer is None:
+                peer = PeerProgress(
+                    node, self._log.last_index + 1, self._tick, is_alive=node in self._alive
+                )
+                peer.goal_index = self._log.last_index
+            self._peers[node] = peer
+            self._make_due(peer)
+        for node, peer in known.items():
+            if node not in self._peers:
+                peer.is_alive = False  # still listed as due, perhaps: nothing is sent to it
+        if self.transferee is not None and not configuration.is_voter(self.transferee):
+            self.transferee = None
+        self._set_halves(configuration)
+
+    def _set_halves(self, configuration: Configuration) -> None:
+        progress = {**self._peers, self._node: self._own}
+        self._halves = [
+            ([progress[node] for node in half], self._quorum_of(len(half)))
+            for half in configuration.halves
+        ]
+
+    def _quorum_of(self, voters: int) -> int:
+        return min(voters, max(voters // 2 + 1, self._min_insync))
+
+    def set_min_insync(self, min_insync: int) -> None:
+        """Let later commits need another number of voters."""
+        self._min_insync = min_insync
+        self._halves = [(half, self._quorum_of(len(half))) for half, _ in self._halves]
+
+    def _assume_in_sync(self) -> None:
+        # A new leader does not know who was in sync; to begin with nobody that lives is refused.
+        for peer in self._peers.values():
+            peer.goal_index = self._log.last_index
+            peer.caught_up_tick = 0 if peer.is_alive else peer.caught_up_tick
+            peer.is_in_sync = peer.is_alive
+        self._announce_in_sync()
+
+    # --- what is due ------------------------------------------------------------------------
+
+    def _make_due(self, peer: PeerProgress) -> None:
+        if not peer.is_due and peer.is_alive:
+            peer.is_due = True
+            self._due.append(peer)
+
+    def on_appended(self) -> None:
+        """The log has grown: everybody who can take more is due."""
+        for peer in self._peers.values():
+            if peer.state is _REPLICATE and not peer.is_due and peer.is_alive:
+                peer.is_due = True
+                self._due.append(peer)
+
+    @property
+    def has_due(self) -> bool:
+        """Whether `collect` would look at anybody."""
+        return bool(self._due)
+
+    def collect(self) -> None:
+        """Put what is due into the outbox."""
+        due, self._due = self._due, []
+        for peer in due:
+            peer.is_due = False
+            if peer.is_alive and not peer.is_filling and peer.state is not _SNAPSHOT:
+                self._collect_one(peer)
+
+    def _collect_one(self, peer: PeerProgress) -> None:
+        log = self._log
+        prev_index = peer.next_index - 1
+        is_probing = peer.state is _PROBE
+        if prev_index < log.start_index:
+            peer.turn(_SNAPSHOT, peer.next_index)
+            peer.is_filling = True
+            self._outbox.send_snapshots.append(SendSnapshot(peer.node, self._term))
+            self._outbox.touch()
+        elif is_probing and peer.awaits_answer:
+            return
+        elif prev_index >= log.last_index or (is_probing and not self._likely_agrees(prev_index)):
+            if is_probing or peer.sent_commit_index < log.commit_index:
+                self._send_empty(peer)
+        elif is_probing or self._window_bytes(peer) > 0:
+            peer.is_filling = True
+            bytes_max = min(self._config.append_bytes_max, self._window_bytes(peer))
+            self._outbox.replicate.append(
+                Replicate(peer.node, self._term, peer.next_index, bytes_max)
+            )
+            self._outbox.touch()
+
+    def _likely_agrees(self, prev_index: int) -> bool:
+        # A first probe from the end of the log takes the new leader's first entries along; later
+        # ones, further back, are guesses and travel light.
+        return prev_index >= self._term_first_index - 1
+
+    def _window_bytes(self, peer: PeerProgress) -> int:
+        if len(peer.inflight) >= self._config.inflight_messages_max:
+            return 0
+        return self._config.inflight_bytes_max - peer.inflight_bytes
+
+    def _send_empty(self, peer: PeerProgress) -> None:
+        if peer.next_index - 1 < self._log.start_index:
+            self._make_due(peer)  # the log has been cut meanwhile: `collect` turns to a snapshot
+            return
+        self._outbox.send(self._append_request(peer, ()))
+        peer.awaits_answer = True
+        peer.sent_tick = self._tick
+
+    def _append_request(self, peer: PeerProgress, entries: Sequence[EntryMeta]) -> AppendRequest:
+        log = self._log
+        prev_index = peer.next_index - 1
+        last_index = entries[-1].last_index if entries else prev_index
+        peer.sent_commit_index = min(log.commit_index, last_index)
+        return AppendRequest(
+            self._group,
+            self._node,
+            peer.node,
+            self._term,
+            prev_index,
+            log.term_at(prev_index),
+            log.commit_index,
+            log.starts_within(prev_index, last_index),
+            entries,
+        )
+
+    def fill(self, work: Replicate, entries: Sequence[EntryMeta]) -> AppendRequest | None:
+        """Make the append that `work` asked for, or None if things have changed since."""
+        peer = self._peers.get(work.to)
+        if peer is None or not peer.is_filling:
+            return None
+        peer.is_filling = False
+        prev_index = peer.next_index - 1
+        if not peer.is_alive or peer.state is _SNAPSHOT:
+            return None
+        if peer.next_index != work.first_index or prev_index < self._log.start_index:
+            self._make_due(peer)
+            return None
+        if not entries:
+            peer.awaits_answer = True  # nothing could be read: the retry tick asks again
+            peer.sent_tick = self._tick
+            return None
+        last_index = entries[-1].last_index
+        if entries[0].last_index < work.first_index or last_index > self._log.last_index:
+            raise RaftInvariantBroken(
+                f"group {self._group}: asked for entries from {work.first_index} to"
+                f" {self._log.last_index}, got {entries[0].last_index} to {last_index}"
+            )
+        message = self._append_request(peer, entries)
+        peer.on_sent(last_index, sum([entry.size_bytes for entry in entries]), self._tick)
+        if last_index < self._log.last_index:
+            self._make_due(peer)
+        return message
+
+    def fill_snapshot(
+        self, work: SendSnapshot, last_index: int, placed: PlacedConfiguration, data: Payload
+    ) -> SnapshotRequest | None:
+        """Make the snapshot message that `work` asked for, or None if things have changed."""
+        peer = self._peers.get(work.to)
+        if peer is None or not peer.is_filling:
+            return None
+        peer.is_filling = False
+        if not peer.is_alive or peer.state is not _SNAPSHOT:
+            self._make_due(peer)
+            return None
+        if not self._log.start_index <= last_index <= self._log.commit_index:
+            raise RaftInvariantBroken(
+                f"group {self._group}: a snapshot at {last_index} of a log from"
+                f" {self._log.start_index}, committed to {self._log.commit_index}"
+            )
+        peer.awaits_answer = True
+        peer.sent_tick = self._tick
+        term = self._log.term_at(last_index)
+        return SnapshotRequest(
+            self._group, self._node, work.to, self._term, last_index, term, placed, data
+        )
+
+    def on_snapshot_failed(self, work: SendSnapshot) -> None:
+        """The driver could not make or send it: the retry tick asks again."""
+        peer = self._peers.get(work.to)
+        if peer is not None and peer.state is _SNAPSHOT:
+            peer.is_filling = False
+            peer.awaits_answer = True
+            peer.sent_tick = self._tick
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def on_response(self, message: AppendResponse) -> bool:
+        """Take a peer's answer; tell whether the commit index has advanced."""
+        peer = self._peers.get(message.sender)
+        if peer is None:
+            return False  # left the group
+        peer.heard_tick = self._tick
+        if message.rejected:
+            self._on_rejected(peer, message)
+            return False
+        log = self._log
+        if message.matched_index > log.last_index or message.synced_index > message.matched_index:
+            raise RaftInvariantBroken(
+                f"group {self._group}: node {peer.node} acknowledges {message.matched_index},"
+                f" {message.synced_index} synced, of a log that ends at {log.last_index}"
+            )
+        peer.awaits_answer = False
+        peer.peer_commit_index = max(peer.peer_commit_index, message.commit_index)
+        has_moved = message.synced_index > peer.synced_index
+        peer.on_synced(message.synced_index)
+        self._settle(peer, message)
+        if peer.inflight:
+            peer.awaits_answer = True
+            peer.sent_tick = self._tick
+        if not has_moved:
+            return False
+        self._note_in_sync(peer)
+        if peer.node == self.transferee:
+            self._maybe_hand_over(peer)
+        return peer.synced_index > log.commit_index and self.advance_commit()
+
+    def _settle(self, peer: PeerProgress, message: AppendResponse) -> None:
+        next_index = max(message.matched_index, peer.synced_index) + 1
+        if peer.state is _SNAPSHOT:
+            if peer.is_filling or next_index <= self._log.start_index:
+                peer.awaits_answer = True
+                return
+            peer.turn(_PROBE, next_index)
+        if peer.state is _PROBE:
+            peer.turn(_REPLICATE, next_index)
+        elif next_index > peer.next_index:
+            peer.next_index = next_index
+        if peer.next_index <= self._log.last_index:
+            self._make_due(peer)
+
+    def _on_rejected(self, peer: PeerProgress, message: AppendResponse) -> None:
+        if peer.state is _SNAPSHOT:
+            return
+        if peer.state is _PROBE:
+            if message.prev_index != peer.next_index - 1:
+                return  # answers an earlier probe
+        elif message.prev_index <= peer.synced_index:
+            return  # overtaken by a later acknowledgement
+        found = self._log.newest_not_above(message.hint_index, message.hint_term)
+        # No common place in what is left of the log: a next index below the start asks for a
+        # snapshot.
+        next_index = found.first_index + 1 if found is not None else self._log.start_index
+        next_index = min(next_index, message.prev_index)
+        if next_index < 1:
+            raise RaftInvariantBroken(
+                f"group {self._group}: node {peer.node} rejects the log's very beginning"
+            )
+        # A peer that has lost what it had acknowledged (`write.caching`) counts no longer for it.
+        peer.synced_index = min(peer.synced_index, next_index - 1)
+        peer.turn(_PROBE, next_index)
+        self._make_due(peer)
+
+    def on_own_synced(self) -> bool:
+        """The leader's own log is durable further on; tell whether the commit index advanced."""
+        self._own.synced_index = self._log.synced_index
+        return self.advance_commit()
+
+    def advance_commit(self) -> bool:
+        """Commit what a quorum has, if it is of this term; tell whether anything was."""
+        halves = self._halves
+        half, quorum = halves[0]
+        if len(half) == 1:
+            index = half[0].synced_index
+        else:
+            index = sorted([peer.synced_index for peer in half])[-quorum]
+        if len(halves) > 1:
+            half, quorum = halves[1]
+            index = min(index, sorted([peer.synced_index for peer in half])[-quorum])
+        log = self._log
+        if index <= log.commit_index or index < self._term_first_index:
+            return False
+        log.commit_index = index
+        self._outbox.commit(index)
+        if self._config.tell_commit_at_once:
+            for peer in self._peers.values():
+                if peer.state is _REPLICATE and not peer.inflight:
+                    self._make_due(peer)
+        return True
+
+    # --- liveness ---------------------------------------------------------------------------
+
+    def on_peer_seen(self, node: NodeId) -> None:
+        """A peer's process is there (again): find out what it has, and let it know its leader."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        peer.is_alive = True
+        if peer.state is not _PROBE:
+            peer.turn(_PROBE, peer.synced_index + 1)
+        peer.awaits_answer = False
+        self._make_due(peer)
+
+    def on_peer_lost(self, node: NodeId) -> None:
+        """A peer's process is gone, and with it all that was on its way."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        peer.is_alive = False
+        next_index = peer.synced_index + 1 if peer.state is _REPLICATE else peer.next_index
+        peer.turn(_PROBE, next_index)
+        if node == self.transferee:
+            self.transferee = None
+
+    def contact(self, node: NodeId) -> None:
+        """A peer asks for votes, so it does not know its leader: answer with a probe."""
+        peer = self._peers.get(node)
+        if peer is not None and peer.is_alive and peer.state is not _SNAPSHOT:
+            self._send_empty(peer)
+
+    def tick(self) -> bool:
+        """One tick; tell whether the leader has to step down for want of a live quorum."""
+        self._tick += 1
+        for peer in self._peers.values():
+            self._tick_peer(peer)
+        if self.transferee is not None:
+            self._transfer_ticks += 1
+            if self._transfer_ticks >= self._config.election_ticks:
+                self.transferee = None
+        if self._has_live_quorum():
+            self._quorum_lost_ticks = 0
+            return False
+        self._quorum_lost_ticks += 1
+        return self._quorum_lost_ticks >= self._config.election_ticks
+
+    def _tick_peer(self, peer: PeerProgress) -> None:
+        if peer.is_alive:
+            config = self._config
+            silence = self._tick - peer.sent_tick
+            if peer.awaits_answer:
+                if peer.state is _SNAPSHOT:
+                    if silence >= config.snapshot_retry_ticks:
+                        peer.turn(_PROBE, peer.next_index)
+                        self._make_due(peer)
+                elif silence >= config.retry_ticks and not peer.is_filling:
+                    self._send_empty(peer)
+            elif peer.state is _REPLICATE and not peer.is_filling and not peer.is_due:
+                is_untold = peer.peer_commit_index < self._log.commit_index and silence > 0
+                is_behind = peer.synced_index < self._log.last_index
+                if is_untold or (is_behind and silence >= config.retry_ticks):
+                    self._send_empty(peer)
+        self._note_in_sync(peer)
+
+    def _has_live_quorum(self) -> bool:
+        recent = self._tick - self._config.election_ticks
+        return all(
+            sum([peer.is_alive or peer.heard_tick > recent for peer in half]) > len(half) // 2
+            for half, _ in self._halves
+        )
+
+    # --- in sync ----------------------------------------------------------------------------
+
+    def _note_in_sync(self, peer: PeerProgress) -> None:
+        if peer.is_alive:
+            peer.note_caught_up(self._log.last_index, self._tick)
+        is_recent = self._tick - peer.caught_up_tick <= self._config.in_sync_lag_ticks
+        if peer.is_in_sync:
+            is_in_sync = is_recent
+        else:
+            # To come back it must also have all that is committed (and this term's beginning).
+            floor = max(self._log.commit_index, self._term_first_index)
+            is_in_sync = is_recent and peer.is_alive and peer.synced_index >= floor
+        if is_in_sync is not peer.is_in_sync:
+            peer.is_in_sync = is_in_sync
+            self._announce_in_sync()
+
+    @property
+    def in_sync(self) -> tuple[NodeId, ...]:
+        """The voters that were caught up within `in_sync_lag_ticks`, the leader first if one."""
+        found: dict[NodeId, None] = {}
+        for half, _ in self._halves:
+            for peer in half:
+                if peer.is_in_sync or peer is self._own:
+                    found[peer.node] = None
+        return tuple(found)
+
+    def _announce_in_sync(self) -> None:
+        self._outbox.in_sync = self.in_sync
+        self._outbox.touch()
+
+    # --- handing over -----------------------------------------------------------------------
+
+    def transfer_to(self, node: NodeId) -> None:
+        """Let a caught-up voter take over, as soon as it is one.
+
+        Raises:
+            TransferRefused: it is not a live voter, or another transfer is under way.
+        """
+        peer = self._peers.get(node)
+        is_voter = any(peer is voter for half, _ in self._halves for voter in half)
+        if peer is None or not is_voter or not peer.is_alive:
+            raise TransferRefused(f"node {node} is not a live voter of group {self._group}")
+        if self.transferee is not None and self.transferee != node:
+            raise TransferRefused(f"leadership is already being handed to node {self.transferee}")
+        if self.transferee is None:
+            self.transferee = node
+            self._transfer_ticks = 0
+        self._maybe_hand_over(peer)
+
+    def _maybe_hand_over(self, peer: PeerProgress) -> None:
+        if peer.synced_index == self._log.last_index:
+            self._outbox.send(TimeoutNow(self._group, self._node, peer.node, self._term))
+
+    def hand_over_at_once(self) -> None:
+        """Ask the voter that has most of the log to take over; the leader is about to leave."""
+        best: PeerProgress | None = None
+        for peer in self._halves[0][0]:
+            if peer is self._own or not peer.is_alive:
+                continue
+            if peer.state is _REPLICATE:
+                self._send_empty(peer)  # with the commit index
+            if best is None or peer.synced_index > best.synced_index:
+                best = peer
+        if best is not None:
+            self._outbox.send(TimeoutNow(self._group, self._node, best.node, self._term))
+
+    # --- for the driver ---------------------------------------------------------------------
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing would come of a tick."""
+        if self._due or self.transferee is not None:
+            return False
+        log = self._log
+        for peer in self._peers.values():
+            if not peer.is_alive:
+                if peer.is_in_sync:
+                    return False
+            elif (
+                peer.synced_index != log.last_index
+                or peer.peer_commit_index < log.commit_index
+                or peer.state is not _REPLICATE
+                or peer.is_filling
+                or peer.awaits_answer
+            ):
+                return False
+        return all(
+            sum([peer.is_alive for peer in half]) > len(half) // 2 for half, _ in self._halves
+        )
+
+    @property
+    def peers(self) -> Sequence[PeerProgress]:
+        """What is known of each peer; to be read only."""
+        return list(self._peers.values())
