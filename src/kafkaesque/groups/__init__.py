@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member, who reads which partition, how far each group has come."""
+"""Consumer-group coordination and committed offsets, as synchronous cores that return work."""

@@ -1,0 +1,167 @@
+"""ListGroups, DescribeGroups and DeleteGroups, and what time takes away from groups."""
+
+from functools import partial
+
+from kafkaesque.groups.commits import write_changes
+from kafkaesque.groups.context import Context
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.events import (
+    NOT_GIVEN,
+    DeleteGroups,
+    DescribeGroups,
+    ListGroups,
+    WriteToken,
+)
+from kafkaesque.groups.group import GROUP_TYPE, Group, GroupState
+from kafkaesque.groups.offsets import OffsetChange
+from kafkaesque.groups.records import write_group_key
+from kafkaesque.groups.results import (
+    CommittedOffset,
+    DeleteGroupsResult,
+    DescribedGroup,
+    DescribeResult,
+    ListResult,
+    LogRecord,
+)
+
+
+class Admin:
+    """Handles groups as things to look at and to throw away."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def on_list(self, listing: ListGroups) -> None:
+        """List the groups that pass both filters."""
+        states = [state.lower() for state in listing.states]
+        types = [each.lower() for each in listing.types]
+        groups = tuple(
+            group.listed()
+            for group in self._context.groups.values()
+            if (not states or group.state.value.lower() in states)
+            and (not types or GROUP_TYPE in types)
+        )
+        self._context.respond(listing.token, ListResult(error=GroupError.NONE, groups=groups))
+
+    def on_describe(self, describe: DescribeGroups) -> None:
+        """Show groups; one that is not there is Dead."""
+        groups = self._context.groups
+        described = tuple(
+            groups[group_id].described()
+            if group_id in groups
+            else DescribedGroup(error=GroupError.GROUP_ID_NOT_FOUND, group_id=group_id)
+            for group_id in describe.group_ids
+        )
+        self._context.respond(describe.token, DescribeResult(groups=described))
+
+    def on_delete(self, delete: DeleteGroups) -> None:
+        """Remove groups that have no members; answered when that is committed for all of them."""
+        context = self._context
+        outcomes: dict[str, GroupError] = {}
+        waiting: list[str] = []
+
+        def answer() -> None:
+            groups = tuple((group_id, outcomes[group_id]) for group_id in delete.group_ids)
+            context.respond(delete.token, DeleteGroupsResult(groups=groups))
+
+        def on_removed(group_id: str, error: GroupError) -> None:
+            if outcomes[group_id] is GroupError.NONE:
+                outcomes[group_id] = error
+            waiting.remove(group_id)
+            if not waiting:
+                answer()
+
+        for group_id in dict.fromkeys(delete.group_ids):
+            group = context.groups.get(group_id)
+            outcomes[group_id] = _check_delete(group)
+            if group is None or outcomes[group_id] is not GroupError.NONE:
+                continue
+            partitions = [partition for partition, _ in context.offsets.latest_items(group_id)]
+            changes = [OffsetChange(group_id, partition, None) for partition in partitions]
+            for token in self._remove(group, changes):
+                waiting.append(group_id)
+                context.writes.then_answer(token, partial(on_removed, group_id))
+        if not waiting:
+            answer()
+
+    def _remove(self, group: Group, changes: list[OffsetChange]) -> list[WriteToken]:
+        """Have a group and its offsets written off; it is gone at once for whoever comes now.
+
+        Should that fail, the group is put back, unless there is a new one of its name.
+        """
+        context = self._context
+        del context.groups[group.group_id]
+        context.cancel_all(group)
+
+        def on_written(error: GroupError) -> None:
+            if error is not GroupError.NONE:
+                context.groups.setdefault(group.group_id, group)
+            elif not context.is_current(group):
+                group.transition(GroupState.DEAD, context.now.wall_ms)
+
+        tombstone = LogRecord(write_group_key(group.group_id), None)
+        tokens = self._write_in_parts(changes, tombstone)
+        for token in tokens:
+            context.writes.then(token, on_written)
+        return tokens
+
+    def _write_in_parts(self, changes: list[OffsetChange], *records: LogRecord) -> list[WriteToken]:
+        """Have changes written in writes of bounded size, the other records with the last."""
+        at_once = self._context.config.records_per_write_max
+        starts = range(0, max(len(changes), 1), at_once)
+        return [
+            write_changes(
+                self._context,
+                changes[start : start + at_once],
+                *(records if start == starts[-1] else ()),
+            )
+            for start in starts
+        ]
+
+    def expire(self) -> None:
+        """Remove offsets that nobody has cared for long enough, and groups with nothing left."""
+        for group in list(self._context.groups.values()):
+            if self._context.is_over_bound:
+                return
+            self._expire_group(group)
+
+    def _expire_group(self, group: Group) -> None:
+        context = self._context
+        expired: list[OffsetChange] = []
+        is_all = True
+        for partition, committed in context.offsets.latest_items(group.group_id):
+            if not group.is_subscribed(partition.topic) and self._is_expired(group, committed):
+                expired.append(OffsetChange(group.group_id, partition, None))
+            else:
+                is_all = False
+        if is_all and group.state is GroupState.EMPTY and not group.pending_joins:
+            self._remove(group, expired)
+        elif expired:
+            self._write_in_parts(expired)
+
+    def _is_expired(self, group: Group, committed: CommittedOffset) -> bool:
+        """Whether the offset's time is over.
+
+        It runs from when a group with members became empty; from the last commit where there never
+        were any, or where consumers have turned away from the topic. Source: KIP-211.
+        """
+        since_wall_ms = committed.commit_wall_ms
+        if group.protocol_type is not None:
+            if group.state is GroupState.EMPTY:
+                if group.state_since_wall_ms is not None:
+                    since_wall_ms = group.state_since_wall_ms
+            elif group.state is not GroupState.STABLE or group.subscribed_topics is None:
+                return False
+        now_wall_ms = self._context.now.wall_ms
+        if committed.expire_wall_ms != NOT_GIVEN:
+            return now_wall_ms >= committed.expire_wall_ms
+        return now_wall_ms - since_wall_ms >= self._context.config.offsets_retention_ms
+
+
+def _check_delete(group: Group | None) -> GroupError:
+    if group is None:
+        return GroupError.GROUP_ID_NOT_FOUND
+    is_empty = group.state is GroupState.EMPTY
+    return GroupError.NONE if is_empty else GroupError.NON_EMPTY_GROUP

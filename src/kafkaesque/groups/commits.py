@@ -1,0 +1,248 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete."""
+
+from collections.abc import Sequence
+
+from kafkaesque.groups.context import Context
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.events import (
+    NO_MEMBER_ID,
+    NOT_GIVEN,
+    CommitOffsets,
+    DeletedTopic,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+    WriteToken,
+)
+from kafkaesque.groups.group import Group, GroupState
+from kafkaesque.groups.offsets import OffsetChange
+from kafkaesque.groups.rebalance import Rebalancer
+from kafkaesque.groups.records import write_offset_key, write_offset_value
+from kafkaesque.groups.results import (
+    CommitResult,
+    CommittedOffset,
+    DeleteOffsetsResult,
+    FetchedOffset,
+    FetchResult,
+    LogRecord,
+    PartitionError,
+)
+from kafkaesque.model.ids import TopicPartition
+
+
+def write_changes(
+    context: Context, changes: Sequence[OffsetChange], *records: LogRecord
+) -> WriteToken:
+    """Have changes written, and other records after them; readers see them once committed."""
+    token = context.append([*map(_record, changes), *records])
+    for change in changes:
+        context.offsets.stage(change)
+
+    def on_written(error: GroupError) -> None:
+        for change in changes:
+            context.offsets.settle(change, is_written=error is GroupError.NONE)
+
+    context.writes.then(token, on_written)
+    return token
+
+
+def _record(change: OffsetChange) -> LogRecord:
+    group_id, (topic, partition), committed = change
+    key = write_offset_key(group_id, topic, partition)
+    return LogRecord(key, None if committed is None else write_offset_value(committed))
+
+
+class Commits:
+    """Handles committed offsets."""
+
+    __slots__ = ("_context", "_rebalancer")
+
+    def __init__(self, context: Context, rebalancer: Rebalancer) -> None:
+        self._context = context
+        self._rebalancer = rebalancer
+
+    # --- OffsetCommit ---
+
+    def on_commit(self, commit: CommitOffsets) -> None:
+        """Store offsets; answered when they are committed to the log."""
+        context = self._context
+        group = context.groups.get(commit.group_id)
+        error = self._check_commit(group, commit)
+        if error is not GroupError.NONE:
+            self._answer_commit(commit, dict.fromkeys(_partitions(commit), error))
+            return
+        if group is None:
+            # Somebody who only stores offsets: a group of no members and no protocol.
+            group = context.groups[commit.group_id] = Group(commit.group_id, context.now.wall_ms)
+        if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self._rebalancer.renew_session(group, group.members[commit.member_id])
+        errors: dict[TopicPartition, GroupError] = {}
+        changes: dict[TopicPartition, OffsetChange] = {}
+        for each in commit.offsets:
+            error = self._check_offset(commit.group_id, each, len(changes))
+            if error is GroupError.NONE:
+                changes[each.partition] = self._change(commit, each)
+            else:
+                errors[each.partition] = error
+        if not changes:
+            self._answer_commit(commit, errors)
+            return
+        token = write_changes(context, list(changes.values()))
+
+        def on_written(error: GroupError) -> None:
+            if error is GroupError.UNKNOWN_SERVER_ERROR:
+                error = GroupError.INVALID_COMMIT_OFFSET_SIZE
+            self._answer_commit(commit, dict.fromkeys(changes, error) | errors)
+
+        context.writes.then_answer(token, on_written)
+
+    def _check_commit(self, group: Group | None, commit: CommitOffsets) -> GroupError:
+        """Return whether this client may commit now.
+
+        Somebody who manages its partitions by itself has no generation, and may as long as nobody
+        else manages the group's.
+        """
+        if group is None:
+            return self._check_new_group(commit)
+        is_empty = group.state is GroupState.EMPTY
+        if commit.generation < 0 and is_empty:
+            return GroupError.NONE
+        is_anonymous = commit.member_id == NO_MEMBER_ID and commit.instance_id is None
+        if commit.generation < 0 and is_anonymous:
+            return GroupError.UNKNOWN_MEMBER_ID
+        error = group.check_member(commit.member_id, commit.instance_id)
+        if error is not GroupError.NONE:
+            return error
+        if commit.generation != group.generation:
+            return GroupError.ILLEGAL_GENERATION
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            return GroupError.REBALANCE_IN_PROGRESS
+        return GroupError.NONE
+
+    def _check_new_group(self, commit: CommitOffsets) -> GroupError:
+        context = self._context
+        if commit.generation >= 0:
+            return GroupError.GROUP_ID_NOT_FOUND
+        if len(context.groups) >= context.config.groups_max:
+            return GroupError.OVER_BOUND
+        if len(commit.group_id.encode()) > context.config.name_bytes_max:
+            return GroupError.INVALID_GROUP_ID
+        return GroupError.NONE
+
+    def _check_offset(self, group_id: str, each: OffsetToCommit, added: int) -> GroupError:
+        config = self._context.config
+        length_max = config.offset_metadata_length_max
+        if 2 * len(each.metadata) > length_max and _utf16_length(each.metadata) > length_max:
+            return GroupError.OFFSET_METADATA_TOO_LARGE
+        store = self._context.offsets
+        is_full = store.size_max(group_id) + added >= config.offsets_per_group_max
+        if is_full and store.latest(group_id, each.partition) is None:
+            return GroupError.OVER_BOUND
+        return GroupError.NONE
+
+    def _change(self, commit: CommitOffsets, each: OffsetToCommit) -> OffsetChange:
+        wall_ms = self._context.now.wall_ms
+        keeps_default = commit.retention_ms == NOT_GIVEN
+        committed = CommittedOffset(
+            offset=each.offset,
+            leader_epoch=each.leader_epoch,
+            metadata=each.metadata,
+            commit_wall_ms=wall_ms,
+            expire_wall_ms=NOT_GIVEN if keeps_default else wall_ms + commit.retention_ms,
+            topic_id=each.topic_id,
+        )
+        return OffsetChange(commit.group_id, each.partition, committed)
+
+    def _answer_commit(
+        self, commit: CommitOffsets, errors: dict[TopicPartition, GroupError]
+    ) -> None:
+        answer = tuple(
+            PartitionError(partition, errors[partition]) for partition in _partitions(commit)
+        )
+        self._context.respond(commit.token, CommitResult(partitions=answer))
+
+    # --- OffsetFetch ---
+
+    def on_fetch(self, fetch: FetchOffsets) -> None:
+        """Read what is committed to the log; a group that is not known has nothing."""
+        committed = self._context.offsets.committed(fetch.group_id)
+        offsets = (
+            tuple(FetchedOffset(*item) for item in committed.items())
+            if fetch.partitions is None
+            else tuple(FetchedOffset(each, committed.get(each)) for each in fetch.partitions)
+        )
+        self._context.respond(fetch.token, FetchResult(error=GroupError.NONE, offsets=offsets))
+
+    # --- OffsetDelete ---
+
+    def on_delete_offsets(self, delete: DeleteOffsets) -> None:
+        """Remove offsets of topics that the group does not consume."""
+        context = self._context
+        group = context.groups.get(delete.group_id)
+        if group is None:
+            error = GroupError.GROUP_ID_NOT_FOUND
+            context.respond(delete.token, DeleteOffsetsResult(error=error))
+            return
+        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            # Nobody but its members knows what such a group consumes.
+            error = GroupError.NON_EMPTY_GROUP
+            context.respond(delete.token, DeleteOffsetsResult(error=error))
+            return
+        answer = tuple(
+            PartitionError(
+                each,
+                GroupError.GROUP_SUBSCRIBED_TO_TOPIC
+                if group.is_subscribed(each.topic)
+                else GroupError.NONE,
+            )
+            for each in delete.partitions
+        )
+        changes = [
+            OffsetChange(delete.group_id, each, None)
+            for each in dict.fromkeys(each for each, error in answer if error is GroupError.NONE)
+            if context.offsets.latest(delete.group_id, each) is not None
+        ]
+        result = DeleteOffsetsResult(error=GroupError.NONE, partitions=answer)
+        if not changes:
+            context.respond(delete.token, result)
+            return
+
+        def on_written(error: GroupError) -> None:
+            is_good = error is GroupError.NONE
+            context.respond(delete.token, result if is_good else DeleteOffsetsResult(error=error))
+
+        context.writes.then_answer(write_changes(context, changes), on_written)
+
+    # --- deleted topics ---
+
+    def on_topics_deleted(self, topics: Sequence[DeletedTopic]) -> None:
+        """Remove all groups' offsets of topics that are gone.
+
+        An offset that was stored with its topic's id outlives a namesake of that topic.
+        """
+        ids: dict[str, list[bytes | None]] = {}
+        for name, topic_id in topics:
+            ids.setdefault(name, []).append(topic_id)
+        changes = [
+            OffsetChange(group_id, partition, None)
+            for group_id in self._context.offsets.groups()
+            for partition, committed in self._context.offsets.latest_items(group_id)
+            if _is_of(committed, ids.get(partition.topic))
+        ]
+        at_once = self._context.config.records_per_write_max
+        for start in range(0, len(changes), at_once):
+            write_changes(self._context, changes[start : start + at_once])
+
+
+def _is_of(committed: CommittedOffset, topic_ids: list[bytes | None] | None) -> bool:
+    if topic_ids is None:
+        return False
+    return committed.topic_id is None or None in topic_ids or committed.topic_id in topic_ids
+
+
+def _partitions(commit: CommitOffsets) -> list[TopicPartition]:
+    return [each.partition for each in commit.offsets]
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)

@@ -1,0 +1,63 @@
+"""What a group request can end with, in the domain's own words; gateways choose the wire codes."""
+
+from enum import Enum, auto
+
+from kafkaesque.model.errors import KafkaesqueError
+
+
+class GroupError(Enum):
+    """The outcome of a request, of a member or of a partition in it.
+
+    Named as Apache Kafka names its errors, but these are not wire codes: what an old version of a
+    request must be told instead (for example ILLEGAL_GENERATION for GROUP_ID_NOT_FOUND before
+    OffsetCommit 9) is the gateway's to know.
+    """
+
+    NONE = auto()
+    COORDINATOR_LOAD_IN_PROGRESS = auto()
+    COORDINATOR_NOT_AVAILABLE = auto()
+    NOT_COORDINATOR = auto()
+    INVALID_GROUP_ID = auto()
+    INVALID_SESSION_TIMEOUT = auto()
+    INCONSISTENT_GROUP_PROTOCOL = auto()
+    MEMBER_ID_REQUIRED = auto()
+    UNKNOWN_MEMBER_ID = auto()
+    FENCED_INSTANCE_ID = auto()
+    ILLEGAL_GENERATION = auto()
+    REBALANCE_IN_PROGRESS = auto()
+    GROUP_MAX_SIZE_REACHED = auto()
+    GROUP_ID_NOT_FOUND = auto()
+    NON_EMPTY_GROUP = auto()
+    GROUP_SUBSCRIBED_TO_TOPIC = auto()
+    OFFSET_METADATA_TOO_LARGE = auto()
+    #: The commit does not fit into one write.
+    INVALID_COMMIT_OFFSET_SIZE = auto()
+    #: A named bound of the coordinator, not of the group, is reached.
+    OVER_BOUND = auto()
+    UNKNOWN_SERVER_ERROR = auto()
+
+
+class WriteFailure(Enum):
+    """Why records are certain not to be in the log, nor ever to come into it."""
+
+    NOT_LEADER = auto()
+    NOT_ENOUGH_REPLICAS = auto()
+    TOO_LARGE = auto()
+    STORAGE_FAILED = auto()
+
+
+class BadGroupRecord(KafkaesqueError):
+    """A record of the offsets topic does not have the form that its version promises."""
+
+
+_OF_WRITE = {
+    WriteFailure.NOT_LEADER: GroupError.NOT_COORDINATOR,
+    WriteFailure.NOT_ENOUGH_REPLICAS: GroupError.COORDINATOR_NOT_AVAILABLE,
+    WriteFailure.TOO_LARGE: GroupError.UNKNOWN_SERVER_ERROR,
+    WriteFailure.STORAGE_FAILED: GroupError.NOT_COORDINATOR,
+}
+
+
+def error_of_write(failure: WriteFailure) -> GroupError:
+    """Return what a client is told whose request needed the write that failed."""
+    return _OF_WRITE[failure]

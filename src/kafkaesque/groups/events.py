@@ -1,0 +1,206 @@
+"""What the coordinator is asked, and when."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, NewType
+
+from kafkaesque.model.ids import TopicPartition
+
+#: Names one request; its answer comes with it, exactly once. Chosen by whoever asks.
+RequestToken = NewType("RequestToken", int)
+
+#: Names one append that the coordinator asked for. Rises by one with each.
+WriteToken = NewType("WriteToken", int)
+
+#: "Not given" for a generation, a retention time and a leader epoch, as Kafka writes it.
+NOT_GIVEN = -1
+
+#: The member id of somebody who has none yet.
+NO_MEMBER_ID = ""
+
+
+class Instant(NamedTuple):
+    """A moment on both clocks: the one that never goes back, and the calendar's."""
+
+    #: For deadlines.
+    now_ms: int
+    #: Unix time, for what is written down and outlives this process.
+    wall_ms: int
+
+
+class JoinProtocol(NamedTuple):
+    """A way to assign partitions that a member offers, and what it says to the leader about it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    """A member asks to be in the next generation; answered when that begins."""
+
+    token: RequestToken
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    #: Below zero: as long as the session, as in JoinGroup 0.
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[JoinProtocol, ...]
+    #: Unique in the cluster; becomes part of the member's id if it needs one.
+    member_id_suffix: str
+    #: The client comes back with the id that it is given (KIP-394, JoinGroup 4 and later).
+    requires_known_member_id: bool
+    #: The client understands "leader, but assign nothing" (KIP-814, JoinGroup 9 and later).
+    supports_skipping_assignment: bool
+
+    @property
+    def rebalance_ms(self) -> int:
+        """How long the member needs to join again."""
+        is_given = self.rebalance_timeout_ms >= 0
+        return self.rebalance_timeout_ms if is_given else self.session_timeout_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    """A member asks for its assignment; the leader's request brings everybody's."""
+
+    token: RequestToken
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    #: None: the request is too old to say.
+    protocol_type: str | None
+    protocol_name: str | None
+    #: (member id, assignment)
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A member says that it lives."""
+
+    token: RequestToken
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+class LeavingMember(NamedTuple):
+    """A member by its id, or a static one by its instance alone."""
+
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    """Members leave, or are removed by an administrator."""
+
+    token: RequestToken
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+class OffsetToCommit(NamedTuple):
+    """How far a partition has been consumed."""
+
+    partition: TopicPartition
+    #: The next one to consume.
+    offset: int
+    leader_epoch: int
+    metadata: str
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """Store offsets; answered when they are committed to the log."""
+
+    token: RequestToken
+    group_id: str
+    #: -1: the client manages its partitions by itself.
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    #: OffsetCommit 2 to 4 may say how long to keep them; else -1.
+    retention_ms: int = NOT_GIVEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOffsets:
+    """Read committed offsets: of these partitions, or of all that there are."""
+
+    token: RequestToken
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+    #: Refuse partitions with an open transaction; there are none yet.
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    """Remove committed offsets of topics that the group does not consume."""
+
+    token: RequestToken
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroups:
+    """Show groups and their members."""
+
+    token: RequestToken
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    """List the groups of this table; empty filters take all. Case does not matter."""
+
+    token: RequestToken
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroups:
+    """Remove groups that have no members, with their offsets."""
+
+    token: RequestToken
+    group_ids: tuple[str, ...]
+
+
+class DeletedTopic(NamedTuple):
+    """A topic that is gone. With an id, offsets of its namesakes stay."""
+
+    name: str
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDeleted:
+    """Remove all groups' offsets of these topics; nobody waits for an answer."""
+
+    topics: tuple[DeletedTopic, ...]
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DescribeGroups
+    | ListGroups
+    | DeleteGroups
+)
+Event = Request | TopicsDeleted

@@ -1,0 +1,95 @@
+"""Committed offsets, and those that are on their way to being.
+
+Readers see only what is committed to the log. Whoever writes sees the latest: what is committed,
+with the writes in flight laid over it, so that deleting a group also deletes what it is just
+committing. Writes end in the order in which they began (`writes.py`), so laying over is a queue.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkaesque.groups.results import CommittedOffset
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.ids import TopicPartition
+
+
+class OffsetChange(NamedTuple):
+    """An offset to be stored, or None to be removed."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+class OffsetStore:
+    """The offsets of all groups of a table."""
+
+    __slots__ = ("_committed", "_in_flight")
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._in_flight: dict[str, dict[TopicPartition, deque[CommittedOffset | None]]] = {}
+
+    def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return what readers see of a group; not to be changed."""
+        return self._committed.get(group_id, {})
+
+    def groups(self) -> list[str]:
+        """Return the groups that have offsets, committed or in flight."""
+        return list(dict.fromkeys((*self._committed, *self._in_flight)))
+
+    def has_in_flight(self, group_id: str) -> bool:
+        """Whether offsets of the group are being written."""
+        return group_id in self._in_flight
+
+    def latest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        """Return what a partition's offset is once all writes in flight are committed."""
+        queue = self._in_flight.get(group_id, {}).get(partition)
+        if queue:
+            return queue[-1]
+        return self._committed.get(group_id, {}).get(partition)
+
+    def latest_items(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """Yield all latest offsets of a group, committed ones first."""
+        committed = self._committed.get(group_id, {})
+        in_flight = self._in_flight.get(group_id, {})
+        for partition in (*committed, *(each for each in in_flight if each not in committed)):
+            latest = self.latest(group_id, partition)
+            if latest is not None:
+                yield partition, latest
+
+    def size_max(self, group_id: str) -> int:
+        """Return how many offsets the group has at most, counting those in flight."""
+        committed = self._committed.get(group_id, {})
+        return len(committed) + len(self._in_flight.get(group_id, {}))
+
+    def stage(self, change: OffsetChange) -> None:
+        """Note that a change is being written."""
+        partitions = self._in_flight.setdefault(change.group_id, {})
+        partitions.setdefault(change.partition, deque()).append(change.committed)
+
+    def settle(self, change: OffsetChange, *, is_written: bool) -> None:
+        """Note that the oldest change in flight of this partition has ended."""
+        partitions = self._in_flight.get(change.group_id, {})
+        queue = partitions.get(change.partition)
+        if not queue or queue.popleft() is not change.committed:
+            raise InvariantBroken(f"{change} ended without having begun, or out of order")
+        if not queue:
+            del partitions[change.partition]
+            if not partitions:
+                del self._in_flight[change.group_id]
+        if is_written:
+            self.apply(change)
+
+    def apply(self, change: OffsetChange) -> None:
+        """Take over a change that is in the log."""
+        group = self._committed.get(change.group_id)
+        if change.committed is not None:
+            if group is None:
+                group = self._committed[change.group_id] = {}
+            group[change.partition] = change.committed
+        elif group is not None:
+            group.pop(change.partition, None)
+            if not group:
+                del self._committed[change.group_id]

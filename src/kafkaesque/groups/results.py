@@ -1,0 +1,216 @@
+"""What the coordinator answers, and what it wants done."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.events import NOT_GIVEN, RequestToken, WriteToken
+from kafkaesque.model.ids import TopicPartition
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    """A place in a generation, or an error and perhaps the id to try again with."""
+
+    error: GroupError
+    member_id: str
+    generation: int = NOT_GIVEN
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    #: Everybody, for the leader alone.
+    members: tuple[JoinedMember, ...] = ()
+    #: The leader is to leave the assignment as it is.
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """A member's assignment in the generation."""
+
+    error: GroupError
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResult:
+    """Whether the member is still one, and whether it has to join again."""
+
+    error: GroupError
+
+
+class LeftMember(NamedTuple):
+    """How it went for one leaving member."""
+
+    member_id: str
+    instance_id: str | None
+    error: GroupError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveResult:
+    """Who has left."""
+
+    error: GroupError
+    members: tuple[LeftMember, ...] = ()
+
+
+class PartitionError(NamedTuple):
+    """How it went for one partition."""
+
+    partition: TopicPartition
+    error: GroupError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """Every partition of the request, in its order; those without error are committed."""
+
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """A committed offset, as it is read back and stored."""
+
+    offset: int
+    leader_epoch: int = NOT_GIVEN
+    metadata: str = ""
+    commit_wall_ms: int = 0
+    #: Only if the client said how long to keep it.
+    expire_wall_ms: int = NOT_GIVEN
+    topic_id: bytes | None = None
+
+
+class FetchedOffset(NamedTuple):
+    """A partition and what is committed for it: None for nothing."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResult:
+    """Offsets that are committed to the log; in the request's order, or the order of commits."""
+
+    error: GroupError
+    offsets: tuple[FetchedOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsetsResult:
+    """Every partition of the request, or an error for the whole."""
+
+    error: GroupError
+    partitions: tuple[PartitionError, ...] = ()
+
+
+class DescribedMember(NamedTuple):
+    """A member, for people."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    #: Only in a stable group.
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedGroup:
+    """A group, for people. One that does not exist is Dead, with GROUP_ID_NOT_FOUND."""
+
+    error: GroupError
+    group_id: str
+    state: str = "Dead"
+    protocol_type: str = ""
+    #: Only in a stable group.
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeResult:
+    """One for each group that was asked for, in that order."""
+
+    groups: tuple[DescribedGroup, ...]
+
+
+class ListedGroup(NamedTuple):
+    """A line of the list of groups."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListResult:
+    """The groups of this table that pass the filters."""
+
+    error: GroupError
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsResult:
+    """(group id, error) for each group that was asked for, in that order."""
+
+    groups: tuple[tuple[str, GroupError], ...]
+
+
+Result = (
+    JoinResult
+    | SyncResult
+    | HeartbeatResult
+    | LeaveResult
+    | CommitResult
+    | FetchResult
+    | DeleteOffsetsResult
+    | DescribeResult
+    | ListResult
+    | DeleteGroupsResult
+)
+
+
+class LogRecord(NamedTuple):
+    """A record of the offsets topic; without a value it deletes its key."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Answer a request."""
+
+    token: RequestToken
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append all these records or none, after those of earlier `Append`s.
+
+    Then say `on_appended` once they are committed, or `on_append_failed` once it is certain that
+    they are not and will not be in the log. When neither can be known any more, because the
+    partition's leadership is lost, `unload` the table.
+    """
+
+    token: WriteToken
+    records: tuple[LogRecord, ...]
+
+
+Work = Respond | Append

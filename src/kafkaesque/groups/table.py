@@ -1,0 +1,272 @@
+"""The groups of one partition of the offsets topic, behind one door.
+
+Theory of operation. A table belongs to the leader of one partition of `__consumer_offsets`, for as
+long as it leads. It is *loading* while the log is replayed into it (`restore`), *active* from
+`activate` on, and *unloaded* for good when leadership is lost (`unload`); a new leader makes a new
+table from the log. Everything that happens is `step`, `tick`, `on_appended` or `on_append_failed`;
+what is to be done comes out of `take_ready`, in order: answers, and records to append. Nothing is
+answered that depends on a record before that record is committed, and readers see no offset before
+that either.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Any
+
+from kafkaesque.groups.admin import Admin
+from kafkaesque.groups.commits import Commits
+from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.context import Context
+from kafkaesque.groups.errors import BadGroupRecord, GroupError, WriteFailure, error_of_write
+from kafkaesque.groups.events import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    DescribeGroups,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    Instant,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    SyncGroup,
+    TopicsDeleted,
+    WriteToken,
+)
+from kafkaesque.groups.group import Group, GroupState, restored_group
+from kafkaesque.groups.membership import Membership
+from kafkaesque.groups.offsets import OffsetChange
+from kafkaesque.groups.rebalance import Rebalancer
+from kafkaesque.groups.records import (
+    GroupKey,
+    GroupRecord,
+    read_group_value,
+    read_key,
+    read_offset_value,
+)
+from kafkaesque.groups.refusals import refusal
+from kafkaesque.groups.results import JoinResult, SyncResult, Work
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.ids import TopicPartition
+
+#: Requests that may need a write.
+_WRITING = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroups)
+
+
+class TableState(Enum):
+    """The life of a table; there is no way back."""
+
+    LOADING = auto()
+    ACTIVE = auto()
+    UNLOADED = auto()
+
+
+class GroupTable:
+    """The coordinator of the groups that hash to one partition."""
+
+    __slots__ = (
+        "_admin",
+        "_context",
+        "_handlers",
+        "_loaded_groups",
+        "_next_expiry_ms",
+        "_rebalancer",
+        "_records_skipped",
+        "_state",
+    )
+
+    def __init__(self, config: GroupConfig) -> None:
+        context = Context(config)
+        rebalancer = Rebalancer(context)
+        membership = Membership(context, rebalancer)
+        commits = Commits(context, rebalancer)
+        admin = Admin(context)
+        self._context = context
+        self._rebalancer = rebalancer
+        self._admin = admin
+        self._state = TableState.LOADING
+        self._loaded_groups: dict[str, GroupRecord] = {}
+        self._records_skipped = 0
+        self._next_expiry_ms: int | None = None
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            JoinGroup: membership.on_join,
+            SyncGroup: membership.on_sync,
+            Heartbeat: membership.on_heartbeat,
+            LeaveGroup: membership.on_leave,
+            CommitOffsets: commits.on_commit,
+            FetchOffsets: commits.on_fetch,
+            DeleteOffsets: commits.on_delete_offsets,
+            DescribeGroups: admin.on_describe,
+            ListGroups: admin.on_list,
+            DeleteGroups: admin.on_delete,
+            TopicsDeleted: lambda event: commits.on_topics_deleted(event.topics),
+        }
+
+    @property
+    def state(self) -> TableState:
+        """Where in its life the table is."""
+        return self._state
+
+    @property
+    def records_skipped(self) -> int:
+        """How many records `restore` could not read; each is a loss to be reported."""
+        return self._records_skipped
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return len(self._context.groups)
+
+    # --- life ---
+
+    def restore(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Replay committed (key, value) records in the order of the log; may be called again.
+
+        The last value of a key wins; no value deletes it. Records that cannot be read are skipped
+        and counted, those of other kinds of groups are passed over.
+        """
+        self._expect(TableState.LOADING)
+        for key, value in records:
+            try:
+                self._replay(key, value)
+            except BadGroupRecord:
+                self._records_skipped += 1
+
+    def activate(self, now: Instant) -> None:
+        """Begin to serve: every member has its full session time from now."""
+        self._expect(TableState.LOADING)
+        self._state = TableState.ACTIVE
+        context = self._context
+        context.now = now
+        for group_id, record in self._loaded_groups.items():
+            context.groups[group_id] = restored_group(group_id, record)
+        self._loaded_groups = {}
+        for group_id in context.offsets.groups():
+            if group_id not in context.groups:
+                context.groups[group_id] = Group(group_id, now.wall_ms)
+        for group in context.groups.values():
+            for member in group.members.values():
+                self._rebalancer.renew_session(group, member)
+            if len(group.members) > context.config.group_members_max:
+                # The bound was lowered; a rebalance sorts out who stays.
+                self._rebalancer.prepare(group)
+        self._schedule_expiry()
+
+    def unload(self) -> None:
+        """Give up: leadership is lost. Whoever waits is told to look for the new coordinator.
+
+        Writes in flight may or may not be committed; nothing is made of their reports any more.
+        """
+        if self._state is TableState.UNLOADED:
+            return
+        self._state = TableState.UNLOADED
+        context = self._context
+        error = GroupError.NOT_COORDINATOR
+        for group in context.groups.values():
+            group.transition(GroupState.DEAD, context.now.wall_ms)
+            for member in group.members.values():
+                token = group.unpark_join(member)
+                if token is not None:
+                    result = JoinResult(error=error, member_id=member.member_id)
+                    context.respond(token, result)
+            for _, token in group.take_parked_syncs():
+                context.respond(token, SyncResult(error=error))
+        context.writes.abandon(error)
+
+    # --- events ---
+
+    def step(self, event: Event, now: Instant) -> None:
+        """Take one event; its answer comes out of `take_ready` now or later."""
+        context = self._context
+        if self._state is not TableState.ACTIVE:
+            is_loading = self._state is TableState.LOADING
+            self._refuse(
+                event,
+                GroupError.COORDINATOR_LOAD_IN_PROGRESS
+                if is_loading
+                else GroupError.NOT_COORDINATOR,
+            )
+            return
+        context.now = now
+        if context.is_over_bound and isinstance(event, _WRITING):
+            self._refuse(event, GroupError.COORDINATOR_NOT_AVAILABLE)
+            return
+        self._handlers[type(event)](event)
+
+    def tick(self, now: Instant) -> None:
+        """Do what is due; needed only when `next_deadline_ms` has come."""
+        if self._state is not TableState.ACTIVE:
+            return
+        context = self._context
+        context.now = now
+        # One by one, because each may cancel or put off the next. It ends, because deadlines that
+        # are set on the way lie ahead.
+        while (key := context.timers.pop_due(now.now_ms)) is not None:
+            self._rebalancer.on_timer(key)
+        context.writes.expire(now.now_ms)
+        if self._next_expiry_ms is not None and self._next_expiry_ms <= now.now_ms:
+            self._admin.expire()
+            self._schedule_expiry()
+
+    def on_appended(self, token: WriteToken, now: Instant) -> None:
+        """Take the report that an `Append` is committed."""
+        self._end_write(token, GroupError.NONE, now)
+
+    def on_append_failed(self, token: WriteToken, failure: WriteFailure, now: Instant) -> None:
+        """Take the report that an `Append` is not in the log and never will be."""
+        self._end_write(token, error_of_write(failure), now)
+
+    def take_ready(self) -> list[Work]:
+        """Return what is to be done since the last call, in order."""
+        ready = self._context.ready
+        self._context.ready = []
+        return ready
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when `tick` is needed next, or None for never."""
+        if self._state is not TableState.ACTIVE:
+            return None
+        deadlines = (
+            self._context.timers.next_deadline_ms(),
+            self._context.writes.next_deadline_ms(),
+            self._next_expiry_ms,
+        )
+        return min((each for each in deadlines if each is not None), default=None)
+
+    # --- inside ---
+
+    def _end_write(self, token: WriteToken, outcome: GroupError, now: Instant) -> None:
+        if self._state is not TableState.ACTIVE:
+            return
+        self._context.now = now
+        self._context.writes.end(token, outcome)
+
+    def _replay(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            raise BadGroupRecord("a record without a key")
+        read = read_key(key)
+        if read is None:
+            return
+        if isinstance(read, GroupKey):
+            if value is None:
+                self._loaded_groups.pop(read.group_id, None)
+            else:
+                self._loaded_groups[read.group_id] = read_group_value(value)
+            return
+        partition = TopicPartition(read.topic, read.partition)
+        committed = None if value is None else read_offset_value(value)
+        self._context.offsets.apply(OffsetChange(read.group_id, partition, committed))
+
+    def _refuse(self, event: Event, error: GroupError) -> None:
+        result = refusal(event, error)
+        if result is not None and not isinstance(event, TopicsDeleted):
+            self._context.respond(event.token, result)
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._context.config.offsets_retention_check_interval_ms
+        self._next_expiry_ms = self._context.now.now_ms + interval_ms
+
+    def _expect(self, state: TableState) -> None:
+        if self._state is not state:
+            raise InvariantBroken(f"a table that is {self._state.name} is not {state.name}")
