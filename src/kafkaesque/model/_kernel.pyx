@@ -821,7 +821,8 @@ def encode_records(
     for item in records:
         if not isinstance(item, tuple) or len(item) != 5:
             raise TypeError("a record is (offset, timestamp, key, value, headers)")
-        record = item
+        # A named tuple is one too; the cast skips the exact type check.
+        record = <tuple>item
         offset = _as_int64(record[0])
         timestamp = _as_int64(record[1])
         if (
