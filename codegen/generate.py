@@ -27,8 +27,9 @@ HEADER = """\
 
 #: What a generated module may import from `wire`.
 WIRE_NAMES = """
-MALFORMED Buffer Message UVARINTS ZERO_UUID bad_count bad_length bad_tag cut_short length_tail
-missing read_uvarint skip_tags tag_section uvarint uvarint_tail wrong_length
+ELEMENTS_MAX MALFORMED Buffer Message RESPONSE_ELEMENTS_MAX UVARINTS ZERO_UUID bad_count bad_length
+bad_tag cut_short length_tail missing read_uvarint skip_tags tag_section uvarint uvarint_tail
+wrong_length
 """
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 #: Names that generated functions use for themselves.
-RESERVED = " buf pos end n m out append error str bytes list len range unpack_from pack "
+RESERVED = " buf pos end left n m out append error str bytes list len range unpack_from pack "
 
 
 class Formats:

@@ -26,7 +26,11 @@ class ReaderEmitter(Emitter):
         """Returns the lines of the function, its first excepted."""
         with self.block("try:"):
             self.emit("end = len(buf)")
+            start = len(self.lines)
             expression = self._struct(self.message.name)
+            if any("left := left" in line for line in self.lines):
+                self.emit(f"left = {self._elements_max}")
+                self.lines.insert(start, self.lines.pop())
         with self.block("except MALFORMED as error:"):
             self.emit(f'raise cut_short("{self.message.name}") from error')
         # What is read from a client's own payload may be of a newer version, with more behind it.
@@ -35,6 +39,10 @@ class ReaderEmitter(Emitter):
             self.emit(f'raise wrong_length("{self.message.name}", pos, end)')
         self.emit(f"return {expression}")
         return self.lines
+
+    @property
+    def _elements_max(self) -> str:
+        return "RESPONSE_ELEMENTS_MAX" if self.message.kind == "response" else "ELEMENTS_MAX"
 
     def _take(self, fmt: str, name: str) -> None:
         self._run.append((fmt, name))
@@ -146,7 +154,8 @@ class ReaderEmitter(Emitter):
         least = self.message.element_bytes_min(field, self.version)
         if least < 1:
             raise ValueError(f"{field.name}: elements of no bytes make any count possible")
-        with self.block(f"if n{f' * {least}' if least > 1 else ''} > end - pos:"):
+        bytes_min = f"n * {least}" if least > 1 else "n"
+        with self.block(f"if {bytes_min} > end - pos or (left := left - n) < 0:"):
             self.emit("bad_count(n)")
         if field.element == "uuid":
             step = "range(pos, pos + 16 * n, 16)"

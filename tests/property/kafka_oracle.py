@@ -85,21 +85,22 @@ def _primitive(kind: str, dice: random.Random, nullable: bool) -> Any:
     return datetime.timedelta(milliseconds=number) if kind == "timedelta_i32" else number
 
 
-def random_entity(cls: Any, dice: random.Random, elements_max: int = 2) -> Any:
-    """Returns a random instance of a kio class."""
+def random_entity(cls: Any, dice: random.Random, *, tagged: bool, elements_max: int = 2) -> Any:
+    """Returns a random instance of a kio class, its tagged fields as they are if not `tagged`."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         element, is_array, nullable = _inner(field.type)
         kind = field.metadata.get("kafka_type", "struct")
-        if "tag" in field.metadata and dice.random() < 0.4 and _has_default(field):
+        skip = "tag" in field.metadata and (not tagged or dice.random() < 0.4)
+        if skip and field.default is not dataclasses.MISSING:
             continue
         may_be_null = nullable and kind not in ("uuid", "datetime_i64")
         if may_be_null and "tag" not in field.metadata and dice.random() < 0.3:
             values[field.name] = None
             continue
-        count = dice.randint(0, elements_max) if is_array else 1
+        count = (0 if skip else dice.randint(0, elements_max)) if is_array else 1
         made = [
-            random_entity(element, dice, elements_max)
+            random_entity(element, dice, tagged=tagged, elements_max=elements_max)
             if kind == "struct"
             else _element(kind, dice, nullable, is_array)
             for _ in range(count)
@@ -111,10 +112,6 @@ def random_entity(cls: Any, dice: random.Random, elements_max: int = 2) -> Any:
 def _element(kind: str, dice: random.Random, nullable: bool, is_array: bool) -> Any:
     value = _primitive(kind, dice, nullable)
     return uuid.UUID(int=7) if is_array and kind == "uuid" and value is None else value
-
-
-def _has_default(field: Any) -> bool:
-    return field.default is not dataclasses.MISSING
 
 
 def _plain(value: Any, kind: str, tagged: bool, module: Any) -> Any:
@@ -146,8 +143,8 @@ def to_ours(entity: Any, module: Any) -> Any:
     return getattr(module, type(entity).__name__)(**values)
 
 
-def samples(module: str, version: int, count: int) -> Iterator[Any]:
+def samples(module: str, version: int, count: int, *, tagged: bool = True) -> Iterator[Any]:
     """Yields `count` random kio instances, the same ones on every run."""
     cls = entity_type(module, version)
     for number in range(count):
-        yield random_entity(cls, random.Random(f"{module} {version} {number}"))
+        yield random_entity(cls, random.Random(f"{module} {version} {number}"), tagged=tagged)

@@ -11,6 +11,13 @@ Buffer = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = bytes(16)
 
+#: Elements that all arrays of one request may have together. An element of two bytes on the wire
+#: takes up to about 150 in memory, so this, not the frame's size, bounds what decoding costs.
+ELEMENTS_MAX: Final = 200_000
+
+#: The same for responses, which come from brokers: Metadata of 100,000 partitions passes.
+RESPONSE_ELEMENTS_MAX: Final = 2_000_000
+
 #: What reading past the end of a buffer, or text that is not UTF-8, raises.
 MALFORMED: Final = (struct_error, IndexError, UnicodeDecodeError)
 
@@ -18,7 +25,6 @@ MALFORMED: Final = (struct_error, IndexError, UnicodeDecodeError)
 UVARINTS: Final = tuple(bytes([n]) for n in range(128))
 
 #: A varint of 32 bits takes at most five bytes, and the fifth holds the topmost four bits.
-_UVARINT_BYTES_MAX: Final = 5
 _UVARINT_LAST_BYTE_MAX: Final = 0x0F
 
 
@@ -50,15 +56,17 @@ class Message:
 
 
 def uvarint(n: int) -> bytes:
-    """Returns an unsigned varint of up to 32 bits."""
-    if n < 128:
+    """Returns an unsigned varint of up to 32 bits; unrolled, as every records field has one."""
+    if n < 1 << 7:
         return UVARINTS[n]
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+    if n < 1 << 14:
+        return bytes((n & 127 | 128, n >> 7))
+    if n < 1 << 21:
+        return bytes((n & 127 | 128, n >> 7 & 127 | 128, n >> 14))
+    head = (n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128)
+    if n < 1 << 28:
+        return bytes((*head, n >> 21))
+    return bytes((*head, n >> 21 & 127 | 128, n >> 28))
 
 
 def uvarint_bytes(n: int) -> int:
@@ -80,18 +88,26 @@ def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
 
 
 def uvarint_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
-    """Reads on from a varint's first byte, which says that more follow; `pos` is behind it."""
-    value = first & 127
-    for shift in (7, 14, 21):
-        byte = buf[pos]
-        pos += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, pos
+    """Reads on from a varint's first byte, which says that more follow; `pos` is behind it.
+
+    Unrolled, as every records field has one. Raises like `read_uvarint`.
+    """
     byte = buf[pos]
+    value = first & 127 | (byte & 127) << 7
+    if byte < 128:
+        return value, pos + 1
+    byte = buf[pos + 1]
+    value |= (byte & 127) << 14
+    if byte < 128:
+        return value, pos + 2
+    byte = buf[pos + 2]
+    value |= (byte & 127) << 21
+    if byte < 128:
+        return value, pos + 3
+    byte = buf[pos + 3]
     if byte > _UVARINT_LAST_BYTE_MAX:
         raise MalformedRequest("varint of more than 32 bits")
-    return value | byte << 28, pos + 1
+    return value | byte << 28, pos + 4
 
 
 def length_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
@@ -132,8 +148,8 @@ def bad_length(n: int) -> NoReturn:
 
 
 def bad_count(n: int) -> NoReturn:
-    """Refuses an array that cannot fit into what is left of the message."""
-    raise MalformedRequest(f"array of {n} elements in a message that has no room for them")
+    """Refuses an array that cannot fit into the rest of the message, or is one too many."""
+    raise MalformedRequest(f"array of {n} elements where there is no room for them")
 
 
 def bad_tag(tag: int) -> NoReturn:

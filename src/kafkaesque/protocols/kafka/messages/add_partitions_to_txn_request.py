@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -86,6 +87,7 @@ _r_qhi = Struct(">qhi").unpack_from
 def read_add_partitions_to_txn_request_v0(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -95,7 +97,7 @@ def read_add_partitions_to_txn_request_v0(buf: memoryview, pos: int = 0) -> AddP
         pos += 14
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
@@ -108,7 +110,7 @@ def read_add_partitions_to_txn_request_v0(buf: memoryview, pos: int = 0) -> AddP
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -151,6 +153,7 @@ write_add_partitions_to_txn_request_v2 = write_add_partitions_to_txn_request_v0
 def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -161,7 +164,7 @@ def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddP
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = []
         for _ in range(n):
@@ -175,7 +178,7 @@ def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddP
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -217,12 +220,13 @@ def write_add_partitions_to_txn_request_v3(m: AddPartitionsToTxnRequest, out: li
 def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 14 > end - pos:
+        if n * 14 > end - pos or (left := left - n) < 0:
             bad_count(n)
         transactions: list[AddPartitionsToTxnTransaction] = []
         for _ in range(n):
@@ -236,7 +240,7 @@ def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddP
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[AddPartitionsToTxnTopic] = []
             for _ in range(n):
@@ -250,7 +254,7 @@ def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddP
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

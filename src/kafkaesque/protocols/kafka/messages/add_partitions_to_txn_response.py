@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -91,11 +92,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_add_partitions_to_txn_response_v0(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
@@ -108,7 +110,7 @@ def read_add_partitions_to_txn_response_v0(buf: memoryview, pos: int = 0) -> Add
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
             for _ in range(n):
@@ -152,12 +154,13 @@ write_add_partitions_to_txn_response_v2 = write_add_partitions_to_txn_response_v
 def read_add_partitions_to_txn_response_v3(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(n):
@@ -171,7 +174,7 @@ def read_add_partitions_to_txn_response_v3(buf: memoryview, pos: int = 0) -> Add
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
             for _ in range(n):
@@ -216,12 +219,13 @@ def write_add_partitions_to_txn_response_v3(m: AddPartitionsToTxnResponse, out: 
 def read_add_partitions_to_txn_response_v4(buf: memoryview, pos: int = 0) -> AddPartitionsToTxnResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results_by_transaction: list[AddPartitionsToTxnResult] = []
         for _ in range(n):
@@ -235,7 +239,7 @@ def read_add_partitions_to_txn_response_v4(buf: memoryview, pos: int = 0) -> Add
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_results: list[AddPartitionsToTxnTopicResult] = []
             for _ in range(n):
@@ -249,7 +253,7 @@ def read_add_partitions_to_txn_response_v4(buf: memoryview, pos: int = 0) -> Add
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 7 > end - pos:
+                if n * 7 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
                 for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -91,11 +92,12 @@ _r_i = Struct(">i").unpack_from
 def read_alter_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> AlterClientQuotasRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         entries: list[EntryData] = []
         for _ in range(n):
@@ -103,7 +105,7 @@ def read_alter_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> AlterC
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entity: list[EntityData] = []
             for _ in range(n):
@@ -122,7 +124,7 @@ def read_alter_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> AlterC
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 11 > end - pos:
+            if n * 11 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             ops: list[OpData] = []
             for _ in range(n):
@@ -175,12 +177,13 @@ def write_alter_client_quotas_request_v0(m: AlterClientQuotasRequest, out: list[
 def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterClientQuotasRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         entries: list[EntryData] = []
         for _ in range(n):
@@ -189,7 +192,7 @@ def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterC
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entity: list[EntityData] = []
             for _ in range(n):
@@ -213,7 +216,7 @@ def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterC
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 11 > end - pos:
+            if n * 11 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             ops: list[OpData] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -76,11 +77,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_alter_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> AlterClientQuotasResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         entries: list[EntryData] = []
         for _ in range(n):
@@ -93,7 +95,7 @@ def read_alter_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> Alter
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entity: list[EntityData] = []
             for _ in range(n):
@@ -147,12 +149,13 @@ def write_alter_client_quotas_response_v0(m: AlterClientQuotasResponse, out: lis
 def read_alter_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> AlterClientQuotasResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         entries: list[EntryData] = []
         for _ in range(n):
@@ -166,7 +169,7 @@ def read_alter_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> Alter
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entity: list[EntityData] = []
             for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -79,11 +80,12 @@ _r_i = Struct(">i").unpack_from
 def read_alter_configs_request_v0(buf: memoryview, pos: int = 0) -> AlterConfigsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
@@ -96,7 +98,7 @@ def read_alter_configs_request_v0(buf: memoryview, pos: int = 0) -> AlterConfigs
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[AlterableConfig] = []
             for _ in range(n):
@@ -154,12 +156,13 @@ write_alter_configs_request_v1 = write_alter_configs_request_v0
 def read_alter_configs_request_v2(buf: memoryview, pos: int = 0) -> AlterConfigsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         resources: list[AlterConfigsResource] = []
         for _ in range(n):
@@ -173,7 +176,7 @@ def read_alter_configs_request_v2(buf: memoryview, pos: int = 0) -> AlterConfigs
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[AlterableConfig] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -68,11 +69,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_alter_configs_response_v0(buf: memoryview, pos: int = 0) -> AlterConfigsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):
@@ -121,12 +123,13 @@ write_alter_configs_response_v1 = write_alter_configs_response_v0
 def read_alter_configs_response_v2(buf: memoryview, pos: int = 0) -> AlterConfigsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[AlterConfigsResourceResponse] = []
         for _ in range(n):

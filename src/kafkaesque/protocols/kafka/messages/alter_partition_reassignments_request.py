@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -70,12 +71,13 @@ _r_iB = Struct(">iB").unpack_from
 def read_alter_partition_reassignments_request_v0(buf: memoryview, pos: int = 0) -> AlterPartitionReassignmentsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         timeout_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ReassignableTopic] = []
         for _ in range(n):
@@ -89,7 +91,7 @@ def read_alter_partition_reassignments_request_v0(buf: memoryview, pos: int = 0)
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ReassignablePartition] = []
             for _ in range(n):
@@ -100,7 +102,7 @@ def read_alter_partition_reassignments_request_v0(buf: memoryview, pos: int = 0)
                 replicas: list[int] | None = None
                 if n:
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     replicas = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -152,12 +154,13 @@ def write_alter_partition_reassignments_request_v0(m: AlterPartitionReassignment
 def read_alter_partition_reassignments_request_v1(buf: memoryview, pos: int = 0) -> AlterPartitionReassignmentsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         timeout_ms, allow_replication_factor_change, n = _r_ioB(buf, pos)
         pos += 6
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ReassignableTopic] = []
         for _ in range(n):
@@ -171,7 +174,7 @@ def read_alter_partition_reassignments_request_v1(buf: memoryview, pos: int = 0)
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ReassignablePartition] = []
             for _ in range(n):
@@ -182,7 +185,7 @@ def read_alter_partition_reassignments_request_v1(buf: memoryview, pos: int = 0)
                 replicas: list[int] | None = None
                 if n:
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     replicas = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -76,6 +77,7 @@ _r_ihB = Struct(">ihB").unpack_from
 def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0) -> AlterPartitionReassignmentsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -86,7 +88,7 @@ def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[ReassignableTopicResponse] = []
         for _ in range(n):
@@ -100,7 +102,7 @@ def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ReassignablePartitionResponse] = []
             for _ in range(n):
@@ -165,6 +167,7 @@ def write_alter_partition_reassignments_response_v0(m: AlterPartitionReassignmen
 def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0) -> AlterPartitionReassignmentsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, allow_replication_factor_change, error_code, n = _r_iohB(buf, pos)
         pos += 8
         if n > 127:
@@ -175,7 +178,7 @@ def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[ReassignableTopicResponse] = []
         for _ in range(n):
@@ -189,7 +192,7 @@ def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ReassignablePartitionResponse] = []
             for _ in range(n):

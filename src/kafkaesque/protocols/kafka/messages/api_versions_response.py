@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -113,11 +114,12 @@ _r_q = Struct(">q").unpack_from
 def read_api_versions_response_v0(buf: memoryview, pos: int = 0) -> ApiVersionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, n = _r_hi(buf, pos)
         pos += 6
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
@@ -142,11 +144,12 @@ def write_api_versions_response_v0(m: ApiVersionsResponse, out: list[Buffer]) ->
 def read_api_versions_response_v1(buf: memoryview, pos: int = 0) -> ApiVersionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, n = _r_hi(buf, pos)
         pos += 6
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
@@ -180,12 +183,13 @@ write_api_versions_response_v2 = write_api_versions_response_v1
 def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, n = _r_hB(buf, pos)
         pos += 3
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         api_keys: list[ApiVersion] = []
         for _ in range(n):
@@ -213,7 +217,7 @@ def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsR
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 6 > end - pos:
+                    if n * 6 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     supported_features_2: list[SupportedFeatureKey] = []
                     for _ in range(n):
@@ -238,7 +242,7 @@ def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsR
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 6 > end - pos:
+                    if n * 6 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     finalized_features_2: list[FinalizedFeatureKey] = []
                     for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -41,12 +42,13 @@ _r_oB = Struct(">?B").unpack_from
 def read_consumer_group_describe_request_v0(buf: memoryview, pos: int = 0) -> ConsumerGroupDescribeRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         group_ids: list[str] = []
         for _ in range(n):

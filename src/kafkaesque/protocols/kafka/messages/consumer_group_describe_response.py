@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -132,12 +133,13 @@ _r_iiB = Struct(">iiB").unpack_from
 def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> ConsumerGroupDescribeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 20 > end - pos:
+        if n * 20 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -166,7 +168,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[Member] = []
             for _ in range(n):
@@ -200,7 +202,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n > end - pos:
+                if n > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 subscribed_topic_names: list[str] = []
                 for _ in range(n):
@@ -220,7 +222,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topic_partitions: list[TopicPartitions] = []
                 for _ in range(n):
@@ -234,7 +236,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -252,7 +254,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topic_partitions_2: list[TopicPartitions] = []
                 for _ in range(n):
@@ -266,7 +268,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -395,12 +397,13 @@ def write_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse, 
 def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> ConsumerGroupDescribeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 20 > end - pos:
+        if n * 20 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -429,7 +432,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 17 > end - pos:
+            if n * 17 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[Member] = []
             for _ in range(n):
@@ -463,7 +466,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n > end - pos:
+                if n > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 subscribed_topic_names: list[str] = []
                 for _ in range(n):
@@ -483,7 +486,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topic_partitions: list[TopicPartitions] = []
                 for _ in range(n):
@@ -497,7 +500,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -515,7 +518,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topic_partitions_2: list[TopicPartitions] = []
                 for _ in range(n):
@@ -529,7 +532,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -73,6 +74,7 @@ _r_iB = Struct(">iB").unpack_from
 def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> ConsumerGroupHeartbeatRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -100,7 +102,7 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
         subscribed_topic_names: list[str] | None = None
         if n:
             n -= 1
-            if n > end - pos:
+            if n > end - pos or (left := left - n) < 0:
                 bad_count(n)
             subscribed_topic_names = []
             for _ in range(n):
@@ -122,7 +124,7 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
         topic_partitions: list[TopicPartitions] | None = None
         if n:
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions = []
             for _ in range(n):
@@ -131,7 +133,7 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -208,6 +210,7 @@ def write_consumer_group_heartbeat_request_v0(m: ConsumerGroupHeartbeatRequest, 
 def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> ConsumerGroupHeartbeatRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -235,7 +238,7 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
         subscribed_topic_names: list[str] | None = None
         if n:
             n -= 1
-            if n > end - pos:
+            if n > end - pos or (left := left - n) < 0:
                 bad_count(n)
             subscribed_topic_names = []
             for _ in range(n):
@@ -262,7 +265,7 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
         topic_partitions: list[TopicPartitions] | None = None
         if n:
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions = []
             for _ in range(n):
@@ -271,7 +274,7 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

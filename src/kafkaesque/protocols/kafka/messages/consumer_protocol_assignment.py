@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -52,11 +53,12 @@ _r_i = Struct(">i").unpack_from
 def read_consumer_protocol_assignment_v0(buf: memoryview, pos: int = 0) -> ConsumerProtocolAssignment:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         assigned_partitions: list[TopicPartition] = []
         for _ in range(n):
@@ -69,7 +71,7 @@ def read_consumer_protocol_assignment_v0(buf: memoryview, pos: int = 0) -> Consu
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -59,11 +60,12 @@ _r_ih = Struct(">ih").unpack_from
 def read_consumer_protocol_subscription_v0(buf: memoryview, pos: int = 0) -> ConsumerProtocolSubscription:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[str] = []
         for _ in range(n):
@@ -104,11 +106,12 @@ def write_consumer_protocol_subscription_v0(m: ConsumerProtocolSubscription, out
 def read_consumer_protocol_subscription_v1(buf: memoryview, pos: int = 0) -> ConsumerProtocolSubscription:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[str] = []
         for _ in range(n):
@@ -127,7 +130,7 @@ def read_consumer_protocol_subscription_v1(buf: memoryview, pos: int = 0) -> Con
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         owned_partitions: list[TopicPartition] = []
         for _ in range(n):
@@ -140,7 +143,7 @@ def read_consumer_protocol_subscription_v1(buf: memoryview, pos: int = 0) -> Con
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -180,11 +183,12 @@ def write_consumer_protocol_subscription_v1(m: ConsumerProtocolSubscription, out
 def read_consumer_protocol_subscription_v2(buf: memoryview, pos: int = 0) -> ConsumerProtocolSubscription:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[str] = []
         for _ in range(n):
@@ -203,7 +207,7 @@ def read_consumer_protocol_subscription_v2(buf: memoryview, pos: int = 0) -> Con
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         owned_partitions: list[TopicPartition] = []
         for _ in range(n):
@@ -216,7 +220,7 @@ def read_consumer_protocol_subscription_v2(buf: memoryview, pos: int = 0) -> Con
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -259,11 +263,12 @@ def write_consumer_protocol_subscription_v2(m: ConsumerProtocolSubscription, out
 def read_consumer_protocol_subscription_v3(buf: memoryview, pos: int = 0) -> ConsumerProtocolSubscription:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[str] = []
         for _ in range(n):
@@ -282,7 +287,7 @@ def read_consumer_protocol_subscription_v3(buf: memoryview, pos: int = 0) -> Con
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         owned_partitions: list[TopicPartition] = []
         for _ in range(n):
@@ -295,7 +300,7 @@ def read_consumer_protocol_subscription_v3(buf: memoryview, pos: int = 0) -> Con
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n

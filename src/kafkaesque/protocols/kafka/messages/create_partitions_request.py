@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -77,11 +78,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_create_partitions_request_v0(buf: memoryview, pos: int = 0) -> CreatePartitionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 10 > end - pos:
+        if n * 10 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
@@ -96,7 +98,7 @@ def read_create_partitions_request_v0(buf: memoryview, pos: int = 0) -> CreatePa
                 bad_length(n)
             assignments: list[CreatePartitionsAssignment] | None = None
             if n >= 0:
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 assignments = []
                 for _ in range(n):
@@ -104,7 +106,7 @@ def read_create_partitions_request_v0(buf: memoryview, pos: int = 0) -> CreatePa
                     pos += 4
                     if n < 0:
                         bad_length(n)
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     broker_ids: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -149,12 +151,13 @@ write_create_partitions_request_v1 = write_create_partitions_request_v0
 def read_create_partitions_request_v2(buf: memoryview, pos: int = 0) -> CreatePartitionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatePartitionsTopic] = []
         for _ in range(n):
@@ -170,7 +173,7 @@ def read_create_partitions_request_v2(buf: memoryview, pos: int = 0) -> CreatePa
             assignments: list[CreatePartitionsAssignment] | None = None
             if n:
                 n -= 1
-                if n * 2 > end - pos:
+                if n * 2 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 assignments = []
                 for _ in range(n):
@@ -179,7 +182,7 @@ def read_create_partitions_request_v2(buf: memoryview, pos: int = 0) -> CreatePa
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     broker_ids: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -63,11 +64,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_create_partitions_response_v0(buf: memoryview, pos: int = 0) -> CreatePartitionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[CreatePartitionsTopicResult] = []
         for _ in range(n):
@@ -116,12 +118,13 @@ write_create_partitions_response_v1 = write_create_partitions_response_v0
 def read_create_partitions_response_v2(buf: memoryview, pos: int = 0) -> CreatePartitionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[CreatePartitionsTopicResult] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -100,11 +101,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_create_topics_request_v2(buf: memoryview, pos: int = 0) -> CreateTopicsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 16 > end - pos:
+        if n * 16 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatableTopic] = []
         for _ in range(n):
@@ -117,7 +119,7 @@ def read_create_topics_request_v2(buf: memoryview, pos: int = 0) -> CreateTopics
             pos += 10
             if n < 0:
                 bad_length(n)
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             assignments: list[CreatableReplicaAssignment] = []
             for _ in range(n):
@@ -125,7 +127,7 @@ def read_create_topics_request_v2(buf: memoryview, pos: int = 0) -> CreateTopics
                 pos += 8
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 broker_ids: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -134,7 +136,7 @@ def read_create_topics_request_v2(buf: memoryview, pos: int = 0) -> CreateTopics
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[CreatableTopicConfig] = []
             for _ in range(n):
@@ -204,12 +206,13 @@ write_create_topics_request_v4 = write_create_topics_request_v2
 def read_create_topics_request_v5(buf: memoryview, pos: int = 0) -> CreateTopicsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 10 > end - pos:
+        if n * 10 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatableTopic] = []
         for _ in range(n):
@@ -223,7 +226,7 @@ def read_create_topics_request_v5(buf: memoryview, pos: int = 0) -> CreateTopics
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             assignments: list[CreatableReplicaAssignment] = []
             for _ in range(n):
@@ -232,7 +235,7 @@ def read_create_topics_request_v5(buf: memoryview, pos: int = 0) -> CreateTopics
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 broker_ids: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -246,7 +249,7 @@ def read_create_topics_request_v5(buf: memoryview, pos: int = 0) -> CreateTopics
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[CreatableTopicConfig] = []
             for _ in range(n):

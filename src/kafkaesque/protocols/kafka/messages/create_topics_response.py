@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -101,11 +102,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_create_topics_response_v2(buf: memoryview, pos: int = 0) -> CreateTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
@@ -160,12 +162,13 @@ write_create_topics_response_v4 = write_create_topics_response_v2
 def read_create_topics_response_v5(buf: memoryview, pos: int = 0) -> CreateTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
@@ -186,7 +189,7 @@ def read_create_topics_response_v5(buf: memoryview, pos: int = 0) -> CreateTopic
             configs: list[CreatableTopicConfigs] | None = None
             if n:
                 n -= 1
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 configs = []
                 for _ in range(n):
@@ -291,12 +294,13 @@ write_create_topics_response_v6 = write_create_topics_response_v5
 def read_create_topics_response_v7(buf: memoryview, pos: int = 0) -> CreateTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 28 > end - pos:
+        if n * 28 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[CreatableTopicResult] = []
         for _ in range(n):
@@ -317,7 +321,7 @@ def read_create_topics_response_v7(buf: memoryview, pos: int = 0) -> CreateTopic
             configs: list[CreatableTopicConfigs] | None = None
             if n:
                 n -= 1
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 configs = []
                 for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -60,11 +61,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_delete_groups_response_v0(buf: memoryview, pos: int = 0) -> DeleteGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DeletableGroupResult] = []
         for _ in range(n):
@@ -103,12 +105,13 @@ write_delete_groups_response_v1 = write_delete_groups_response_v0
 def read_delete_groups_response_v2(buf: memoryview, pos: int = 0) -> DeleteGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DeletableGroupResult] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -74,11 +75,12 @@ _r_iqB = Struct(">iqB").unpack_from
 def read_delete_records_request_v0(buf: memoryview, pos: int = 0) -> DeleteRecordsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
@@ -91,7 +93,7 @@ def read_delete_records_request_v0(buf: memoryview, pos: int = 0) -> DeleteRecor
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[DeleteRecordsPartition] = []
             for _ in range(n):
@@ -132,12 +134,13 @@ write_delete_records_request_v1 = write_delete_records_request_v0
 def read_delete_records_request_v2(buf: memoryview, pos: int = 0) -> DeleteRecordsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DeleteRecordsTopic] = []
         for _ in range(n):
@@ -151,7 +154,7 @@ def read_delete_records_request_v2(buf: memoryview, pos: int = 0) -> DeleteRecor
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 13 > end - pos:
+            if n * 13 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[DeleteRecordsPartition] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -77,11 +78,12 @@ _r_iqhB = Struct(">iqhB").unpack_from
 def read_delete_records_response_v0(buf: memoryview, pos: int = 0) -> DeleteRecordsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DeleteRecordsTopicResult] = []
         for _ in range(n):
@@ -94,7 +96,7 @@ def read_delete_records_response_v0(buf: memoryview, pos: int = 0) -> DeleteReco
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[DeleteRecordsPartitionResult] = []
             for _ in range(n):
@@ -132,12 +134,13 @@ write_delete_records_response_v1 = write_delete_records_response_v0
 def read_delete_records_response_v2(buf: memoryview, pos: int = 0) -> DeleteRecordsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DeleteRecordsTopicResult] = []
         for _ in range(n):
@@ -151,7 +154,7 @@ def read_delete_records_response_v2(buf: memoryview, pos: int = 0) -> DeleteReco
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 15 > end - pos:
+            if n * 15 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[DeleteRecordsPartitionResult] = []
             for _ in range(n):

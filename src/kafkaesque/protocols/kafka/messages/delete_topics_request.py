@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -64,11 +65,12 @@ _r_iB = Struct(">iB").unpack_from
 def read_delete_topics_request_v1(buf: memoryview, pos: int = 0) -> DeleteTopicsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topic_names: list[str] = []
         for _ in range(n):
@@ -113,12 +115,13 @@ write_delete_topics_request_v3 = write_delete_topics_request_v1
 def read_delete_topics_request_v4(buf: memoryview, pos: int = 0) -> DeleteTopicsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         topic_names: list[str] = []
         for _ in range(n):
@@ -159,12 +162,13 @@ write_delete_topics_request_v5 = write_delete_topics_request_v4
 def read_delete_topics_request_v6(buf: memoryview, pos: int = 0) -> DeleteTopicsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DeleteTopicState] = []
         for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -69,11 +70,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_delete_topics_response_v1(buf: memoryview, pos: int = 0) -> DeleteTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
@@ -121,12 +123,13 @@ write_delete_topics_response_v3 = write_delete_topics_response_v1
 def read_delete_topics_response_v4(buf: memoryview, pos: int = 0) -> DeleteTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
@@ -170,12 +173,13 @@ def write_delete_topics_response_v4(m: DeleteTopicsResponse, out: list[Buffer]) 
 def read_delete_topics_response_v5(buf: memoryview, pos: int = 0) -> DeleteTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):
@@ -232,12 +236,13 @@ def write_delete_topics_response_v5(m: DeleteTopicsResponse, out: list[Buffer]) 
 def read_delete_topics_response_v6(buf: memoryview, pos: int = 0) -> DeleteTopicsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 21 > end - pos:
+        if n * 21 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[DeletableTopicResult] = []
         for _ in range(n):

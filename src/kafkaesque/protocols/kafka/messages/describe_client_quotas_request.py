@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -66,11 +67,12 @@ _r_i = Struct(">i").unpack_from
 def read_describe_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> DescribeClientQuotasRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         components: list[ComponentData] = []
         for _ in range(n):
@@ -116,12 +118,13 @@ def write_describe_client_quotas_request_v0(m: DescribeClientQuotasRequest, out:
 def read_describe_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> DescribeClientQuotasRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         components: list[ComponentData] = []
         for _ in range(n):

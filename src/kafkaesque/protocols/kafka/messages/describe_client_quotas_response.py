@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -92,6 +93,7 @@ _r_ihh = Struct(">ihh").unpack_from
 def read_describe_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> DescribeClientQuotasResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihh(buf, pos)
         pos += 8
         if n < -1:
@@ -103,7 +105,7 @@ def read_describe_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> De
             bad_length(n)
         entries: list[EntryData] | None = None
         if n >= 0:
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entries = []
             for _ in range(n):
@@ -111,7 +113,7 @@ def read_describe_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> De
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 entity: list[EntityData] = []
                 for _ in range(n):
@@ -130,7 +132,7 @@ def read_describe_client_quotas_response_v0(buf: memoryview, pos: int = 0) -> De
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 10 > end - pos:
+                if n * 10 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 values: list[ValueData] = []
                 for _ in range(n):
@@ -191,6 +193,7 @@ def write_describe_client_quotas_response_v0(m: DescribeClientQuotasResponse, ou
 def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> DescribeClientQuotasResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -203,7 +206,7 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
         entries: list[EntryData] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             entries = []
             for _ in range(n):
@@ -212,7 +215,7 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 3 > end - pos:
+                if n * 3 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 entity: list[EntityData] = []
                 for _ in range(n):
@@ -236,7 +239,7 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 10 > end - pos:
+                if n * 10 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 values: list[ValueData] = []
                 for _ in range(n):

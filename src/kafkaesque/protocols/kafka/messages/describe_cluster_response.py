@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -79,6 +80,7 @@ _r_ihB = Struct(">ihB").unpack_from
 def read_describe_cluster_response_v0(buf: memoryview, pos: int = 0) -> DescribeClusterResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -94,7 +96,7 @@ def read_describe_cluster_response_v0(buf: memoryview, pos: int = 0) -> Describe
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):
@@ -160,6 +162,7 @@ def write_describe_cluster_response_v0(m: DescribeClusterResponse, out: list[Buf
 def read_describe_cluster_response_v1(buf: memoryview, pos: int = 0) -> DescribeClusterResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -175,7 +178,7 @@ def read_describe_cluster_response_v1(buf: memoryview, pos: int = 0) -> Describe
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):
@@ -242,6 +245,7 @@ def write_describe_cluster_response_v1(m: DescribeClusterResponse, out: list[Buf
 def read_describe_cluster_response_v2(buf: memoryview, pos: int = 0) -> DescribeClusterResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -257,7 +261,7 @@ def read_describe_cluster_response_v2(buf: memoryview, pos: int = 0) -> Describe
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[DescribeClusterBroker] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -71,11 +72,12 @@ _r_i = Struct(">i").unpack_from
 def read_describe_configs_request_v1(buf: memoryview, pos: int = 0) -> DescribeConfigsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
@@ -90,7 +92,7 @@ def read_describe_configs_request_v1(buf: memoryview, pos: int = 0) -> DescribeC
                 bad_length(n)
             configuration_keys: list[str] | None = None
             if n >= 0:
-                if n * 2 > end - pos:
+                if n * 2 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 configuration_keys = []
                 for _ in range(n):
@@ -139,11 +141,12 @@ write_describe_configs_request_v2 = write_describe_configs_request_v1
 def read_describe_configs_request_v3(buf: memoryview, pos: int = 0) -> DescribeConfigsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
@@ -158,7 +161,7 @@ def read_describe_configs_request_v3(buf: memoryview, pos: int = 0) -> DescribeC
                 bad_length(n)
             configuration_keys: list[str] | None = None
             if n >= 0:
-                if n * 2 > end - pos:
+                if n * 2 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 configuration_keys = []
                 for _ in range(n):
@@ -201,12 +204,13 @@ def write_describe_configs_request_v3(m: DescribeConfigsRequest, out: list[Buffe
 def read_describe_configs_request_v4(buf: memoryview, pos: int = 0) -> DescribeConfigsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         resources: list[DescribeConfigsResource] = []
         for _ in range(n):
@@ -222,7 +226,7 @@ def read_describe_configs_request_v4(buf: memoryview, pos: int = 0) -> DescribeC
             configuration_keys: list[str] | None = None
             if n:
                 n -= 1
-                if n > end - pos:
+                if n > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 configuration_keys = []
                 for _ in range(n):

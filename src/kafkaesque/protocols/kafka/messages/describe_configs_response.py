@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -116,11 +117,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_describe_configs_response_v1(buf: memoryview, pos: int = 0) -> DescribeConfigsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
@@ -138,7 +140,7 @@ def read_describe_configs_response_v1(buf: memoryview, pos: int = 0) -> Describe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 11 > end - pos:
+            if n * 11 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[DescribeConfigsResourceResult] = []
             for _ in range(n):
@@ -156,7 +158,7 @@ def read_describe_configs_response_v1(buf: memoryview, pos: int = 0) -> Describe
                 pos += 7
                 if n < 0:
                     bad_length(n)
-                if n * 5 > end - pos:
+                if n * 5 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 synonyms: list[DescribeConfigsSynonym] = []
                 for _ in range(n):
@@ -236,11 +238,12 @@ write_describe_configs_response_v2 = write_describe_configs_response_v1
 def read_describe_configs_response_v3(buf: memoryview, pos: int = 0) -> DescribeConfigsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
@@ -258,7 +261,7 @@ def read_describe_configs_response_v3(buf: memoryview, pos: int = 0) -> Describe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[DescribeConfigsResourceResult] = []
             for _ in range(n):
@@ -276,7 +279,7 @@ def read_describe_configs_response_v3(buf: memoryview, pos: int = 0) -> Describe
                 pos += 7
                 if n < 0:
                     bad_length(n)
-                if n * 5 > end - pos:
+                if n * 5 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 synonyms: list[DescribeConfigsSynonym] = []
                 for _ in range(n):
@@ -363,12 +366,13 @@ def write_describe_configs_response_v3(m: DescribeConfigsResponse, out: list[Buf
 def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> DescribeConfigsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 7 > end - pos:
+        if n * 7 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeConfigsResult] = []
         for _ in range(n):
@@ -387,7 +391,7 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 9 > end - pos:
+            if n * 9 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             configs: list[DescribeConfigsResourceResult] = []
             for _ in range(n):
@@ -406,7 +410,7 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 synonyms: list[DescribeConfigsSynonym] = []
                 for _ in range(n):

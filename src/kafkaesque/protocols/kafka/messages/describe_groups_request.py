@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -48,11 +49,12 @@ _r_i = Struct(">i").unpack_from
 def read_describe_groups_request_v0(buf: memoryview, pos: int = 0) -> DescribeGroupsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[str] = []
         for _ in range(n):
@@ -94,11 +96,12 @@ write_describe_groups_request_v2 = write_describe_groups_request_v0
 def read_describe_groups_request_v3(buf: memoryview, pos: int = 0) -> DescribeGroupsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[str] = []
         for _ in range(n):
@@ -137,12 +140,13 @@ write_describe_groups_request_v4 = write_describe_groups_request_v3
 def read_describe_groups_request_v5(buf: memoryview, pos: int = 0) -> DescribeGroupsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[str] = []
         for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -96,11 +97,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_describe_groups_response_v0(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 14 > end - pos:
+        if n * 14 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -128,7 +130,7 @@ def read_describe_groups_response_v0(buf: memoryview, pos: int = 0) -> DescribeG
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):
@@ -204,11 +206,12 @@ def write_describe_groups_response_v0(m: DescribeGroupsResponse, out: list[Buffe
 def read_describe_groups_response_v1(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 14 > end - pos:
+        if n * 14 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -236,7 +239,7 @@ def read_describe_groups_response_v1(buf: memoryview, pos: int = 0) -> DescribeG
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):
@@ -318,11 +321,12 @@ write_describe_groups_response_v2 = write_describe_groups_response_v1
 def read_describe_groups_response_v3(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -350,7 +354,7 @@ def read_describe_groups_response_v3(buf: memoryview, pos: int = 0) -> DescribeG
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):
@@ -429,11 +433,12 @@ def write_describe_groups_response_v3(m: DescribeGroupsResponse, out: list[Buffe
 def read_describe_groups_response_v4(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -461,7 +466,7 @@ def read_describe_groups_response_v4(buf: memoryview, pos: int = 0) -> DescribeG
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):
@@ -552,12 +557,13 @@ def write_describe_groups_response_v4(m: DescribeGroupsResponse, out: list[Buffe
 def read_describe_groups_response_v5(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -586,7 +592,7 @@ def read_describe_groups_response_v5(buf: memoryview, pos: int = 0) -> DescribeG
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):
@@ -691,12 +697,13 @@ def write_describe_groups_response_v5(m: DescribeGroupsResponse, out: list[Buffe
 def read_describe_groups_response_v6(buf: memoryview, pos: int = 0) -> DescribeGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 13 > end - pos:
+        if n * 13 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -730,7 +737,7 @@ def read_describe_groups_response_v6(buf: memoryview, pos: int = 0) -> DescribeG
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[DescribedGroupMember] = []
             for _ in range(n):

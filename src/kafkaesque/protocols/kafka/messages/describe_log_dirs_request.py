@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -55,13 +56,14 @@ _r_i = Struct(">i").unpack_from
 def read_describe_log_dirs_request_v1(buf: memoryview, pos: int = 0) -> DescribeLogDirsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < -1:
             bad_length(n)
         topics: list[DescribableLogDirTopic] | None = None
         if n >= 0:
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -74,7 +76,7 @@ def read_describe_log_dirs_request_v1(buf: memoryview, pos: int = 0) -> Describe
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -105,6 +107,7 @@ def write_describe_log_dirs_request_v1(m: DescribeLogDirsRequest, out: list[Buff
 def read_describe_log_dirs_request_v2(buf: memoryview, pos: int = 0) -> DescribeLogDirsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -112,7 +115,7 @@ def read_describe_log_dirs_request_v2(buf: memoryview, pos: int = 0) -> Describe
         topics: list[DescribableLogDirTopic] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -126,7 +129,7 @@ def read_describe_log_dirs_request_v2(buf: memoryview, pos: int = 0) -> Describe
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

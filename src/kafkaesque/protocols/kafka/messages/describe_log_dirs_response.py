@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -110,11 +111,12 @@ _r_qqB = Struct(">qqB").unpack_from
 def read_describe_log_dirs_response_v1(buf: memoryview, pos: int = 0) -> DescribeLogDirsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
@@ -127,7 +129,7 @@ def read_describe_log_dirs_response_v1(buf: memoryview, pos: int = 0) -> Describ
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[DescribeLogDirsTopic] = []
             for _ in range(n):
@@ -140,7 +142,7 @@ def read_describe_log_dirs_response_v1(buf: memoryview, pos: int = 0) -> Describ
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 21 > end - pos:
+                if n * 21 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[DescribeLogDirsPartition] = []
                 for _ in range(n):
@@ -179,12 +181,13 @@ def write_describe_log_dirs_response_v1(m: DescribeLogDirsResponse, out: list[Bu
 def read_describe_log_dirs_response_v2(buf: memoryview, pos: int = 0) -> DescribeLogDirsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
@@ -198,7 +201,7 @@ def read_describe_log_dirs_response_v2(buf: memoryview, pos: int = 0) -> Describ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[DescribeLogDirsTopic] = []
             for _ in range(n):
@@ -212,7 +215,7 @@ def read_describe_log_dirs_response_v2(buf: memoryview, pos: int = 0) -> Describ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 22 > end - pos:
+                if n * 22 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[DescribeLogDirsPartition] = []
                 for _ in range(n):
@@ -270,12 +273,13 @@ def write_describe_log_dirs_response_v2(m: DescribeLogDirsResponse, out: list[Bu
 def read_describe_log_dirs_response_v3(buf: memoryview, pos: int = 0) -> DescribeLogDirsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
@@ -289,7 +293,7 @@ def read_describe_log_dirs_response_v3(buf: memoryview, pos: int = 0) -> Describ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[DescribeLogDirsTopic] = []
             for _ in range(n):
@@ -303,7 +307,7 @@ def read_describe_log_dirs_response_v3(buf: memoryview, pos: int = 0) -> Describ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 22 > end - pos:
+                if n * 22 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[DescribeLogDirsPartition] = []
                 for _ in range(n):
@@ -361,12 +365,13 @@ def write_describe_log_dirs_response_v3(m: DescribeLogDirsResponse, out: list[Bu
 def read_describe_log_dirs_response_v4(buf: memoryview, pos: int = 0) -> DescribeLogDirsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 21 > end - pos:
+        if n * 21 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
@@ -380,7 +385,7 @@ def read_describe_log_dirs_response_v4(buf: memoryview, pos: int = 0) -> Describ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[DescribeLogDirsTopic] = []
             for _ in range(n):
@@ -394,7 +399,7 @@ def read_describe_log_dirs_response_v4(buf: memoryview, pos: int = 0) -> Describ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 22 > end - pos:
+                if n * 22 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[DescribeLogDirsPartition] = []
                 for _ in range(n):
@@ -452,12 +457,13 @@ def write_describe_log_dirs_response_v4(m: DescribeLogDirsResponse, out: list[Bu
 def read_describe_log_dirs_response_v5(buf: memoryview, pos: int = 0) -> DescribeLogDirsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 22 > end - pos:
+        if n * 22 > end - pos or (left := left - n) < 0:
             bad_count(n)
         results: list[DescribeLogDirsResult] = []
         for _ in range(n):
@@ -471,7 +477,7 @@ def read_describe_log_dirs_response_v5(buf: memoryview, pos: int = 0) -> Describ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[DescribeLogDirsTopic] = []
             for _ in range(n):
@@ -485,7 +491,7 @@ def read_describe_log_dirs_response_v5(buf: memoryview, pos: int = 0) -> Describ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 22 > end - pos:
+                if n * 22 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[DescribeLogDirsPartition] = []
                 for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -49,12 +50,13 @@ class TopicRequest(Message):
 def read_describe_producers_request_v0(buf: memoryview, pos: int = 0) -> DescribeProducersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TopicRequest] = []
         for _ in range(n):
@@ -68,7 +70,7 @@ def read_describe_producers_request_v0(buf: memoryview, pos: int = 0) -> Describ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n

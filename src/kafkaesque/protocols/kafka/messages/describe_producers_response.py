@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -94,12 +95,13 @@ _r_qiiqiqB = Struct(">qiiqiqB").unpack_from
 def read_describe_producers_response_v0(buf: memoryview, pos: int = 0) -> DescribeProducersResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TopicResponse] = []
         for _ in range(n):
@@ -113,7 +115,7 @@ def read_describe_producers_response_v0(buf: memoryview, pos: int = 0) -> Descri
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 9 > end - pos:
+            if n * 9 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionResponse] = []
             for _ in range(n):
@@ -127,7 +129,7 @@ def read_describe_producers_response_v0(buf: memoryview, pos: int = 0) -> Descri
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 37 > end - pos:
+                if n * 37 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 active_producers: list[ProducerState] = []
                 for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -68,12 +69,13 @@ _r_ib = Struct(">ib").unpack_from
 def read_describe_topic_partitions_request_v0(buf: memoryview, pos: int = 0) -> DescribeTopicPartitionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TopicRequest] = []
         for _ in range(n):

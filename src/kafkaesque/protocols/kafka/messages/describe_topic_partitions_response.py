@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -112,12 +113,13 @@ _r_iB = Struct(">iB").unpack_from
 def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) -> DescribeTopicPartitionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 26 > end - pos:
+        if n * 26 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         for _ in range(n):
@@ -131,7 +133,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 20 > end - pos:
+            if n * 20 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[DescribeTopicPartitionsResponsePartition] = []
             for _ in range(n):
@@ -140,7 +142,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -149,7 +151,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -160,7 +162,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
                 eligible_leader_replicas: list[int] | None = None
                 if n:
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     eligible_leader_replicas = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -171,7 +173,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
                 last_known_elr: list[int] | None = None
                 if n:
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     last_known_elr = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -180,7 +182,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

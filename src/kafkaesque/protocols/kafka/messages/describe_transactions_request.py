@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -36,12 +37,13 @@ class DescribeTransactionsRequest(Message):
 def read_describe_transactions_request_v0(buf: memoryview, pos: int = 0) -> DescribeTransactionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         transactional_ids: list[str] = []
         for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -81,12 +82,13 @@ _r_iqqhB = Struct(">iqqhB").unpack_from
 def read_describe_transactions_response_v0(buf: memoryview, pos: int = 0) -> DescribeTransactionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 28 > end - pos:
+        if n * 28 > end - pos or (left := left - n) < 0:
             bad_count(n)
         transaction_states: list[TransactionState] = []
         for _ in range(n):
@@ -105,7 +107,7 @@ def read_describe_transactions_response_v0(buf: memoryview, pos: int = 0) -> Des
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[TopicData] = []
             for _ in range(n):
@@ -119,7 +121,7 @@ def read_describe_transactions_response_v0(buf: memoryview, pos: int = 0) -> Des
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

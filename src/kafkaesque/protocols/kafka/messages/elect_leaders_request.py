@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -64,13 +65,14 @@ _r_iB = Struct(">iB").unpack_from
 def read_elect_leaders_request_v0(buf: memoryview, pos: int = 0) -> ElectLeadersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < -1:
             bad_length(n)
         topic_partitions: list[TopicPartitions] | None = None
         if n >= 0:
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions = []
             for _ in range(n):
@@ -83,7 +85,7 @@ def read_elect_leaders_request_v0(buf: memoryview, pos: int = 0) -> ElectLeaders
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -117,13 +119,14 @@ def write_elect_leaders_request_v0(m: ElectLeadersRequest, out: list[Buffer]) ->
 def read_elect_leaders_request_v1(buf: memoryview, pos: int = 0) -> ElectLeadersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         election_type, n = _r_bi(buf, pos)
         pos += 5
         if n < -1:
             bad_length(n)
         topic_partitions: list[TopicPartitions] | None = None
         if n >= 0:
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions = []
             for _ in range(n):
@@ -136,7 +139,7 @@ def read_elect_leaders_request_v1(buf: memoryview, pos: int = 0) -> ElectLeaders
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -171,6 +174,7 @@ def write_elect_leaders_request_v1(m: ElectLeadersRequest, out: list[Buffer]) ->
 def read_elect_leaders_request_v2(buf: memoryview, pos: int = 0) -> ElectLeadersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         election_type, n = _r_bB(buf, pos)
         pos += 2
         if n > 127:
@@ -178,7 +182,7 @@ def read_elect_leaders_request_v2(buf: memoryview, pos: int = 0) -> ElectLeaders
         topic_partitions: list[TopicPartitions] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions = []
             for _ in range(n):
@@ -192,7 +196,7 @@ def read_elect_leaders_request_v2(buf: memoryview, pos: int = 0) -> ElectLeaders
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -80,11 +81,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_elect_leaders_response_v0(buf: memoryview, pos: int = 0) -> ElectLeadersResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
@@ -97,7 +99,7 @@ def read_elect_leaders_response_v0(buf: memoryview, pos: int = 0) -> ElectLeader
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_result: list[PartitionResult] = []
             for _ in range(n):
@@ -139,11 +141,12 @@ def write_elect_leaders_response_v0(m: ElectLeadersResponse, out: list[Buffer]) 
 def read_elect_leaders_response_v1(buf: memoryview, pos: int = 0) -> ElectLeadersResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihi(buf, pos)
         pos += 10
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
@@ -156,7 +159,7 @@ def read_elect_leaders_response_v1(buf: memoryview, pos: int = 0) -> ElectLeader
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_result: list[PartitionResult] = []
             for _ in range(n):
@@ -198,12 +201,13 @@ def write_elect_leaders_response_v1(m: ElectLeadersResponse, out: list[Buffer]) 
 def read_elect_leaders_response_v2(buf: memoryview, pos: int = 0) -> ElectLeadersResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         replica_election_results: list[ReplicaElectionResult] = []
         for _ in range(n):
@@ -217,7 +221,7 @@ def read_elect_leaders_response_v2(buf: memoryview, pos: int = 0) -> ElectLeader
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_result: list[PartitionResult] = []
             for _ in range(n):

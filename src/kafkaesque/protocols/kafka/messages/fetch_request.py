@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -158,11 +159,12 @@ _DEFAULT_ReplicaState = ReplicaState()
 def read_fetch_request_v4(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, n = _r_iiiibi(buf, pos)
         pos += 21
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -175,7 +177,7 @@ def read_fetch_request_v4(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -207,11 +209,12 @@ def write_fetch_request_v4(m: FetchRequest, out: list[Buffer]) -> None:
 def read_fetch_request_v5(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, n = _r_iiiibi(buf, pos)
         pos += 21
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -224,7 +227,7 @@ def read_fetch_request_v5(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 24 > end - pos:
+            if n * 24 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -262,11 +265,12 @@ write_fetch_request_v6 = write_fetch_request_v5
 def read_fetch_request_v7(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiiibiii(buf, pos)
         pos += 29
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -279,7 +283,7 @@ def read_fetch_request_v7(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 24 > end - pos:
+            if n * 24 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -291,7 +295,7 @@ def read_fetch_request_v7(buf: memoryview, pos: int = 0) -> FetchRequest:
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -304,7 +308,7 @@ def read_fetch_request_v7(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -348,11 +352,12 @@ write_fetch_request_v8 = write_fetch_request_v7
 def read_fetch_request_v9(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiiibiii(buf, pos)
         pos += 29
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -365,7 +370,7 @@ def read_fetch_request_v9(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 28 > end - pos:
+            if n * 28 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -377,7 +382,7 @@ def read_fetch_request_v9(buf: memoryview, pos: int = 0) -> FetchRequest:
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -390,7 +395,7 @@ def read_fetch_request_v9(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -434,11 +439,12 @@ write_fetch_request_v10 = write_fetch_request_v9
 def read_fetch_request_v11(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiiibiii(buf, pos)
         pos += 29
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -451,7 +457,7 @@ def read_fetch_request_v11(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 28 > end - pos:
+            if n * 28 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -463,7 +469,7 @@ def read_fetch_request_v11(buf: memoryview, pos: int = 0) -> FetchRequest:
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -476,7 +482,7 @@ def read_fetch_request_v11(buf: memoryview, pos: int = 0) -> FetchRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -522,12 +528,13 @@ def write_fetch_request_v11(m: FetchRequest, out: list[Buffer]) -> None:
 def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiiibiiB(buf, pos)
         pos += 26
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -541,7 +548,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -560,7 +567,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -574,7 +581,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -659,12 +666,13 @@ def write_fetch_request_v12(m: FetchRequest, out: list[Buffer]) -> None:
 def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiiibiiB(buf, pos)
         pos += 26
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -673,7 +681,7 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -692,7 +700,7 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -701,7 +709,7 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -788,12 +796,13 @@ write_fetch_request_v14 = write_fetch_request_v13
 def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiibiiB(buf, pos)
         pos += 22
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -802,7 +811,7 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -821,7 +830,7 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -830,7 +839,7 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -930,12 +939,13 @@ write_fetch_request_v16 = write_fetch_request_v15
 def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiibiiB(buf, pos)
         pos += 22
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -944,7 +954,7 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -977,7 +987,7 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -986,7 +996,7 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -1089,12 +1099,13 @@ def write_fetch_request_v17(m: FetchRequest, out: list[Buffer]) -> None:
 def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, n = _r_iiibiiB(buf, pos)
         pos += 22
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -1103,7 +1114,7 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -1141,7 +1152,7 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -1150,7 +1161,7 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n

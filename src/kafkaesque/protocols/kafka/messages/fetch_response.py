@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -190,11 +191,12 @@ _DEFAULT_SnapshotId = SnapshotId()
 def read_fetch_response_v4(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -207,7 +209,7 @@ def read_fetch_response_v4(buf: memoryview, pos: int = 0) -> FetchResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 30 > end - pos:
+            if n * 30 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -217,7 +219,7 @@ def read_fetch_response_v4(buf: memoryview, pos: int = 0) -> FetchResponse:
                     bad_length(n)
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n >= 0:
-                    if n * 16 > end - pos:
+                    if n * 16 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -268,11 +270,12 @@ def write_fetch_response_v4(m: FetchResponse, out: list[Buffer]) -> None:
 def read_fetch_response_v5(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -285,7 +288,7 @@ def read_fetch_response_v5(buf: memoryview, pos: int = 0) -> FetchResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 38 > end - pos:
+            if n * 38 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -295,7 +298,7 @@ def read_fetch_response_v5(buf: memoryview, pos: int = 0) -> FetchResponse:
                     bad_length(n)
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n >= 0:
-                    if n * 16 > end - pos:
+                    if n * 16 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -352,11 +355,12 @@ write_fetch_response_v6 = write_fetch_response_v5
 def read_fetch_response_v7(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, session_id, n = _r_ihii(buf, pos)
         pos += 14
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -369,7 +373,7 @@ def read_fetch_response_v7(buf: memoryview, pos: int = 0) -> FetchResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 38 > end - pos:
+            if n * 38 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -379,7 +383,7 @@ def read_fetch_response_v7(buf: memoryview, pos: int = 0) -> FetchResponse:
                     bad_length(n)
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n >= 0:
-                    if n * 16 > end - pos:
+                    if n * 16 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -448,11 +452,12 @@ write_fetch_response_v10 = write_fetch_response_v7
 def read_fetch_response_v11(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, session_id, n = _r_ihii(buf, pos)
         pos += 14
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -465,7 +470,7 @@ def read_fetch_response_v11(buf: memoryview, pos: int = 0) -> FetchResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 42 > end - pos:
+            if n * 42 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -475,7 +480,7 @@ def read_fetch_response_v11(buf: memoryview, pos: int = 0) -> FetchResponse:
                     bad_length(n)
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n >= 0:
-                    if n * 16 > end - pos:
+                    if n * 16 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -527,12 +532,13 @@ def write_fetch_response_v11(m: FetchResponse, out: list[Buffer]) -> None:
 def read_fetch_response_v12(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, session_id, n = _r_ihiB(buf, pos)
         pos += 11
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -546,7 +552,7 @@ def read_fetch_response_v12(buf: memoryview, pos: int = 0) -> FetchResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 37 > end - pos:
+            if n * 37 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -557,7 +563,7 @@ def read_fetch_response_v12(buf: memoryview, pos: int = 0) -> FetchResponse:
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n:
                     n -= 1
-                    if n * 17 > end - pos:
+                    if n * 17 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -676,12 +682,13 @@ def write_fetch_response_v12(m: FetchResponse, out: list[Buffer]) -> None:
 def read_fetch_response_v13(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, session_id, n = _r_ihiB(buf, pos)
         pos += 11
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -690,7 +697,7 @@ def read_fetch_response_v13(buf: memoryview, pos: int = 0) -> FetchResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 37 > end - pos:
+            if n * 37 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -701,7 +708,7 @@ def read_fetch_response_v13(buf: memoryview, pos: int = 0) -> FetchResponse:
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n:
                     n -= 1
-                    if n * 17 > end - pos:
+                    if n * 17 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -830,12 +837,13 @@ write_fetch_response_v15 = write_fetch_response_v13
 def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, session_id, n = _r_ihiB(buf, pos)
         pos += 11
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[FetchableTopicResponse] = []
         for _ in range(n):
@@ -844,7 +852,7 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 37 > end - pos:
+            if n * 37 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -855,7 +863,7 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
                 aborted_transactions: list[AbortedTransaction] | None = None
                 if n:
                     n -= 1
-                    if n * 17 > end - pos:
+                    if n * 17 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     aborted_transactions = []
                     for _ in range(n):
@@ -925,7 +933,7 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 11 > end - pos:
+                    if n * 11 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     node_endpoints_2: list[NodeEndpoint] = []
                     for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -128,12 +129,13 @@ def write_find_coordinator_request_v3(m: FindCoordinatorRequest, out: list[Buffe
 def read_find_coordinator_request_v4(buf: memoryview, pos: int = 0) -> FindCoordinatorRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         key_type, n = _r_bB(buf, pos)
         pos += 2
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         coordinator_keys: list[str] = []
         for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -192,12 +193,13 @@ def write_find_coordinator_response_v3(m: FindCoordinatorResponse, out: list[Buf
 def read_find_coordinator_response_v4(buf: memoryview, pos: int = 0) -> FindCoordinatorResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 14 > end - pos:
+        if n * 14 > end - pos or (left := left - n) < 0:
             bad_count(n)
         coordinators: list[Coordinator] = []
         for _ in range(n):

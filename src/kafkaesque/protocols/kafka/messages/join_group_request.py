@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -75,6 +76,7 @@ _r_iih = Struct(">iih").unpack_from
 def read_join_group_request_v0(buf: memoryview, pos: int = 0) -> JoinGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -94,7 +96,7 @@ def read_join_group_request_v0(buf: memoryview, pos: int = 0) -> JoinGroupReques
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
@@ -140,6 +142,7 @@ def write_join_group_request_v0(m: JoinGroupRequest, out: list[Buffer]) -> None:
 def read_join_group_request_v1(buf: memoryview, pos: int = 0) -> JoinGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -159,7 +162,7 @@ def read_join_group_request_v1(buf: memoryview, pos: int = 0) -> JoinGroupReques
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
@@ -223,6 +226,7 @@ write_join_group_request_v4 = write_join_group_request_v1
 def read_join_group_request_v5(buf: memoryview, pos: int = 0) -> JoinGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -247,7 +251,7 @@ def read_join_group_request_v5(buf: memoryview, pos: int = 0) -> JoinGroupReques
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
@@ -300,6 +304,7 @@ def write_join_group_request_v5(m: JoinGroupRequest, out: list[Buffer]) -> None:
 def read_join_group_request_v6(buf: memoryview, pos: int = 0) -> JoinGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -325,7 +330,7 @@ def read_join_group_request_v6(buf: memoryview, pos: int = 0) -> JoinGroupReques
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):
@@ -395,6 +400,7 @@ write_join_group_request_v7 = write_join_group_request_v6
 def read_join_group_request_v8(buf: memoryview, pos: int = 0) -> JoinGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -420,7 +426,7 @@ def read_join_group_request_v8(buf: memoryview, pos: int = 0) -> JoinGroupReques
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         protocols: list[JoinGroupRequestProtocol] = []
         for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -82,6 +83,7 @@ _r_ihih = Struct(">ihih").unpack_from
 def read_join_group_response_v0(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, generation_id, n = _r_hih(buf, pos)
         pos += 8
         if n < 0:
@@ -101,7 +103,7 @@ def read_join_group_response_v0(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
@@ -156,6 +158,7 @@ write_join_group_response_v1 = write_join_group_response_v0
 def read_join_group_response_v2(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, generation_id, n = _r_ihih(buf, pos)
         pos += 12
         if n < 0:
@@ -175,7 +178,7 @@ def read_join_group_response_v2(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
@@ -236,6 +239,7 @@ write_join_group_response_v4 = write_join_group_response_v2
 def read_join_group_response_v5(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, generation_id, n = _r_ihih(buf, pos)
         pos += 12
         if n < 0:
@@ -255,7 +259,7 @@ def read_join_group_response_v5(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
@@ -316,6 +320,7 @@ def write_join_group_response_v5(m: JoinGroupResponse, out: list[Buffer]) -> Non
 def read_join_group_response_v6(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if not 0 < n < 128:
@@ -336,7 +341,7 @@ def read_join_group_response_v6(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
@@ -408,6 +413,7 @@ def write_join_group_response_v6(m: JoinGroupResponse, out: list[Buffer]) -> Non
 def read_join_group_response_v7(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if n > 127:
@@ -433,7 +439,7 @@ def read_join_group_response_v7(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):
@@ -519,6 +525,7 @@ write_join_group_response_v8 = write_join_group_response_v7
 def read_join_group_response_v9(buf: memoryview, pos: int = 0) -> JoinGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if n > 127:
@@ -544,7 +551,7 @@ def read_join_group_response_v9(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[JoinGroupResponseMember] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -103,6 +104,7 @@ write_leave_group_request_v2 = write_leave_group_request_v0
 def read_leave_group_request_v3(buf: memoryview, pos: int = 0) -> LeaveGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -112,7 +114,7 @@ def read_leave_group_request_v3(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[MemberIdentity] = []
         for _ in range(n):
@@ -157,6 +159,7 @@ def write_leave_group_request_v3(m: LeaveGroupRequest, out: list[Buffer]) -> Non
 def read_leave_group_request_v4(buf: memoryview, pos: int = 0) -> LeaveGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -167,7 +170,7 @@ def read_leave_group_request_v4(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[MemberIdentity] = []
         for _ in range(n):
@@ -222,6 +225,7 @@ def write_leave_group_request_v4(m: LeaveGroupRequest, out: list[Buffer]) -> Non
 def read_leave_group_request_v5(buf: memoryview, pos: int = 0) -> LeaveGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -232,7 +236,7 @@ def read_leave_group_request_v5(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[MemberIdentity] = []
         for _ in range(n):

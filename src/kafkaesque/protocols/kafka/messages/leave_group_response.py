@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -106,11 +107,12 @@ write_leave_group_response_v2 = write_leave_group_response_v1
 def read_leave_group_response_v3(buf: memoryview, pos: int = 0) -> LeaveGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihi(buf, pos)
         pos += 10
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[MemberResponse] = []
         for _ in range(n):
@@ -155,12 +157,13 @@ def write_leave_group_response_v3(m: LeaveGroupResponse, out: list[Buffer]) -> N
 def read_leave_group_response_v4(buf: memoryview, pos: int = 0) -> LeaveGroupResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         members: list[MemberResponse] = []
         for _ in range(n):

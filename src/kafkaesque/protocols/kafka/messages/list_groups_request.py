@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -83,12 +84,13 @@ def write_list_groups_request_v3(m: ListGroupsRequest, out: list[Buffer]) -> Non
 def read_list_groups_request_v4(buf: memoryview, pos: int = 0) -> ListGroupsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         states_filter: list[str] = []
         for _ in range(n):
@@ -123,12 +125,13 @@ def write_list_groups_request_v4(m: ListGroupsRequest, out: list[Buffer]) -> Non
 def read_list_groups_request_v5(buf: memoryview, pos: int = 0) -> ListGroupsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         states_filter: list[str] = []
         for _ in range(n):
@@ -143,7 +146,7 @@ def read_list_groups_request_v5(buf: memoryview, pos: int = 0) -> ListGroupsRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         types_filter: list[str] = []
         for _ in range(n):

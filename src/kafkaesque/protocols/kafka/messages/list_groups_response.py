@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -66,11 +67,12 @@ _r_ihi = Struct(">ihi").unpack_from
 def read_list_groups_response_v0(buf: memoryview, pos: int = 0) -> ListGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, n = _r_hi(buf, pos)
         pos += 6
         if n < 0:
             bad_length(n)
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
@@ -108,11 +110,12 @@ def write_list_groups_response_v0(m: ListGroupsResponse, out: list[Buffer]) -> N
 def read_list_groups_response_v1(buf: memoryview, pos: int = 0) -> ListGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihi(buf, pos)
         pos += 10
         if n < 0:
             bad_length(n)
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
@@ -156,12 +159,13 @@ write_list_groups_response_v2 = write_list_groups_response_v1
 def read_list_groups_response_v3(buf: memoryview, pos: int = 0) -> ListGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
@@ -210,12 +214,13 @@ def write_list_groups_response_v3(m: ListGroupsResponse, out: list[Buffer]) -> N
 def read_list_groups_response_v4(buf: memoryview, pos: int = 0) -> ListGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 4 > end - pos:
+        if n * 4 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[ListedGroup] = []
         for _ in range(n):
@@ -272,12 +277,13 @@ def write_list_groups_response_v4(m: ListGroupsResponse, out: list[Buffer]) -> N
 def read_list_groups_response_v5(buf: memoryview, pos: int = 0) -> ListGroupsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[ListedGroup] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -88,11 +89,12 @@ _r_iq = Struct(">iq").unpack_from
 def read_list_offsets_request_v1(buf: memoryview, pos: int = 0) -> ListOffsetsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
@@ -105,7 +107,7 @@ def read_list_offsets_request_v1(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
@@ -137,11 +139,12 @@ def write_list_offsets_request_v1(m: ListOffsetsRequest, out: list[Buffer]) -> N
 def read_list_offsets_request_v2(buf: memoryview, pos: int = 0) -> ListOffsetsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, isolation_level, n = _r_ibi(buf, pos)
         pos += 9
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
@@ -154,7 +157,7 @@ def read_list_offsets_request_v2(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
@@ -192,11 +195,12 @@ write_list_offsets_request_v3 = write_list_offsets_request_v2
 def read_list_offsets_request_v4(buf: memoryview, pos: int = 0) -> ListOffsetsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, isolation_level, n = _r_ibi(buf, pos)
         pos += 9
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
@@ -209,7 +213,7 @@ def read_list_offsets_request_v4(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
@@ -247,12 +251,13 @@ write_list_offsets_request_v5 = write_list_offsets_request_v4
 def read_list_offsets_request_v6(buf: memoryview, pos: int = 0) -> ListOffsetsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, isolation_level, n = _r_ibB(buf, pos)
         pos += 6
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
@@ -266,7 +271,7 @@ def read_list_offsets_request_v6(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 17 > end - pos:
+            if n * 17 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):
@@ -329,12 +334,13 @@ write_list_offsets_request_v9 = write_list_offsets_request_v6
 def read_list_offsets_request_v10(buf: memoryview, pos: int = 0) -> ListOffsetsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, isolation_level, n = _r_ibB(buf, pos)
         pos += 6
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopic] = []
         for _ in range(n):
@@ -348,7 +354,7 @@ def read_list_offsets_request_v10(buf: memoryview, pos: int = 0) -> ListOffsetsR
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 17 > end - pos:
+            if n * 17 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartition] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -83,11 +84,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_list_offsets_response_v1(buf: memoryview, pos: int = 0) -> ListOffsetsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
@@ -100,7 +102,7 @@ def read_list_offsets_response_v1(buf: memoryview, pos: int = 0) -> ListOffsetsR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 22 > end - pos:
+            if n * 22 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartitionResponse] = []
             for _ in range(n):
@@ -132,11 +134,12 @@ def write_list_offsets_response_v1(m: ListOffsetsResponse, out: list[Buffer]) ->
 def read_list_offsets_response_v2(buf: memoryview, pos: int = 0) -> ListOffsetsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
@@ -149,7 +152,7 @@ def read_list_offsets_response_v2(buf: memoryview, pos: int = 0) -> ListOffsetsR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 22 > end - pos:
+            if n * 22 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartitionResponse] = []
             for _ in range(n):
@@ -187,11 +190,12 @@ write_list_offsets_response_v3 = write_list_offsets_response_v2
 def read_list_offsets_response_v4(buf: memoryview, pos: int = 0) -> ListOffsetsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
@@ -204,7 +208,7 @@ def read_list_offsets_response_v4(buf: memoryview, pos: int = 0) -> ListOffsetsR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 26 > end - pos:
+            if n * 26 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartitionResponse] = []
             for _ in range(n):
@@ -242,12 +246,13 @@ write_list_offsets_response_v5 = write_list_offsets_response_v4
 def read_list_offsets_response_v6(buf: memoryview, pos: int = 0) -> ListOffsetsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[ListOffsetsTopicResponse] = []
         for _ in range(n):
@@ -261,7 +266,7 @@ def read_list_offsets_response_v6(buf: memoryview, pos: int = 0) -> ListOffsetsR
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 27 > end - pos:
+            if n * 27 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[ListOffsetsPartitionResponse] = []
             for _ in range(n):

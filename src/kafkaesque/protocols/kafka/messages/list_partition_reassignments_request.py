@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -54,6 +55,7 @@ _r_iB = Struct(">iB").unpack_from
 def read_list_partition_reassignments_request_v0(buf: memoryview, pos: int = 0) -> ListPartitionReassignmentsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         timeout_ms, n = _r_iB(buf, pos)
         pos += 5
         if n > 127:
@@ -61,7 +63,7 @@ def read_list_partition_reassignments_request_v0(buf: memoryview, pos: int = 0) 
         topics: list[ListPartitionReassignmentsTopics] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -75,7 +77,7 @@ def read_list_partition_reassignments_request_v0(buf: memoryview, pos: int = 0) 
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -76,6 +77,7 @@ _r_ihB = Struct(">ihB").unpack_from
 def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0) -> ListPartitionReassignmentsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -86,7 +88,7 @@ def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0)
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OngoingTopicReassignment] = []
         for _ in range(n):
@@ -100,7 +102,7 @@ def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0)
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OngoingPartitionReassignment] = []
             for _ in range(n):
@@ -109,7 +111,7 @@ def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0)
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -118,7 +120,7 @@ def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0)
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 adding_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -127,7 +129,7 @@ def read_list_partition_reassignments_response_v0(buf: memoryview, pos: int = 0)
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 removing_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

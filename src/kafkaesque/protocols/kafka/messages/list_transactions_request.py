@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -47,12 +48,13 @@ _r_qB = Struct(">qB").unpack_from
 def read_list_transactions_request_v0(buf: memoryview, pos: int = 0) -> ListTransactionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         state_filters: list[str] = []
         for _ in range(n):
@@ -67,7 +69,7 @@ def read_list_transactions_request_v0(buf: memoryview, pos: int = 0) -> ListTran
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         producer_id_filters: list[int] = list(unpack_from(f">{n}q", buf, pos))
         pos += 8 * n
@@ -99,12 +101,13 @@ def write_list_transactions_request_v0(m: ListTransactionsRequest, out: list[Buf
 def read_list_transactions_request_v1(buf: memoryview, pos: int = 0) -> ListTransactionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         state_filters: list[str] = []
         for _ in range(n):
@@ -119,7 +122,7 @@ def read_list_transactions_request_v1(buf: memoryview, pos: int = 0) -> ListTran
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         producer_id_filters: list[int] = list(unpack_from(f">{n}q", buf, pos))
         pos += 8 * n
@@ -151,12 +154,13 @@ def write_list_transactions_request_v1(m: ListTransactionsRequest, out: list[Buf
 def read_list_transactions_request_v2(buf: memoryview, pos: int = 0) -> ListTransactionsRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         state_filters: list[str] = []
         for _ in range(n):
@@ -171,7 +175,7 @@ def read_list_transactions_request_v2(buf: memoryview, pos: int = 0) -> ListTran
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         producer_id_filters: list[int] = list(unpack_from(f">{n}q", buf, pos))
         pos += 8 * n

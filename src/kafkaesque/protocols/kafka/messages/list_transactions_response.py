@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -61,12 +62,13 @@ _r_qB = Struct(">qB").unpack_from
 def read_list_transactions_response_v0(buf: memoryview, pos: int = 0) -> ListTransactionsResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n > end - pos:
+        if n > end - pos or (left := left - n) < 0:
             bad_count(n)
         unknown_state_filters: list[str] = []
         for _ in range(n):
@@ -81,7 +83,7 @@ def read_list_transactions_response_v0(buf: memoryview, pos: int = 0) -> ListTra
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         transaction_states: list[TransactionState] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -73,11 +74,12 @@ _r_i = Struct(">i").unpack_from
 def read_metadata_request_v0(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataRequestTopic] = []
         for _ in range(n):
@@ -112,13 +114,14 @@ def write_metadata_request_v0(m: MetadataRequest, out: list[Buffer]) -> None:
 def read_metadata_request_v1(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < -1:
             bad_length(n)
         topics: list[MetadataRequestTopic] | None = None
         if n >= 0:
-            if n * 2 > end - pos:
+            if n * 2 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -166,13 +169,14 @@ write_metadata_request_v3 = write_metadata_request_v1
 def read_metadata_request_v4(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < -1:
             bad_length(n)
         topics: list[MetadataRequestTopic] | None = None
         if n >= 0:
-            if n * 2 > end - pos:
+            if n * 2 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -229,13 +233,14 @@ write_metadata_request_v7 = write_metadata_request_v4
 def read_metadata_request_v8(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < -1:
             bad_length(n)
         topics: list[MetadataRequestTopic] | None = None
         if n >= 0:
-            if n * 2 > end - pos:
+            if n * 2 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -274,6 +279,7 @@ def write_metadata_request_v8(m: MetadataRequest, out: list[Buffer]) -> None:
 def read_metadata_request_v9(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -281,7 +287,7 @@ def read_metadata_request_v9(buf: memoryview, pos: int = 0) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None = None
         if n:
             n -= 1
-            if n * 2 > end - pos:
+            if n * 2 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -327,6 +333,7 @@ def write_metadata_request_v9(m: MetadataRequest, out: list[Buffer]) -> None:
 def read_metadata_request_v10(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -334,7 +341,7 @@ def read_metadata_request_v10(buf: memoryview, pos: int = 0) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None = None
         if n:
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -382,6 +389,7 @@ def write_metadata_request_v10(m: MetadataRequest, out: list[Buffer]) -> None:
 def read_metadata_request_v11(buf: memoryview, pos: int = 0) -> MetadataRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -389,7 +397,7 @@ def read_metadata_request_v11(buf: memoryview, pos: int = 0) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None = None
         if n:
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):

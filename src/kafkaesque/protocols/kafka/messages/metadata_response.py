@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -136,11 +137,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_metadata_response_v0(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 10 > end - pos:
+        if n * 10 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -156,7 +158,7 @@ def read_metadata_response_v0(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -169,7 +171,7 @@ def read_metadata_response_v0(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -177,7 +179,7 @@ def read_metadata_response_v0(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 14
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -185,7 +187,7 @@ def read_metadata_response_v0(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -230,11 +232,12 @@ def write_metadata_response_v0(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v1(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -253,7 +256,7 @@ def read_metadata_response_v1(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 9 > end - pos:
+        if n * 9 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -266,7 +269,7 @@ def read_metadata_response_v1(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -274,7 +277,7 @@ def read_metadata_response_v1(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 14
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -282,7 +285,7 @@ def read_metadata_response_v1(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -334,11 +337,12 @@ def write_metadata_response_v1(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v2(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -362,7 +366,7 @@ def read_metadata_response_v2(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 9 > end - pos:
+        if n * 9 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -375,7 +379,7 @@ def read_metadata_response_v2(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -383,7 +387,7 @@ def read_metadata_response_v2(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 14
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -391,7 +395,7 @@ def read_metadata_response_v2(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -450,11 +454,12 @@ def write_metadata_response_v2(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v3(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -478,7 +483,7 @@ def read_metadata_response_v3(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 9 > end - pos:
+        if n * 9 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -491,7 +496,7 @@ def read_metadata_response_v3(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -499,7 +504,7 @@ def read_metadata_response_v3(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 14
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -507,7 +512,7 @@ def read_metadata_response_v3(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -572,11 +577,12 @@ write_metadata_response_v4 = write_metadata_response_v3
 def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -600,7 +606,7 @@ def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 9 > end - pos:
+        if n * 9 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -613,7 +619,7 @@ def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 22 > end - pos:
+            if n * 22 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -621,7 +627,7 @@ def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 14
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -629,7 +635,7 @@ def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -637,7 +643,7 @@ def read_metadata_response_v5(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -705,11 +711,12 @@ write_metadata_response_v6 = write_metadata_response_v5
 def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -733,7 +740,7 @@ def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 9 > end - pos:
+        if n * 9 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -746,7 +753,7 @@ def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 26 > end - pos:
+            if n * 26 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -754,7 +761,7 @@ def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 18
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -762,7 +769,7 @@ def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -770,7 +777,7 @@ def read_metadata_response_v7(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -832,11 +839,12 @@ def write_metadata_response_v7(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 12 > end - pos:
+        if n * 12 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -860,7 +868,7 @@ def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 13 > end - pos:
+        if n * 13 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -873,7 +881,7 @@ def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse
             pos += 5
             if n < 0:
                 bad_length(n)
-            if n * 26 > end - pos:
+            if n * 26 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -881,7 +889,7 @@ def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 18
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -889,7 +897,7 @@ def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -897,7 +905,7 @@ def read_metadata_response_v8(buf: memoryview, pos: int = 0) -> MetadataResponse
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -965,12 +973,13 @@ def write_metadata_response_v8(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -999,7 +1008,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 10 > end - pos:
+        if n * 10 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -1013,7 +1022,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -1022,7 +1031,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1031,7 +1040,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1040,7 +1049,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1124,12 +1133,13 @@ def write_metadata_response_v9(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -1158,7 +1168,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 26 > end - pos:
+        if n * 26 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -1172,7 +1182,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -1181,7 +1191,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1190,7 +1200,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1199,7 +1209,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1283,12 +1293,13 @@ def write_metadata_response_v10(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -1317,7 +1328,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 26 > end - pos:
+        if n * 26 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -1331,7 +1342,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -1340,7 +1351,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1349,7 +1360,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1358,7 +1369,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1442,12 +1453,13 @@ def write_metadata_response_v11(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -1476,7 +1488,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 26 > end - pos:
+        if n * 26 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -1490,7 +1502,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -1499,7 +1511,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1508,7 +1520,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1517,7 +1529,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1602,12 +1614,13 @@ def write_metadata_response_v12(m: MetadataResponse, out: list[Buffer]) -> None:
 def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         brokers: list[MetadataResponseBroker] = []
         for _ in range(n):
@@ -1636,7 +1649,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 26 > end - pos:
+        if n * 26 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[MetadataResponseTopic] = []
         for _ in range(n):
@@ -1650,7 +1663,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[MetadataResponsePartition] = []
             for _ in range(n):
@@ -1659,7 +1672,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 replica_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1668,7 +1681,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 isr_nodes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -1677,7 +1690,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 offline_replicas: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

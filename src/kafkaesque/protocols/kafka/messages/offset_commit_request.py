@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -96,6 +97,7 @@ _r_qi = Struct(">qi").unpack_from
 def read_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -110,7 +112,7 @@ def read_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> OffsetCommit
         pos += 12
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -123,7 +125,7 @@ def read_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> OffsetCommit
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -183,6 +185,7 @@ write_offset_commit_request_v4 = write_offset_commit_request_v2
 def read_offset_commit_request_v5(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -197,7 +200,7 @@ def read_offset_commit_request_v5(buf: memoryview, pos: int = 0) -> OffsetCommit
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -210,7 +213,7 @@ def read_offset_commit_request_v5(buf: memoryview, pos: int = 0) -> OffsetCommit
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -258,6 +261,7 @@ def write_offset_commit_request_v5(m: OffsetCommitRequest, out: list[Buffer]) ->
 def read_offset_commit_request_v6(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -272,7 +276,7 @@ def read_offset_commit_request_v6(buf: memoryview, pos: int = 0) -> OffsetCommit
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -285,7 +289,7 @@ def read_offset_commit_request_v6(buf: memoryview, pos: int = 0) -> OffsetCommit
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -333,6 +337,7 @@ def write_offset_commit_request_v6(m: OffsetCommitRequest, out: list[Buffer]) ->
 def read_offset_commit_request_v7(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -352,7 +357,7 @@ def read_offset_commit_request_v7(buf: memoryview, pos: int = 0) -> OffsetCommit
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -365,7 +370,7 @@ def read_offset_commit_request_v7(buf: memoryview, pos: int = 0) -> OffsetCommit
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -420,6 +425,7 @@ def write_offset_commit_request_v7(m: OffsetCommitRequest, out: list[Buffer]) ->
 def read_offset_commit_request_v8(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -440,7 +446,7 @@ def read_offset_commit_request_v8(buf: memoryview, pos: int = 0) -> OffsetCommit
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -454,7 +460,7 @@ def read_offset_commit_request_v8(buf: memoryview, pos: int = 0) -> OffsetCommit
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -531,6 +537,7 @@ write_offset_commit_request_v9 = write_offset_commit_request_v8
 def read_offset_commit_request_v10(buf: memoryview, pos: int = 0) -> OffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -551,7 +558,7 @@ def read_offset_commit_request_v10(buf: memoryview, pos: int = 0) -> OffsetCommi
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -560,7 +567,7 @@ def read_offset_commit_request_v10(buf: memoryview, pos: int = 0) -> OffsetCommi
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitRequestPartition] = []
             for _ in range(n):

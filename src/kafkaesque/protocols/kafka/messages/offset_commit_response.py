@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -80,11 +81,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_offset_commit_response_v2(buf: memoryview, pos: int = 0) -> OffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -97,7 +99,7 @@ def read_offset_commit_response_v2(buf: memoryview, pos: int = 0) -> OffsetCommi
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitResponsePartition] = []
             for _ in range(n):
@@ -129,11 +131,12 @@ def write_offset_commit_response_v2(m: OffsetCommitResponse, out: list[Buffer]) 
 def read_offset_commit_response_v3(buf: memoryview, pos: int = 0) -> OffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -146,7 +149,7 @@ def read_offset_commit_response_v3(buf: memoryview, pos: int = 0) -> OffsetCommi
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitResponsePartition] = []
             for _ in range(n):
@@ -202,12 +205,13 @@ write_offset_commit_response_v7 = write_offset_commit_response_v3
 def read_offset_commit_response_v8(buf: memoryview, pos: int = 0) -> OffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -221,7 +225,7 @@ def read_offset_commit_response_v8(buf: memoryview, pos: int = 0) -> OffsetCommi
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitResponsePartition] = []
             for _ in range(n):
@@ -272,12 +276,13 @@ write_offset_commit_response_v9 = write_offset_commit_response_v8
 def read_offset_commit_response_v10(buf: memoryview, pos: int = 0) -> OffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -286,7 +291,7 @@ def read_offset_commit_response_v10(buf: memoryview, pos: int = 0) -> OffsetComm
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetCommitResponsePartition] = []
             for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -62,6 +63,7 @@ _r_i = Struct(">i").unpack_from
 def read_offset_delete_request_v0(buf: memoryview, pos: int = 0) -> OffsetDeleteRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -71,7 +73,7 @@ def read_offset_delete_request_v0(buf: memoryview, pos: int = 0) -> OffsetDelete
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetDeleteRequestTopic] = []
         for _ in range(n):
@@ -84,7 +86,7 @@ def read_offset_delete_request_v0(buf: memoryview, pos: int = 0) -> OffsetDelete
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetDeleteRequestPartition] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     bad_count,
     bad_length,
     cut_short,
@@ -70,11 +71,12 @@ _r_ih = Struct(">ih").unpack_from
 def read_offset_delete_response_v0(buf: memoryview, pos: int = 0) -> OffsetDeleteResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, throttle_time_ms, n = _r_hii(buf, pos)
         pos += 10
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetDeleteResponseTopic] = []
         for _ in range(n):
@@ -87,7 +89,7 @@ def read_offset_delete_response_v0(buf: memoryview, pos: int = 0) -> OffsetDelet
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetDeleteResponsePartition] = []
             for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -98,6 +99,7 @@ _r_iB = Struct(">iB").unpack_from
 def read_offset_fetch_request_v1(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -107,7 +109,7 @@ def read_offset_fetch_request_v1(buf: memoryview, pos: int = 0) -> OffsetFetchRe
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchRequestTopic] = []
         for _ in range(n):
@@ -120,7 +122,7 @@ def read_offset_fetch_request_v1(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -153,6 +155,7 @@ def write_offset_fetch_request_v1(m: OffsetFetchRequest, out: list[Buffer]) -> N
 def read_offset_fetch_request_v2(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -164,7 +167,7 @@ def read_offset_fetch_request_v2(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             bad_length(n)
         topics: list[OffsetFetchRequestTopic] | None = None
         if n >= 0:
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -177,7 +180,7 @@ def read_offset_fetch_request_v2(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 pos += 4
                 if n < 0:
                     bad_length(n)
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -229,6 +232,7 @@ write_offset_fetch_request_v5 = write_offset_fetch_request_v2
 def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -241,7 +245,7 @@ def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRe
         topics: list[OffsetFetchRequestTopic] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -255,7 +259,7 @@ def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -299,6 +303,7 @@ def write_offset_fetch_request_v6(m: OffsetFetchRequest, out: list[Buffer]) -> N
 def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -311,7 +316,7 @@ def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRe
         topics: list[OffsetFetchRequestTopic] | None = None
         if n:
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics = []
             for _ in range(n):
@@ -325,7 +330,7 @@ def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -369,12 +374,13 @@ def write_offset_fetch_request_v7(m: OffsetFetchRequest, out: list[Buffer]) -> N
 def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
@@ -390,7 +396,7 @@ def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             topics: list[OffsetFetchRequestTopics] | None = None
             if n:
                 n -= 1
-                if n * 3 > end - pos:
+                if n * 3 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topics = []
                 for _ in range(n):
@@ -404,7 +410,7 @@ def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -457,12 +463,13 @@ def write_offset_fetch_request_v8(m: OffsetFetchRequest, out: list[Buffer]) -> N
 def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
@@ -483,7 +490,7 @@ def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             topics: list[OffsetFetchRequestTopics] | None = None
             if n:
                 n -= 1
-                if n * 3 > end - pos:
+                if n * 3 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topics = []
                 for _ in range(n):
@@ -497,7 +504,7 @@ def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n
@@ -558,12 +565,13 @@ def write_offset_fetch_request_v9(m: OffsetFetchRequest, out: list[Buffer]) -> N
 def read_offset_fetch_request_v10(buf: memoryview, pos: int = 0) -> OffsetFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 8 > end - pos:
+        if n * 8 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[OffsetFetchRequestGroup] = []
         for _ in range(n):
@@ -584,7 +592,7 @@ def read_offset_fetch_request_v10(buf: memoryview, pos: int = 0) -> OffsetFetchR
             topics: list[OffsetFetchRequestTopics] | None = None
             if n:
                 n -= 1
-                if n * 18 > end - pos:
+                if n * 18 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topics = []
                 for _ in range(n):
@@ -593,7 +601,7 @@ def read_offset_fetch_request_v10(buf: memoryview, pos: int = 0) -> OffsetFetchR
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n

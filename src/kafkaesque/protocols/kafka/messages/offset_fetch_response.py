@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -138,11 +139,12 @@ _r_iqih = Struct(">iqih").unpack_from
 def read_offset_fetch_response_v1(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
@@ -155,7 +157,7 @@ def read_offset_fetch_response_v1(buf: memoryview, pos: int = 0) -> OffsetFetchR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetFetchResponsePartition] = []
             for _ in range(n):
@@ -200,11 +202,12 @@ def write_offset_fetch_response_v1(m: OffsetFetchResponse, out: list[Buffer]) ->
 def read_offset_fetch_response_v2(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
@@ -217,7 +220,7 @@ def read_offset_fetch_response_v2(buf: memoryview, pos: int = 0) -> OffsetFetchR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetFetchResponsePartition] = []
             for _ in range(n):
@@ -265,11 +268,12 @@ def write_offset_fetch_response_v2(m: OffsetFetchResponse, out: list[Buffer]) ->
 def read_offset_fetch_response_v3(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
@@ -282,7 +286,7 @@ def read_offset_fetch_response_v3(buf: memoryview, pos: int = 0) -> OffsetFetchR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 16 > end - pos:
+            if n * 16 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetFetchResponsePartition] = []
             for _ in range(n):
@@ -336,11 +340,12 @@ write_offset_fetch_response_v4 = write_offset_fetch_response_v3
 def read_offset_fetch_response_v5(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
@@ -353,7 +358,7 @@ def read_offset_fetch_response_v5(buf: memoryview, pos: int = 0) -> OffsetFetchR
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 20 > end - pos:
+            if n * 20 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetFetchResponsePartition] = []
             for _ in range(n):
@@ -401,12 +406,13 @@ def write_offset_fetch_response_v5(m: OffsetFetchResponse, out: list[Buffer]) ->
 def read_offset_fetch_response_v6(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetFetchResponseTopic] = []
         for _ in range(n):
@@ -420,7 +426,7 @@ def read_offset_fetch_response_v6(buf: memoryview, pos: int = 0) -> OffsetFetchR
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 20 > end - pos:
+            if n * 20 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetFetchResponsePartition] = []
             for _ in range(n):
@@ -484,12 +490,13 @@ write_offset_fetch_response_v7 = write_offset_fetch_response_v6
 def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[OffsetFetchResponseGroup] = []
         for _ in range(n):
@@ -503,7 +510,7 @@ def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchR
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[OffsetFetchResponseTopics] = []
             for _ in range(n):
@@ -517,7 +524,7 @@ def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchR
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 20 > end - pos:
+                if n * 20 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[OffsetFetchResponsePartitions] = []
                 for _ in range(n):
@@ -593,12 +600,13 @@ write_offset_fetch_response_v9 = write_offset_fetch_response_v8
 def read_offset_fetch_response_v10(buf: memoryview, pos: int = 0) -> OffsetFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 5 > end - pos:
+        if n * 5 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[OffsetFetchResponseGroup] = []
         for _ in range(n):
@@ -612,7 +620,7 @@ def read_offset_fetch_response_v10(buf: memoryview, pos: int = 0) -> OffsetFetch
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[OffsetFetchResponseTopics] = []
             for _ in range(n):
@@ -621,7 +629,7 @@ def read_offset_fetch_response_v10(buf: memoryview, pos: int = 0) -> OffsetFetch
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 20 > end - pos:
+                if n * 20 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[OffsetFetchResponsePartitions] = []
                 for _ in range(n):

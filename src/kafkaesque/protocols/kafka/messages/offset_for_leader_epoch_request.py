@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -77,11 +78,12 @@ _r_iiiB = Struct(">iiiB").unpack_from
 def read_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int = 0) -> OffsetForLeaderEpochRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
@@ -94,7 +96,7 @@ def read_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int = 0) -> Of
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):
@@ -126,11 +128,12 @@ def write_offset_for_leader_epoch_request_v2(m: OffsetForLeaderEpochRequest, out
 def read_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int = 0) -> OffsetForLeaderEpochRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
@@ -143,7 +146,7 @@ def read_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int = 0) -> Of
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):
@@ -175,12 +178,13 @@ def write_offset_for_leader_epoch_request_v3(m: OffsetForLeaderEpochRequest, out
 def read_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int = 0) -> OffsetForLeaderEpochRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         replica_id, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetForLeaderTopic] = []
         for _ in range(n):
@@ -194,7 +198,7 @@ def read_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int = 0) -> Of
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 13 > end - pos:
+            if n * 13 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[OffsetForLeaderPartition] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -79,11 +80,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_offset_for_leader_epoch_response_v2(buf: memoryview, pos: int = 0) -> OffsetForLeaderEpochResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetForLeaderTopicResult] = []
         for _ in range(n):
@@ -96,7 +98,7 @@ def read_offset_for_leader_epoch_response_v2(buf: memoryview, pos: int = 0) -> O
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[EpochEndOffset] = []
             for _ in range(n):
@@ -134,12 +136,13 @@ write_offset_for_leader_epoch_response_v3 = write_offset_for_leader_epoch_respon
 def read_offset_for_leader_epoch_response_v4(buf: memoryview, pos: int = 0) -> OffsetForLeaderEpochResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[OffsetForLeaderTopicResult] = []
         for _ in range(n):
@@ -153,7 +156,7 @@ def read_offset_for_leader_epoch_response_v4(buf: memoryview, pos: int = 0) -> O
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 19 > end - pos:
+            if n * 19 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[EpochEndOffset] = []
             for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -84,6 +85,7 @@ _r_ii = Struct(">ii").unpack_from
 def read_produce_request_v3(buf: memoryview, pos: int = 0) -> ProduceRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < -1:
@@ -93,7 +95,7 @@ def read_produce_request_v3(buf: memoryview, pos: int = 0) -> ProduceRequest:
         pos += 10
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
@@ -106,7 +108,7 @@ def read_produce_request_v3(buf: memoryview, pos: int = 0) -> ProduceRequest:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 8 > end - pos:
+            if n * 8 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):
@@ -184,6 +186,7 @@ write_produce_request_v8 = write_produce_request_v3
 def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -194,7 +197,7 @@ def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
@@ -208,7 +211,7 @@ def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):
@@ -290,6 +293,7 @@ write_produce_request_v12 = write_produce_request_v9
 def read_produce_request_v13(buf: memoryview, pos: int = 0) -> ProduceRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -300,7 +304,7 @@ def read_produce_request_v13(buf: memoryview, pos: int = 0) -> ProduceRequest:
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topic_data: list[TopicProduceData] = []
         for _ in range(n):
@@ -309,7 +313,7 @@ def read_produce_request_v13(buf: memoryview, pos: int = 0) -> ProduceRequest:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_data: list[PartitionProduceData] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -144,11 +145,12 @@ _DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
 def read_produce_response_v3(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -161,7 +163,7 @@ def read_produce_response_v3(buf: memoryview, pos: int = 0) -> ProduceResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 22 > end - pos:
+            if n * 22 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -202,11 +204,12 @@ write_produce_response_v4 = write_produce_response_v3
 def read_produce_response_v5(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -219,7 +222,7 @@ def read_produce_response_v5(buf: memoryview, pos: int = 0) -> ProduceResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 30 > end - pos:
+            if n * 30 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -266,11 +269,12 @@ write_produce_response_v7 = write_produce_response_v5
 def read_produce_response_v8(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = _r_i(buf, pos)[0]
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -283,7 +287,7 @@ def read_produce_response_v8(buf: memoryview, pos: int = 0) -> ProduceResponse:
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 36 > end - pos:
+            if n * 36 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -291,7 +295,7 @@ def read_produce_response_v8(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 pos += 34
                 if n < 0:
                     bad_length(n)
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 record_errors: list[BatchIndexAndErrorMessage] = []
                 for _ in range(n):
@@ -352,12 +356,13 @@ def write_produce_response_v8(m: ProduceResponse, out: list[Buffer]) -> None:
 def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -371,7 +376,7 @@ def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -380,7 +385,7 @@ def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 record_errors: list[BatchIndexAndErrorMessage] = []
                 for _ in range(n):
@@ -459,12 +464,13 @@ def write_produce_response_v9(m: ProduceResponse, out: list[Buffer]) -> None:
 def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -478,7 +484,7 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -487,7 +493,7 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 record_errors: list[BatchIndexAndErrorMessage] = []
                 for _ in range(n):
@@ -548,7 +554,7 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 11 > end - pos:
+                    if n * 11 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     node_endpoints_2: list[NodeEndpoint] = []
                     for _ in range(n):
@@ -661,12 +667,13 @@ write_produce_response_v12 = write_produce_response_v10
 def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[TopicProduceResponse] = []
         for _ in range(n):
@@ -675,7 +682,7 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 33 > end - pos:
+            if n * 33 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partition_responses: list[PartitionProduceResponse] = []
             for _ in range(n):
@@ -684,7 +691,7 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 6 > end - pos:
+                if n * 6 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 record_errors: list[BatchIndexAndErrorMessage] = []
                 for _ in range(n):
@@ -745,7 +752,7 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 11 > end - pos:
+                    if n * 11 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     node_endpoints_2: list[NodeEndpoint] = []
                     for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     bad_count,
     bad_length,
     cut_short,
@@ -40,11 +41,12 @@ _r_hi = Struct(">hi").unpack_from
 def read_sasl_handshake_response_v0(buf: memoryview, pos: int = 0) -> SaslHandshakeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         error_code, n = _r_hi(buf, pos)
         pos += 6
         if n < 0:
             bad_length(n)
-        if n * 2 > end - pos:
+        if n * 2 > end - pos or (left := left - n) < 0:
             bad_count(n)
         mechanisms: list[str] = []
         for _ in range(n):

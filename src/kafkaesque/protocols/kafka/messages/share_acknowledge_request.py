@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -93,6 +94,7 @@ _r_qqB = Struct(">qqB").unpack_from
 def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAcknowledgeRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -108,7 +110,7 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
@@ -117,7 +119,7 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[AcknowledgePartition] = []
             for _ in range(n):
@@ -126,7 +128,7 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 18 > end - pos:
+                if n * 18 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
@@ -135,7 +137,7 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n > end - pos:
+                    if n > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     acknowledge_types: list[int] = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
@@ -206,6 +208,7 @@ def write_share_acknowledge_request_v1(m: ShareAcknowledgeRequest, out: list[Buf
 def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAcknowledgeRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -221,7 +224,7 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[AcknowledgeTopic] = []
         for _ in range(n):
@@ -230,7 +233,7 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[AcknowledgePartition] = []
             for _ in range(n):
@@ -239,7 +242,7 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 18 > end - pos:
+                if n * 18 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
@@ -248,7 +251,7 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n > end - pos:
+                    if n > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     acknowledge_types: list[int] = list(unpack_from(f">{n}b", buf, pos))
                     pos += n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -113,6 +114,7 @@ _r_iiB = Struct(">iiB").unpack_from
 def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAcknowledgeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -123,7 +125,7 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[ShareAcknowledgeTopicResponse] = []
         for _ in range(n):
@@ -132,7 +134,7 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 17 > end - pos:
+            if n * 17 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -160,7 +162,7 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):
@@ -239,6 +241,7 @@ def write_share_acknowledge_response_v1(m: ShareAcknowledgeResponse, out: list[B
 def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAcknowledgeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -249,7 +252,7 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[ShareAcknowledgeTopicResponse] = []
         for _ in range(n):
@@ -258,7 +261,7 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 17 > end - pos:
+            if n * 17 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -286,7 +289,7 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -121,6 +122,7 @@ _r_qqB = Struct(">qqB").unpack_from
 def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -136,7 +138,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -145,7 +147,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -154,7 +156,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 18 > end - pos:
+                if n * 18 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
@@ -163,7 +165,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n > end - pos:
+                    if n > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     acknowledge_types: list[int] = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
@@ -187,7 +189,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -196,7 +198,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n
@@ -265,6 +267,7 @@ def write_share_fetch_request_v1(m: ShareFetchRequest, out: list[Buffer]) -> Non
 def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -280,7 +283,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[FetchTopic] = []
         for _ in range(n):
@@ -289,7 +292,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[FetchPartition] = []
             for _ in range(n):
@@ -298,7 +301,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 18 > end - pos:
+                if n * 18 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 acknowledgement_batches: list[AcknowledgementBatch] = []
                 for _ in range(n):
@@ -307,7 +310,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n > end - pos:
+                    if n > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     acknowledge_types: list[int] = list(unpack_from(f">{n}b", buf, pos))
                     pos += n
@@ -331,7 +334,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         forgotten_topics_data: list[ForgottenTopic] = []
         for _ in range(n):
@@ -340,7 +343,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 4 > end - pos:
+            if n * 4 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions_2: list[int] = list(unpack_from(f">{n}i", buf, pos))
             pos += 4 * n

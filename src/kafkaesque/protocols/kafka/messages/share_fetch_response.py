@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -139,6 +140,7 @@ _r_qqhB = Struct(">qqhB").unpack_from
 def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -149,7 +151,7 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         responses: list[ShareFetchableTopicResponse] = []
         for _ in range(n):
@@ -158,7 +160,7 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 22 > end - pos:
+            if n * 22 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[PartitionData] = []
             for _ in range(n):
@@ -186,7 +188,7 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 acquired_records: list[AcquiredRecords] = []
                 for _ in range(n):
@@ -210,7 +212,7 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 11 > end - pos:
+        if n * 11 > end - pos or (left := left - n) < 0:
             bad_count(n)
         node_endpoints: list[NodeEndpoint] = []
         for _ in range(n):

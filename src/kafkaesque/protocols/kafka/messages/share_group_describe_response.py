@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -122,12 +123,13 @@ _r_iiB = Struct(">iiB").unpack_from
 def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> ShareGroupDescribeResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 20 > end - pos:
+        if n * 20 > end - pos or (left := left - n) < 0:
             bad_count(n)
         groups: list[DescribedGroup] = []
         for _ in range(n):
@@ -156,7 +158,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 12 > end - pos:
+            if n * 12 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             members: list[Member] = []
             for _ in range(n):
@@ -185,7 +187,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n > end - pos:
+                if n > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 subscribed_topic_names: list[str] = []
                 for _ in range(n):
@@ -200,7 +202,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 19 > end - pos:
+                if n * 19 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 topic_partitions: list[TopicPartitions] = []
                 for _ in range(n):
@@ -214,7 +216,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                     if not 0 < n < 128:
                         n, pos = length_tail(buf, pos, n)
                     n -= 1
-                    if n * 4 > end - pos:
+                    if n * 4 > end - pos or (left := left - n) < 0:
                         bad_count(n)
                     partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                     pos += 4 * n

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -48,6 +49,7 @@ _r_iB = Struct(">iB").unpack_from
 def read_share_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> ShareGroupHeartbeatRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -70,7 +72,7 @@ def read_share_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> Shar
         subscribed_topic_names: list[str] | None = None
         if n:
             n -= 1
-            if n > end - pos:
+            if n > end - pos or (left := left - n) < 0:
                 bad_count(n)
             subscribed_topic_names = []
             for _ in range(n):

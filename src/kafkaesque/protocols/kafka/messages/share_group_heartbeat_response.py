@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
@@ -80,6 +81,7 @@ _r_iib = Struct(">iib").unpack_from
 def read_share_group_heartbeat_response_v1(buf: memoryview, pos: int = 0) -> ShareGroupHeartbeatResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
@@ -99,7 +101,7 @@ def read_share_group_heartbeat_response_v1(buf: memoryview, pos: int = 0) -> Sha
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topic_partitions: list[TopicPartitions] = []
             for _ in range(n):
@@ -108,7 +110,7 @@ def read_share_group_heartbeat_response_v1(buf: memoryview, pos: int = 0) -> Sha
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -70,6 +71,7 @@ _r_ih = Struct(">ih").unpack_from
 def read_sync_group_request_v0(buf: memoryview, pos: int = 0) -> SyncGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -84,7 +86,7 @@ def read_sync_group_request_v0(buf: memoryview, pos: int = 0) -> SyncGroupReques
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
@@ -139,6 +141,7 @@ write_sync_group_request_v2 = write_sync_group_request_v0
 def read_sync_group_request_v3(buf: memoryview, pos: int = 0) -> SyncGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -158,7 +161,7 @@ def read_sync_group_request_v3(buf: memoryview, pos: int = 0) -> SyncGroupReques
         pos += 4
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
@@ -208,6 +211,7 @@ def write_sync_group_request_v3(m: SyncGroupRequest, out: list[Buffer]) -> None:
 def read_sync_group_request_v4(buf: memoryview, pos: int = 0) -> SyncGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -228,7 +232,7 @@ def read_sync_group_request_v4(buf: memoryview, pos: int = 0) -> SyncGroupReques
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):
@@ -289,6 +293,7 @@ def write_sync_group_request_v4(m: SyncGroupRequest, out: list[Buffer]) -> None:
 def read_sync_group_request_v5(buf: memoryview, pos: int = 0) -> SyncGroupRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -319,7 +324,7 @@ def read_sync_group_request_v5(buf: memoryview, pos: int = 0) -> SyncGroupReques
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         assignments: list[SyncGroupRequestAssignment] = []
         for _ in range(n):

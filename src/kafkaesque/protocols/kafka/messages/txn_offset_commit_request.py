@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -93,6 +94,7 @@ _r_qhiB = Struct(">qhiB").unpack_from
 def read_txn_offset_commit_request_v0(buf: memoryview, pos: int = 0) -> TxnOffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -107,7 +109,7 @@ def read_txn_offset_commit_request_v0(buf: memoryview, pos: int = 0) -> TxnOffse
         pos += 14
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -120,7 +122,7 @@ def read_txn_offset_commit_request_v0(buf: memoryview, pos: int = 0) -> TxnOffse
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 14 > end - pos:
+            if n * 14 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -174,6 +176,7 @@ write_txn_offset_commit_request_v1 = write_txn_offset_commit_request_v0
 def read_txn_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> TxnOffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = _r_h(buf, pos)[0]
         pos += 2
         if n < 0:
@@ -188,7 +191,7 @@ def read_txn_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> TxnOffse
         pos += 14
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -201,7 +204,7 @@ def read_txn_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> TxnOffse
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):
@@ -249,6 +252,7 @@ def write_txn_offset_commit_request_v2(m: TxnOffsetCommitRequest, out: list[Buff
 def read_txn_offset_commit_request_v3(buf: memoryview, pos: int = 0) -> TxnOffsetCommitRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
@@ -274,7 +278,7 @@ def read_txn_offset_commit_request_v3(buf: memoryview, pos: int = 0) -> TxnOffse
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(n):
@@ -288,7 +292,7 @@ def read_txn_offset_commit_request_v3(buf: memoryview, pos: int = 0) -> TxnOffse
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 18 > end - pos:
+            if n * 18 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[TxnOffsetCommitRequestPartition] = []
             for _ in range(n):

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
@@ -75,11 +76,12 @@ _r_ii = Struct(">ii").unpack_from
 def read_txn_offset_commit_response_v0(buf: memoryview, pos: int = 0) -> TxnOffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_ii(buf, pos)
         pos += 8
         if n < 0:
             bad_length(n)
-        if n * 6 > end - pos:
+        if n * 6 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -92,7 +94,7 @@ def read_txn_offset_commit_response_v0(buf: memoryview, pos: int = 0) -> TxnOffs
             pos += 4
             if n < 0:
                 bad_length(n)
-            if n * 6 > end - pos:
+            if n * 6 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[TxnOffsetCommitResponsePartition] = []
             for _ in range(n):
@@ -136,12 +138,13 @@ write_txn_offset_commit_response_v2 = write_txn_offset_commit_response_v0
 def read_txn_offset_commit_response_v3(buf: memoryview, pos: int = 0) -> TxnOffsetCommitResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         throttle_time_ms, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 3 > end - pos:
+        if n * 3 > end - pos or (left := left - n) < 0:
             bad_count(n)
         topics: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(n):
@@ -155,7 +158,7 @@ def read_txn_offset_commit_response_v3(buf: memoryview, pos: int = 0) -> TxnOffs
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 7 > end - pos:
+            if n * 7 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             partitions: list[TxnOffsetCommitResponsePartition] = []
             for _ in range(n):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 
 from kafkaesque.protocols.kafka.wire import (
+    ELEMENTS_MAX,
     MALFORMED,
     Buffer,
     Message,
@@ -75,12 +76,13 @@ _r_qhoB = Struct(">qh?B").unpack_from
 def read_write_txn_markers_request_v1(buf: memoryview, pos: int = 0) -> WriteTxnMarkersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 17 > end - pos:
+        if n * 17 > end - pos or (left := left - n) < 0:
             bad_count(n)
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
@@ -89,7 +91,7 @@ def read_write_txn_markers_request_v1(buf: memoryview, pos: int = 0) -> WriteTxn
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[WritableTxnMarkerTopic] = []
             for _ in range(n):
@@ -103,7 +105,7 @@ def read_write_txn_markers_request_v1(buf: memoryview, pos: int = 0) -> WriteTxn
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n
@@ -151,12 +153,13 @@ def write_write_txn_markers_request_v1(m: WriteTxnMarkersRequest, out: list[Buff
 def read_write_txn_markers_request_v2(buf: memoryview, pos: int = 0) -> WriteTxnMarkersRequest:
     try:
         end = len(buf)
+        left = ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 18 > end - pos:
+        if n * 18 > end - pos or (left := left - n) < 0:
             bad_count(n)
         markers: list[WritableTxnMarker] = []
         for _ in range(n):
@@ -165,7 +168,7 @@ def read_write_txn_markers_request_v2(buf: memoryview, pos: int = 0) -> WriteTxn
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[WritableTxnMarkerTopic] = []
             for _ in range(n):
@@ -179,7 +182,7 @@ def read_write_txn_markers_request_v2(buf: memoryview, pos: int = 0) -> WriteTxn
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 4 > end - pos:
+                if n * 4 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partition_indexes: list[int] = list(unpack_from(f">{n}i", buf, pos))
                 pos += 4 * n

@@ -12,6 +12,7 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    RESPONSE_ELEMENTS_MAX,
     UVARINTS,
     bad_count,
     cut_short,
@@ -77,12 +78,13 @@ _r_qB = Struct(">qB").unpack_from
 def read_write_txn_markers_response_v1(buf: memoryview, pos: int = 0) -> WriteTxnMarkersResponse:
     try:
         end = len(buf)
+        left = RESPONSE_ELEMENTS_MAX
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
         n -= 1
-        if n * 10 > end - pos:
+        if n * 10 > end - pos or (left := left - n) < 0:
             bad_count(n)
         markers: list[WritableTxnMarkerResult] = []
         for _ in range(n):
@@ -91,7 +93,7 @@ def read_write_txn_markers_response_v1(buf: memoryview, pos: int = 0) -> WriteTx
             if not 0 < n < 128:
                 n, pos = length_tail(buf, pos, n)
             n -= 1
-            if n * 3 > end - pos:
+            if n * 3 > end - pos or (left := left - n) < 0:
                 bad_count(n)
             topics: list[WritableTxnMarkerTopicResult] = []
             for _ in range(n):
@@ -105,7 +107,7 @@ def read_write_txn_markers_response_v1(buf: memoryview, pos: int = 0) -> WriteTx
                 if not 0 < n < 128:
                     n, pos = length_tail(buf, pos, n)
                 n -= 1
-                if n * 7 > end - pos:
+                if n * 7 > end - pos or (left := left - n) < 0:
                     bad_count(n)
                 partitions: list[WritableTxnMarkerPartitionResult] = []
                 for _ in range(n):
