@@ -143,6 +143,10 @@ class ConfigurationTable:
         """Where the one in force stands."""
         return self._placed[-1].index
 
+    def may_be_voter(self, node: NodeId) -> bool:
+        """Tell whether a node is a voter in one that is, or may turn out to be, in force."""
+        return any(placed.configuration.is_voter(node) for placed in self._placed)
+
     def committed_at(self, commit_index: int) -> PlacedConfiguration:
         """Return the last one at or before an index; the oldest known if there is none."""
         for placed in reversed(self._placed):

@@ -213,7 +213,7 @@ class RaftCore:
             return self._leadership.is_quiet
         if self._role is not Role.FOLLOWER:
             return False
-        return self._is_leader_alive() or not self._is_voter()
+        return self._is_leader_alive() or (self._leader is None and not self._may_campaign())
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class RaftCore:
             self._on_vote(self.node, True)
 
     def compact(self, start_index: int) -> None:
-        """Everything up to this index, the last one of a committed entry, is gone from the log."""
+        """Everything up to this index, the last of a committed and synced entry, is gone."""
         self._log.compact(start_index)
         self._configurations.forget_before(start_index)
 
@@ -419,7 +419,7 @@ class RaftCore:
 
     def campaign(self) -> None:
         """Ask for votes now, without waiting for the timer; harmless unless a voting follower."""
-        if self._role is not Role.LEADER and self._is_voter():
+        if self._role is not Role.LEADER and self._may_campaign():
             self._pre_campaign()
 
     def _pre_campaign(self) -> None:
@@ -463,6 +463,8 @@ class RaftCore:
         if not message.is_transfer and self._hears_leader():
             if self._leadership is not None:
                 self._leadership.contact(message.sender)
+            else:
+                self._doubt_leader()
             if message.pre:
                 self._answer_vote(message, granted=False)
             return  # a real vote is ignored: taking over its term would depose a leader that lives
@@ -483,6 +485,19 @@ class RaftCore:
         self._restart_timer()
         self._answer_vote(message, granted=True)
 
+    def _doubt_leader(self) -> None:
+        """Somebody misses the leader: ask it to show itself, which it does if it leads.
+
+        Its node being alive proves nothing: it may have stepped down, and whoever it asks for votes
+        since need not include this member. Without an append the timer now runs out.
+        """
+        leader = self._leader
+        if leader is not None and self._is_leader_confirmed:
+            self._is_leader_confirmed = False
+            self._silence_ticks = 0
+            self._restart_timer()
+            self._ask_for_vote(leader, pre=True, is_transfer=False)
+
     def _answer_vote(self, request: VoteRequest, *, granted: bool) -> None:
         term = request.term if request.pre and granted else self._term
         answer = VoteResponse(self.group, self.node, request.sender, term, request.pre, granted)
@@ -493,7 +508,7 @@ class RaftCore:
 
     def _on_timeout_now(self, message: TimeoutNow) -> None:
         is_from_leader = self._leader in (None, message.sender)
-        if is_from_leader and self._role is Role.FOLLOWER and self._is_voter():
+        if is_from_leader and self._role is Role.FOLLOWER and self._may_campaign():
             self._campaign(is_transfer=True)
 
     def _on_vote_response(self, message: VoteResponse) -> None:
@@ -591,9 +606,10 @@ class RaftCore:
         self._elapsed_ticks += 1
         if self._elapsed_ticks < self._timeout_ticks:
             return
-        if self._is_voter():
+        if self._may_campaign():
             self._pre_campaign()
         else:
+            self._forget_leader()
             self._restart_timer()
 
     def on_peer_seen(self, node: NodeId) -> None:
@@ -637,8 +653,10 @@ class RaftCore:
         self._elapsed_ticks = 0
         self._timeout_ticks = ticks + self._jitter(ticks)
 
-    def _is_voter(self) -> bool:
-        return self.configuration.is_voter(self.node)
+    def _may_campaign(self) -> bool:
+        # One that an uncommitted configuration removes may be the only one that has this entry, and
+        # then only it can be elected (dissertation 4.2.2).
+        return self._configurations.may_be_voter(self.node)
 
     # --- leadership and membership ----------------------------------------------------------
 
@@ -700,7 +718,7 @@ class RaftCore:
             return
         if configurations.effective.is_joint:
             self._append_configuration(leadership, configurations.effective.left())
-        elif not self._is_voter():
+        elif not configurations.effective.is_voter(self.node):
             self.resign()
 
     # --- work -------------------------------------------------------------------------------

@@ -187,15 +187,16 @@ class LogOutline:
             self._span_terms.pop()
         self.last_term = self._span_terms[-1] if self._span_terms else self.start_term
         self.last_index = last_index
+        self._drop_spans_before_start()
         self.synced_index = min(self.synced_index, last_index)
         self.generation += 1
 
     def compact(self, start_index: int) -> None:
-        """Let the log start after an index; needs to be committed."""
-        if not self.start_index <= start_index <= self.commit_index:
+        """Let the log start after an index that is committed, and durable here."""
+        if not self.start_index <= start_index <= min(self.commit_index, self.synced_index):
             raise RaftInvariantBroken(
-                f"the log cannot start at {start_index}: it starts at {self.start_index} and is"
-                f" committed up to {self.commit_index}"
+                f"the log cannot start at {start_index}: it starts at {self.start_index}, is"
+                f" committed up to {self.commit_index} and synced up to {self.synced_index}"
             )
         self.start_term = self.term_at(start_index)
         self.start_index = start_index
@@ -206,7 +207,7 @@ class LogOutline:
         keep = max(0, bisect_right(self._span_firsts, self.start_index + 1) - 1)
         del self._span_firsts[:keep]
         del self._span_terms[:keep]
-        if self._span_firsts and self.last_index == self.start_index:
+        if self.last_index == self.start_index:
             self._span_firsts.clear()
             self._span_terms.clear()
 

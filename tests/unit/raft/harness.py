@@ -163,6 +163,8 @@ class Cluster:
         core = self.members[pair[0]].up
         if self.reported.get(pair, 0):
             self.reported[pair] = 0
+            # What was on its way on that connection is lost; the driver promises this order.
+            self.wire = [m for m in self.wire if (m.to, m.sender) != pair]
             core.on_peer_lost(pair[1])
         else:
             self.reported[pair] = self._truth(*pair)
@@ -303,7 +305,10 @@ class Cluster:
             live.start[0],
             live.term_starts,
         ):
-            raise Violation(f"node {node}: the core's log {ends} is not the one on disk")
+            raise Violation(
+                f"node {node}: the core's log {ends} is not the one on disk,"
+                f" {live.last_index, live.start[0], live.term_starts}"
+            )
         while member.work and not self.is_lazy:
             self.work(node)
 

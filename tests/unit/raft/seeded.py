@@ -164,7 +164,8 @@ class SeededRun:
         if node is None or self.cluster.members[node].installing is not None:
             return
         member = self.cluster.members[node]
-        done = [e.last_index for e in member.live.entries if e.last_index <= member.commit_index]
+        upto = min(member.commit_index, member.up.log.synced_index)
+        done = [entry.last_index for entry in member.live.entries if entry.last_index <= upto]
         if done:
             self.cluster.compact(node, self.dice.choice(done))
 
