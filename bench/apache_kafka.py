@@ -96,7 +96,7 @@ class PeerUnavailableError(RuntimeError):
 
 
 def cache_directory() -> Path:
-    """Return the directory, outside of the checkout, that fetched and compiled things are kept in."""
+    """Return the directory, outside of the checkout, that keeps what was fetched or compiled."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "kafkaesque-bench"
 
@@ -190,7 +190,7 @@ def tool_command(tool: str) -> list[str]:
 
 
 class ApacheKafka:
-    """A cluster of Apache Kafka brokers in combined mode, on 127.0.0.1, in a directory of its own."""
+    """Apache Kafka brokers in combined mode, on 127.0.0.1, in a directory of their own."""
 
     name = "Apache Kafka"
 

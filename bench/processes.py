@@ -260,7 +260,7 @@ def wait_until_ready(broker: BrokerProcess, *, brokers: int, timeout_s: float) -
 def wait_until_serving(
     broker: BrokerProcess, topic: str, end_offsets: dict[int, int], *, timeout_s: float
 ) -> float:
-    """Wait until the broker serves the given end offset of each partition; return monotonic seconds.
+    """Wait until the broker serves these end offsets by partition; return monotonic seconds.
 
     Raises:
         BrokerNotReadyError: it ended, or the time is over.

@@ -7,16 +7,19 @@ was written against Apache Kafka that way and has to pass there as well: see `be
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+from tests.clients.cluster import KafkaesqueCluster
+from tests.clients.kafka_helpers import TopicMaker
 
-from cluster import KafkaesqueCluster  # noqa: E402
-from kafka_helpers import TopicMaker, admin_client  # noqa: E402
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its schemas, at import and later, with functions that Python deprecates.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +35,7 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 @pytest.fixture(scope="session")
 def topic_maker(bootstrap_servers: str) -> TopicMaker:
-    return TopicMaker(admin_client(bootstrap_servers))
+    return TopicMaker(bootstrap_servers)
 
 
 @pytest.fixture

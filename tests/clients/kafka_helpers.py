@@ -19,6 +19,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.processes import ask_metadata
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 30.0
 POLL_S = 0.1
@@ -54,10 +56,11 @@ def error_of(call: Callable[[], object]) -> KafkaError:
 
 
 class TopicMaker:
-    """Creates topics of unique names and returns once their partitions have leaders."""
+    """Creates topics of unique names; returns once each broker knows leaders for all partitions."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._admin = admin_client(bootstrap_servers)
+        self._ports = [int(each.rpartition(":")[2]) for each in bootstrap_servers.split(",")]
 
     def __call__(
         self, prefix: str = "topic", *, partitions: int = 3, replication: int = 3, **options: str
@@ -67,12 +70,14 @@ class TopicMaker:
         config = {key.replace("_", "."): value for key, value in options.items()}
         topic = NewTopic(name, partitions, replication, config=config)
         self._admin.create_topics([topic], request_timeout=DEADLINE_S)[name].result()
-        eventually(lambda: self._has_leaders(name, partitions), f"leaders for {name}")
+        for port in self._ports:
+            eventually(lambda p=port: _has_leaders(p, name, partitions), f"leaders for {name}")
         return name
 
-    def _has_leaders(self, name: str, partitions: int) -> bool:
-        seen = self._admin.list_topics(name, timeout=DEADLINE_S).topics[name].partitions
-        return len(seen) == partitions and all(each.leader >= 0 for each in seen.values())
+
+def _has_leaders(port: int, topic: str, partitions: int) -> bool:
+    leaders = ask_metadata(port, [topic]).leaders.values()
+    return len(leaders) == partitions and all(leader >= 0 for leader in leaders)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

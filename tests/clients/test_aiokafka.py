@@ -13,7 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, for_code
 from aiokafka.structs import OffsetAndMetadata
-from kafka_helpers import DEADLINE_S, TopicMaker, unique
+
+from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -323,7 +324,9 @@ def test_groups_are_found_and_described(bootstrap_servers: str, make_topic: Topi
             await eventually(lambda: len(consumer.assignment()) == 1, "the partition")
             assert (group, "consumer") in [each[:2] for each in await admin.list_consumer_groups()]
             coordinator = await admin.find_coordinator(group)
-            assert coordinator in [n["node_id"] for n in (await admin.describe_cluster())["brokers"]]
+            assert coordinator in [
+                n["node_id"] for n in (await admin.describe_cluster())["brokers"]
+            ]
             (answer,) = await admin.describe_consumer_groups([group])
             described = answer.groups[0]
             assert described[1:4] == (group, "Stable", "consumer")

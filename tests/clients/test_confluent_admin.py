@@ -26,7 +26,8 @@ from confluent_kafka.admin import (
     NewTopic,
     OffsetSpec,
 )
-from kafka_helpers import (
+
+from tests.clients.kafka_helpers import (
     DEADLINE_S,
     Sent,
     TopicMaker,
@@ -61,9 +62,7 @@ def alter(admin: AdminClient, topic: str, *entries: tuple[str, AlterConfigOpType
         ConfigEntry(name, value, incremental_operation=operation)
         for name, operation, value in entries
     ]
-    resource = ConfigResource(
-        ConfigResource.Type.TOPIC, topic, incremental_configs=operations
-    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=operations)
     only(admin.incremental_alter_configs([resource]))
 
 
@@ -263,7 +262,7 @@ def test_records_are_deleted_up_to_an_offset(
         return only(admin.delete_records([TopicPartition(topic, 0, offset)]))
 
     assert delete(5).low_watermark == 5
-    assert [each.value() for each in consume(bootstrap_servers, topic, 15)][0] == b"5"
+    assert consume(bootstrap_servers, topic, 15)[0].value() == b"5"
     assert delete(3).low_watermark == 5
     assert error_of(lambda: delete(21)).code() == KafkaError.OFFSET_OUT_OF_RANGE
     assert delete(-1).low_watermark == 20

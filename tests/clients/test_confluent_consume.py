@@ -17,7 +17,8 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from kafka_helpers import (
+
+from tests.clients.kafka_helpers import (
     DEADLINE_S,
     Sent,
     TopicMaker,

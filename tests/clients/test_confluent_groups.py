@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from kafka_helpers import (
+
+from tests.clients.kafka_helpers import (
     DEADLINE_S,
     Sent,
     TopicMaker,
@@ -142,7 +143,7 @@ def test_a_cooperative_member_keeps_what_it_is_not_asked_to_give(
             wait_for_shares([first, second], [2, 2])
             assert [len(each) for each in first.taken] == [2]
             assert sum(len(each) for each in first.given) == 4
-            assert sorted(sum(second.given, [])) == sorted(first.taken[0])
+            assert sorted(each for given in second.given for each in given) == sorted(first.taken[0])
 
 
 def test_a_static_member_that_returns_in_time_disturbs_nobody(

@@ -14,7 +14,8 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka.admin import ConfigResource
-from kafka_helpers import (
+
+from tests.clients.kafka_helpers import (
     CODECS,
     DEADLINE_S,
     Sent,
