@@ -22,27 +22,18 @@ check-quorum (dissertation 9.6, 6.2), leadership transfer (3.10), learners and j
     any role -- higher term, or a leader of this term --> FOLLOWER
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from kafkaesque.model.errors import NotLeader
-from kafkaesque.model.ids import GroupId, NodeId, Term
-from kafkaesque.raft.config import RaftConfig
-from kafkaesque.raft.configuration import (
-    Ballot,
-    Configuration,
-    ConfigurationTable,
-    PlacedConfiguration,
-    check_configuration,
-    write_configuration,
-)
-from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Payload, Proposal, TermStart
+from kafkaesque.model.ids import NodeId, Term
+from kafkaesque.raft.configuration import Configuration, check_configuration, write_configuration
+from kafkaesque.raft.elector import Elector
+from kafkaesque.raft.entries import EntryKind, EntryMeta, Payload, Proposal
 from kafkaesque.raft.errors import (
     ConfigurationChangeRefused,
     MalformedRaftMessage,
     RaftInvariantBroken,
 )
-from kafkaesque.raft.follower_log import FollowerLog
 from kafkaesque.raft.leadership import Leadership
 from kafkaesque.raft.log_outline import LogOutline
 from kafkaesque.raft.messages import (
@@ -55,131 +46,15 @@ from kafkaesque.raft.messages import (
     VoteResponse,
 )
 from kafkaesque.raft.progress import PeerProgress
-from kafkaesque.raft.ready import Outbox, Ready, Replicate, Role, RoleChange, SendSnapshot
-
-_TRANSITIONS = {
-    Role.FOLLOWER: (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE),
-    Role.PRE_CANDIDATE: (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE),
-    Role.CANDIDATE: (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER),
-    Role.LEADER: (Role.FOLLOWER,),
-}
+from kafkaesque.raft.ready import Ready, Replicate, SendSnapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredState:
-    """What a member finds on its disk when it starts; all of it is durable."""
-
-    hard_state: HardState = HardState(Term(0), None)
-    #: Everything up to this (index, term) is gone: a snapshot, or the partition's log start.
-    log_start: tuple[int, Term] = (0, Term(0))
-    term_starts: Sequence[TermStart] = ()
-    last_index: int = 0
-    #: 0 if unknown.
-    commit_index: int = 0
-    #: At least the last committed one, and every one in the log after it.
-    configurations: Sequence[PlacedConfiguration]
-
-
-class RaftCore:
+class RaftCore(Elector):
     """One member of one group; see the module's theory of operation."""
 
-    __slots__ = (
-        "_alive",
-        "_ballot",
-        "_config",
-        "_configurations",
-        "_elapsed_ticks",
-        "_follower_log",
-        "_held",
-        "_is_hard_state_synced",
-        "_is_leader_confirmed",
-        "_jitter",
-        "_leader",
-        "_leadership",
-        "_log",
-        "_min_insync",
-        "_outbox",
-        "_role",
-        "_silence_ticks",
-        "_term",
-        "_timeout_ticks",
-        "_vote",
-        "group",
-        "node",
-    )
-
-    def __init__(
-        self,
-        *,
-        group: GroupId,
-        node: NodeId,
-        restored: RestoredState,
-        config: RaftConfig,
-        jitter: Callable[[int], int],
-        alive: Iterable[NodeId] = (),
-        min_insync: int = 1,
-    ) -> None:
-        """Make a follower. `jitter(n)` gives a number from 0 to n - 1; `alive` are live peers."""
-        self.group = group
-        self.node = node
-        self._config = config
-        self._jitter = jitter
-        self._alive = set(alive)
-        self._min_insync = min_insync
-        self._log = LogOutline(
-            start=restored.log_start,
-            term_starts=restored.term_starts,
-            last_index=restored.last_index,
-            commit_index=restored.commit_index,
-        )
-        self._configurations = ConfigurationTable(restored.configurations)
-        self._outbox = Outbox()
-        self._term, self._vote = restored.hard_state
-        if self._term < self._log.last_term:
-            raise RaftInvariantBroken(
-                f"group {group}: the log ends with term {self._log.last_term}, but the hard state"
-                f" has term {self._term}"
-            )
-        self._is_hard_state_synced = True
-        self._held: list[AnyMessage] = []
-        self._role = Role.FOLLOWER
-        self._leader: NodeId | None = None
-        self._is_leader_confirmed = False
-        self._leadership: Leadership | None = None
-        self._ballot: Ballot | None = None
-        self._follower_log = FollowerLog(
-            group=group,
-            node=node,
-            log=self._log,
-            outbox=self._outbox,
-            configurations=self._configurations,
-        )
-        self._elapsed_ticks = 0
-        self._silence_ticks = config.election_ticks
-        self._timeout_ticks = 0
-        self._restart_timer()
+    __slots__ = ()
 
     # --- what can be asked ------------------------------------------------------------------
-
-    @property
-    def role(self) -> Role:
-        """What this member is."""
-        return self._role
-
-    @property
-    def term(self) -> Term:
-        """The current term."""
-        return self._term
-
-    @property
-    def leader(self) -> NodeId | None:
-        """Who leads in this term, as far as known."""
-        return self._leader
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this member leads."""
-        return self._leadership is not None
 
     @property
     def commit_index(self) -> int:
@@ -192,11 +67,6 @@ class RaftCore:
         return self._log
 
     @property
-    def configuration(self) -> Configuration:
-        """The configuration in force, committed or not."""
-        return self._configurations.effective
-
-    @property
     def in_sync(self) -> tuple[NodeId, ...]:
         """The leader's view of the voters that are in sync; empty on other members."""
         return self._leadership.in_sync if self._leadership is not None else ()
@@ -205,15 +75,6 @@ class RaftCore:
     def peers(self) -> Sequence[PeerProgress]:
         """The leader's view of its peers, to be read only; empty on other members."""
         return self._leadership.peers if self._leadership is not None else ()
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether ticks would change nothing; valid until the next event."""
-        if self._leadership is not None:
-            return self._leadership.is_quiet
-        if self._role is not Role.FOLLOWER:
-            return False
-        return self._is_leader_alive() or (self._leader is None and not self._may_campaign())
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -256,14 +117,6 @@ class RaftCore:
             leadership.on_appended()
         return entries
 
-    def _append_mark(self, kind: EntryKind, data: bytes) -> int:
-        index = self._log.last_index + 1
-        self._log.extend(self._term, index, index)
-        self._outbox.append((EntryMeta(index, index, self._term, kind, len(data), data),))
-        if self._leadership is not None:
-            self._leadership.on_appended()
-        return index
-
     def on_synced(self, last_index: int, generation: int) -> None:
         """The log is durable here up to `last_index`, as handed out by a Ready of `generation`."""
         log = self._log
@@ -280,17 +133,6 @@ class RaftCore:
                 self._follower_log.acknowledge_synced(self._leader, self._term)
         elif self._leadership.on_own_synced():
             self._on_committed()
-
-    def on_hard_state_synced(self, term: Term, vote: NodeId | None) -> None:
-        """This hard state is durable, and so is everything handed out before it."""
-        if self._is_hard_state_synced or term != self._term or vote != self._vote:
-            return
-        self._is_hard_state_synced = True
-        for message in self._held:
-            self._outbox.send(message)
-        self._held.clear()
-        if self._role is Role.CANDIDATE:
-            self._on_vote(self.node, True)
 
     def compact(self, start_index: int) -> None:
         """Everything up to this index, the last of a committed and synced entry, is gone."""
@@ -363,25 +205,8 @@ class RaftCore:
             case _:
                 pass  # an answer to something that this member no longer is
 
-    def _accept_leader(self, sender: NodeId) -> None:
-        """An append or a snapshot of the current term comes from this term's leader."""
-        if self._role is not Role.FOLLOWER or self._leader != sender:
-            if self._role is Role.LEADER or self._leader not in (None, sender):
-                raise RaftInvariantBroken(
-                    f"group {self.group}: nodes {self._leader} and {sender} both lead in term"
-                    f" {self._term}"
-                )
-            self._become_follower(self._term, sender)
-        self._is_leader_confirmed = True
-        self._elapsed_ticks = 0
-        self._silence_ticks = 0
-
     def _on_append_request(self, message: AppendRequest) -> None:
-        if self._role is not Role.FOLLOWER or self._leader != message.sender:
-            self._accept_leader(message.sender)
-        else:
-            self._is_leader_confirmed = True
-            self._elapsed_ticks = self._silence_ticks = 0
+        self._accept_leader(message.sender)
         if self._follower_log.on_append_request(message):
             self._on_committed()
 
@@ -414,249 +239,6 @@ class RaftCore:
     def on_snapshot_installed(self, last_index: int, last_term: Term) -> None:
         """The snapshot of a Ready has durably taken the log's place."""
         self._follower_log.on_snapshot_installed(last_index, last_term, self._leader, self._term)
-
-    # --- elections --------------------------------------------------------------------------
-
-    def campaign(self) -> None:
-        """Ask for votes now, without waiting for the timer; harmless unless a voting follower."""
-        if self._role is not Role.LEADER and self._may_campaign():
-            self._pre_campaign()
-
-    def _pre_campaign(self) -> None:
-        self._turn(Role.PRE_CANDIDATE)
-        self._set_leader(None)
-        ballot = self._ballot = Ballot(self.configuration)
-        ballot.record(self.node, True)
-        if ballot.is_won:
-            self._campaign(is_transfer=False)
-            return
-        self._restart_timer()
-        self._ask_for_votes(pre=True, is_transfer=False)
-
-    def _campaign(self, *, is_transfer: bool) -> None:
-        self._turn(Role.CANDIDATE)
-        self._set_leader(None)
-        self._set_hard_state(Term(self._term + 1), self.node)
-        self._ballot = Ballot(self.configuration)  # its own vote counts once it is durable
-        self._restart_timer()
-        self._ask_for_votes(pre=False, is_transfer=is_transfer)
-
-    def _ask_for_votes(self, *, pre: bool, is_transfer: bool) -> None:
-        for node in self.configuration.members:
-            if node != self.node and self.configuration.is_voter(node):
-                self._ask_for_vote(node, pre=pre, is_transfer=is_transfer)
-
-    def _ask_for_vote(self, node: NodeId, *, pre: bool, is_transfer: bool) -> None:
-        log = self._log
-        term = Term(self._term + 1) if pre else self._term
-        message = VoteRequest(
-            self.group, self.node, node, term, log.last_index, log.last_term, pre, is_transfer
-        )
-        if pre or self._is_hard_state_synced:
-            self._outbox.send(message)
-        else:
-            self._held.append(message)
-
-    def _on_vote_request(self, message: VoteRequest) -> None:
-        if message.sender == self._leader and message.term > self._term:
-            self._forget_leader()  # it would not ask if it still led
-        if not message.is_transfer and self._hears_leader():
-            if self._leadership is not None:
-                self._leadership.contact(message.sender)
-            else:
-                self._doubt_leader()
-            if message.pre:
-                self._answer_vote(message, granted=False)
-            return  # a real vote is ignored: taking over its term would depose a leader that lives
-        is_up_to_date = self._log.is_at_least(message.last_index, message.last_term)
-        if message.pre:
-            self._answer_vote(message, granted=is_up_to_date and message.term > self._term)
-            return
-        if message.term > self._term:
-            self._become_follower(message.term, None)
-        is_free = self._vote == message.sender or (self._vote is None and self._leader is None)
-        if not is_free or not is_up_to_date:
-            self._answer_vote(message, granted=False)
-            return
-        if self._role is Role.PRE_CANDIDATE:
-            self._become_follower(self._term, None)
-        if self._vote is None:
-            self._set_hard_state(self._term, message.sender)
-        self._restart_timer()
-        self._answer_vote(message, granted=True)
-
-    def _doubt_leader(self) -> None:
-        """Somebody misses the leader: ask it to show itself, which it does if it leads.
-
-        Its node being alive proves nothing: it may have stepped down, and whoever it asks for votes
-        since need not include this member. Without an append the timer now runs out.
-        """
-        leader = self._leader
-        if leader is not None and self._is_leader_confirmed:
-            self._is_leader_confirmed = False
-            self._silence_ticks = 0
-            self._restart_timer()
-            self._ask_for_vote(leader, pre=True, is_transfer=False)
-
-    def _answer_vote(self, request: VoteRequest, *, granted: bool) -> None:
-        term = request.term if request.pre and granted else self._term
-        answer = VoteResponse(self.group, self.node, request.sender, term, request.pre, granted)
-        if granted and not request.pre and not self._is_hard_state_synced:
-            self._held.append(answer)
-        else:
-            self._outbox.send(answer)
-
-    def _on_timeout_now(self, message: TimeoutNow) -> None:
-        is_from_leader = self._leader in (None, message.sender)
-        if is_from_leader and self._role is Role.FOLLOWER and self._may_campaign():
-            self._campaign(is_transfer=True)
-
-    def _on_vote_response(self, message: VoteResponse) -> None:
-        if self._role is Role.PRE_CANDIDATE and message.pre:
-            if not message.granted or message.term == self._term + 1:
-                self._on_vote(message.sender, message.granted)
-        elif self._role is Role.CANDIDATE and not message.pre:
-            self._on_vote(message.sender, message.granted)
-
-    def _on_vote(self, node: NodeId, granted: bool) -> None:
-        ballot = self._ballot
-        if ballot is None:
-            raise RaftInvariantBroken(f"group {self.group}: {self._role} without a ballot")
-        ballot.record(node, granted)
-        if ballot.is_won:
-            if self._role is Role.PRE_CANDIDATE:
-                self._campaign(is_transfer=False)
-            else:
-                self._become_leader()
-        elif ballot.is_lost:
-            self._become_follower(self._term, None)
-
-    def _become_leader(self) -> None:
-        self._turn(Role.LEADER)
-        self._set_leader(self.node)
-        self._leadership = Leadership(
-            group=self.group,
-            node=self.node,
-            term=self._term,
-            log=self._log,
-            outbox=self._outbox,
-            config=self._config,
-            configuration=self.configuration,
-            min_insync=self._min_insync,
-            alive=self._alive,
-        )
-        self._append_mark(EntryKind.NOOP, b"")
-
-    def _become_follower(self, term: Term, leader: NodeId | None) -> None:
-        self._turn(Role.FOLLOWER)
-        if term > self._term:
-            self._set_hard_state(term, None)
-        self._set_leader(leader)
-        self._follower_log.on_new_leader()
-        self._restart_timer()
-
-    def _turn(self, role: Role) -> None:
-        if role not in _TRANSITIONS[self._role]:
-            raise RaftInvariantBroken(f"group {self.group}: {self._role} -> {role}")
-        if self._leadership is not None:
-            self._leadership = None
-            self._outbox.abandon_leadership()
-        self._ballot = None
-        if role is not self._role:
-            self._role = role
-            self._announce_role()
-
-    def _set_leader(self, leader: NodeId | None) -> None:
-        if leader != self._leader:
-            self._leader = leader
-            self._is_leader_confirmed = False
-            self._announce_role()
-
-    def _forget_leader(self) -> None:
-        if self._role is Role.FOLLOWER:
-            self._set_leader(None)
-            self._follower_log.on_new_leader()
-
-    def _set_hard_state(self, term: Term, vote: NodeId | None) -> None:
-        if term < self._term:
-            raise RaftInvariantBroken(f"group {self.group}: term {self._term} -> {term}")
-        self._term = term
-        self._vote = vote
-        self._is_hard_state_synced = False
-        self._held.clear()  # of an earlier term: nobody waits for it
-        self._outbox.hard_state = HardState(term, vote)
-        self._announce_role()
-
-    def _announce_role(self) -> None:
-        self._outbox.role_change = RoleChange(self._role, self._term, self._leader)
-        self._outbox.touch()
-
-    # --- time and liveness ------------------------------------------------------------------
-
-    def tick(self) -> None:
-        """One tick of the driver's clock."""
-        if self._leadership is not None:
-            if self._leadership.tick():
-                self._become_follower(self._term, None)
-            return
-        if self._is_leader_alive():
-            self._elapsed_ticks = 0
-            return
-        self._silence_ticks += 1
-        self._elapsed_ticks += 1
-        if self._elapsed_ticks < self._timeout_ticks:
-            return
-        if self._may_campaign():
-            self._pre_campaign()
-        else:
-            self._forget_leader()
-            self._restart_timer()
-
-    def on_peer_seen(self, node: NodeId) -> None:
-        """A peer's process is alive and can be sent to."""
-        self._alive.add(node)
-        if self._leadership is not None:
-            self._leadership.on_peer_seen(node)
-        elif self._ballot is not None and self._ballot.awaits(node):
-            self._ask_for_vote(node, pre=self._role is Role.PRE_CANDIDATE, is_transfer=False)
-
-    def on_peer_lost(self, node: NodeId) -> None:
-        """A peer's process is gone; all its messages that did arrive have been stepped."""
-        self._alive.discard(node)
-        if self._leadership is not None:
-            self._leadership.on_peer_lost(node)
-        elif node == self._leader:
-            self._is_leader_confirmed = False
-            self._silence_ticks = self._config.election_ticks
-            self._elapsed_ticks = 0
-            self._timeout_ticks = 1 + self._jitter(self._config.lost_leader_jitter_ticks)
-
-    def _is_leader_alive(self) -> bool:
-        leader = self._leader
-        return (
-            leader is not None
-            and self._is_leader_confirmed
-            and leader in self._alive
-            # One that is on its way out may be gone without a word; only its appends count.
-            and self.configuration.is_voter(leader)
-        )
-
-    def _hears_leader(self) -> bool:
-        if self._leader is None:
-            return False
-        if self._leadership is not None or self._is_leader_alive():
-            return True
-        return self._silence_ticks < self._config.election_ticks
-
-    def _restart_timer(self) -> None:
-        ticks = self._config.election_ticks
-        self._elapsed_ticks = 0
-        self._timeout_ticks = ticks + self._jitter(ticks)
-
-    def _may_campaign(self) -> bool:
-        # One that an uncommitted configuration removes may be the only one that has this entry, and
-        # then only it can be elected (dissertation 4.2.2).
-        return self._configurations.may_be_voter(self.node)
 
     # --- leadership and membership ----------------------------------------------------------
 

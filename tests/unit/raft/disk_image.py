@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kafkaesque.model.ids import Term
 from kafkaesque.raft.configuration import PlacedConfiguration, read_configuration
-from kafkaesque.raft.core import RestoredState
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, TermStart
+from kafkaesque.raft.restored_state import RestoredState
 
 
 @dataclass(slots=True)

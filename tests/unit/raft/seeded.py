@@ -199,9 +199,7 @@ class SeededRun:
         self.dice.shuffle(nodes)
         voters = self.dice.randint(1, len(nodes))
         learners = self.dice.randint(voters, len(nodes))
-        target = Configuration(
-            voters=tuple(nodes[:voters]), learners=tuple(nodes[voters:learners])
-        )
+        target = Configuration(voters=tuple(nodes[:voters]), learners=tuple(nodes[voters:learners]))
         try:
             self.cluster[leader].change_configuration(target)
         except ConfigurationChangeRefused:
