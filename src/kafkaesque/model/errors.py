@@ -15,7 +15,7 @@ class InvariantBroken(KafkaesqueError):
 
 
 class DiskFailed(KafkaesqueError):
-    """The disk refused a read, a write or a sync; what was not acknowledged must be assumed lost."""
+    """The disk refused a read, a write or a sync; what was not acknowledged may be lost."""
 
 
 class DiskFull(DiskFailed):
@@ -108,6 +108,14 @@ class InvalidRequest(RequestRefused):
 
 class MessageTooLarge(RequestRefused):
     """A batch is larger than `max.message.bytes`."""
+
+
+class OutOfOrderSequence(RequestRefused):
+    """A producer's sequence numbers do not follow those it has sent before."""
+
+
+class InvalidProducerEpoch(RequestRefused):
+    """A newer incarnation of the producer has written: this one is fenced."""
 
 
 class NotController(RequestRefused):

@@ -1,0 +1,373 @@
+"""One broker, put together: what gateways and the server talk to.
+
+Life of a broker: `start` recovers the disk, opens the controller's group and the peer port, and
+then, as the metadata says, the partitions placed here. It registers itself with the controller,
+again and again until that is committed; from then on `is_ready`. `stop` hands leadership over,
+closes the links and leaves the disk in a state that needs no recovery.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState
+from kafkaesque.broker.commands import ControllerCommand, Done, RegisterBroker
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
+from kafkaesque.broker.coordinators import Coordinators
+from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.leaders_table import LeadersTable
+from kafkaesque.broker.metadata_records import (
+    AnyMetadataRecord,
+    BrokerConfigChanged,
+    BrokerRegistered,
+    PartitionsAdded,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from kafkaesque.broker.metadata_store import MetadataStore
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partition_table import PartitionTable
+from kafkaesque.broker.peer_link import PeerNetwork
+from kafkaesque.broker.peer_messages import LeaderReport, PeerAnswer
+from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, write_outcome
+from kafkaesque.broker.planner import Plan, PlanInputs, plan
+from kafkaesque.broker.producer_ids import ProducerIds
+from kafkaesque.broker.raft_driver import RaftDriver, Replica
+from kafkaesque.env import Env
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.network import Address
+from kafkaesque.model.errors import LeaderNotAvailable, NotLeader, RequestRefused
+from kafkaesque.model.ids import (
+    CONTROLLER_GROUP,
+    GroupId,
+    NodeId,
+    TopicId,
+    TopicPartition,
+)
+from kafkaesque.model.options import OptionValue
+from kafkaesque.storage.log_store import LogStore
+
+REGISTER_RETRY_MS = 200
+SWEEP_MS = 250
+
+
+class Broker:
+    """One broker of a cluster."""
+
+    def __init__(
+        self, *, env: Env, config: BrokerConfig, report: Callable[[str], None]
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.report = report
+        self.node = config.node
+        self.incarnation = int.from_bytes(env.dice.unique_bytes(6), "big")
+        self.leaders = LeadersTable()
+        self.is_ready = False
+        self.is_stopping = False
+        self.failure: Exception | None = None
+        self.options: dict[str, OptionValue] = {}
+        self._on_ready: Callable[[], None] | None = None
+        self._sweep: Timer | None = None
+        self._dirty_reports: dict[GroupId, None] = {}
+        self._reports_asked = False
+        self._make_parts()
+
+    def _make_parts(self) -> None:
+        config, env = self.config, self.env
+        self.peers = PeerNetwork(
+            env=env,
+            cluster_id=config.cluster_id,
+            node=self.node,
+            incarnation=self.incarnation,
+            timings=config.timings,
+            events=self,
+            report=self.report,
+        )
+        self.store = LogStore(
+            disk=env.disk,
+            clock=env.clock,
+            config=config.storage,
+            cluster_id=config.cluster_id,
+            node=self.node,
+        )
+        self.driver = RaftDriver(
+            env=env,
+            node=self.node,
+            store=self.store,
+            peers=self.peers,
+            config=config.raft,
+            tick_ms=config.tick_ms,
+            on_leadership=self._on_leadership,
+            on_failed=self._on_disk_failed,
+            report=self.report,
+        )
+        self.caller = RemoteCaller(env.clock, self.peers)
+        self.controller_client = ControllerClient(
+            node=self.node, clock=env.clock, caller=self.caller
+        )
+        self.partitions = PartitionTable(self)
+        self.coordinators = Coordinators(self)
+        self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
+        self.forwarder = Forwarder(self)
+
+    # -- life
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Recover, open the peer port and join the cluster; `on_ready` when clients may come.
+
+        Raises:
+            KafkaesqueError: the data directory is another's, is in use, or is damaged.
+            OSError: the peer port cannot be bound.
+        """
+        self._on_ready = on_ready
+        self.store.open()
+        self.metadata_store = MetadataStore(self.env, self.store, self.report)
+        state, applied_offset, snapshot = self.metadata_store.load()
+        self._refresh_options(state)
+        self.controller = Controller(
+            state=state,
+            applied_offset=applied_offset,
+            planner=self._plan,
+            on_record=self._on_record,
+            on_snapshot_loaded=self._on_snapshot_loaded,
+            on_leading=self._on_controller_leading,
+            save_snapshot=self.metadata_store.save,
+            snapshot=snapshot,
+            wall_ms=self.env.clock.wall_ms,
+        )
+        self.controller_client.controller = self.controller
+        self.controller.replica = self.metadata_store.open_group(
+            self.driver, self.controller, self.config
+        )
+        for node, address in self.config.controllers.items():
+            self.peers.add_peer(node, address)
+        for broker in state.brokers.values():
+            self._on_record(broker)
+        self.peers.start(self.config.peer_address)
+        self.driver.start()
+        self.partitions.reconcile()
+        self._register()
+        self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
+
+    def stop(self, on_stopped: Callable[[], None]) -> None:
+        """Hand leadership over, then close everything; data is synced when `on_stopped` comes."""
+        self.is_stopping = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self.coordinators.close()
+
+        def finish() -> None:
+            self.driver.stop()
+            self.peers.close()
+            self.partitions.close()
+            self.store.close(on_stopped)
+
+        self.driver.hand_over_all(finish)
+
+    def _register(self) -> None:
+        if self.is_stopping or self.failure is not None:
+            return
+        config = self.config
+        text = config.text_address
+        command = RegisterBroker(
+            node=self.node,
+            host=config.kafka_address.host,
+            kafka_port=config.kafka_address.port,
+            text_port=0 if text is None else text.port,
+            peer_host=config.peer_address.host,
+            peer_port=config.peer_address.port,
+            rack=config.rack,
+            incarnation=self.incarnation,
+        )
+        self.controller_client.submit(command, 10 * REGISTER_RETRY_MS, self._on_registered)
+
+    def _on_registered(self, outcome: object) -> None:
+        if not isinstance(outcome, Done):
+            self.env.clock.call_later(REGISTER_RETRY_MS, self._register)
+
+    def _on_sweep(self) -> None:
+        now_ms = self.env.clock.now_ms()
+        self.partitions.on_sweep(now_ms)
+        self.metadata_store.maybe_snapshot(self.controller)
+        self.metadata_store.enlist_learners(self.state)
+        self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
+
+    # -- what gateways ask
+
+    @property
+    def state(self) -> ClusterState:
+        """The cluster's metadata, as this broker has it."""
+        return self.controller.state
+
+    def option(self, name: str) -> OptionValue:
+        """Return a broker option in force: dynamic for this broker, for all, static, default."""
+        return self.options[name]
+
+    def alive_brokers(self) -> list[BrokerRegistered]:
+        """Return the brokers that this one hears of, itself included."""
+        return [
+            broker
+            for node, broker in self.state.brokers.items()
+            if self.peers.is_alive(node)
+        ]
+
+    def controller_node(self) -> NodeId | None:
+        """Return which broker's controller leads, as far as is known."""
+        return self.controller_client.leader()
+
+    def partition(self, where: TopicPartition) -> Partition:
+        """Return a partition's replica on this broker, leading or not.
+
+        Raises:
+            UnknownTopicOrPartition: not in this cluster.
+            NotLeader: it exists and is elsewhere.
+            LeaderNotAvailable: it is to be here and is being opened.
+        """
+        state = self.state.partition(where)
+        partition = self.partitions.get(state.group)
+        if partition is not None and partition.replica is not None:
+            return partition
+        if self.node in state.replicas:
+            raise LeaderNotAvailable(f"{where} is being opened")
+        raise NotLeader(f"{where} is not on this broker", self.leaders.leader(state.group))
+
+    def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
+        """Have the controller carry out a command, wherever it is."""
+        self.controller_client.submit(command, timeout_ms, on_done)
+
+    # -- the controller's part
+
+    def _plan(self, state: ClusterState, command: ControllerCommand) -> Plan:
+        inputs = PlanInputs(
+            alive=[node for node in state.brokers if self.peers.is_alive(node)],
+            expected_brokers=max(len(state.brokers), len(self.config.controllers)),
+            broker_option=self.option,
+            new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
+            draw=self.env.dice.below(1 << 16),
+        )
+        return plan(state, command, inputs)
+
+    def _on_controller_leading(self, leading: bool) -> None:
+        if leading:
+            self.report(f"broker {self.node} leads the controller group")
+            self.metadata_store.enlist_learners(self.state)
+
+    def _on_snapshot_loaded(self, state: ClusterState) -> None:
+        self._refresh_options(state)
+        for broker in state.brokers.values():
+            self._on_record(broker)
+        self.partitions.reconcile()
+
+    def _on_record(self, record: AnyMetadataRecord) -> None:
+        match record:
+            case BrokerRegistered():
+                self._on_broker_registered(record)
+            case TopicCreated() | PartitionsAdded() | TopicDeleted():
+                self.partitions.reconcile_soon()
+            case TopicConfigChanged():
+                self.partitions.refresh_configs()
+            case BrokerConfigChanged():
+                self._refresh_options(self.state)
+                self.partitions.refresh_configs()
+            case _:
+                pass
+
+    def _on_broker_registered(self, record: BrokerRegistered) -> None:
+        node = NodeId(record.node)
+        if node != self.node:
+            self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
+        elif record.incarnation == self.incarnation and not self.is_ready:
+            self.is_ready = True
+            if self._on_ready is not None:
+                self.env.clock.call_soon(self._on_ready)
+
+    def _refresh_options(self, state: ClusterState) -> None:
+        options = BROKER_OPTIONS.defaults()
+        options.update(self.config.options)
+        for node in (ALL_BROKERS, self.node):
+            options.update(BROKER_OPTIONS.parse(state.broker_configs.get(node, {})))
+        self.options = options
+
+    # -- who leads what
+
+    def _on_leadership(self, replica: Replica) -> None:
+        """A replica here began or ceased to lead, or its in-sync set changed."""
+        if replica.group == CONTROLLER_GROUP:
+            return
+        if replica.is_leader:
+            self._dirty_reports[replica.group] = None
+            if not self._reports_asked:
+                self._reports_asked = True
+                self.env.clock.call_soon(self._send_reports)
+        else:
+            self.leaders.retire(replica.group, replica.term)
+
+    def _send_reports(self) -> None:
+        self._reports_asked = False
+        dirty, self._dirty_reports = self._dirty_reports, {}
+        reports = []
+        for group in dirty:
+            report = self.driver.leader_report(group)
+            if report is not None and self.leaders.learn(report):
+                reports.append(report)
+        for node in self.peers.peers():
+            self.peers.send_leaders(node, reports)
+
+    # -- PeerEvents
+
+    def on_raft(self, node: NodeId, group: int, message: memoryview) -> None:
+        """See `PeerEvents`."""
+        self.driver.on_raft(node, GroupId(group), message)
+
+    def on_leaders(self, node: NodeId, reports: list[LeaderReport]) -> None:
+        """See `PeerEvents`."""
+        for report in reports:
+            if report.leader == node and self.leaders.learn(report):
+                self.partitions.on_leader_report(report)
+
+    def on_request(
+        self, node: NodeId, request: msgspec.Raw, answer: Callable[[PeerAnswer], None]
+    ) -> None:
+        """See `PeerEvents`."""
+        try:
+            command = read_peer_request(request)
+        except RequestRefused as refusal:
+            answer(write_outcome(refusal))
+            return
+        if isinstance(command, ControllerCommand):
+            self.controller.submit(command, lambda outcome: answer(write_outcome(outcome)))
+        else:
+            self.forwarder.serve(command, lambda outcome: answer(write_outcome(outcome)))
+
+    def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
+        """See `PeerEvents`."""
+        self.report(f"broker {self.node} hears of broker {node}")
+        self.driver.on_peer_seen(node, restarted=restarted)
+
+    def on_peer_lost(self, node: NodeId) -> None:
+        """See `PeerEvents`."""
+        self.report(f"broker {self.node} has lost broker {node}")
+        for report in self.leaders.led_by(node):
+            self.leaders.retire(GroupId(report.group), report.term)
+        self.driver.on_peer_lost(node)
+
+    def on_link_up(self, node: NodeId) -> None:
+        """See `PeerEvents`."""
+        self.peers.send_leaders(node, self.leaders.led_by(self.node))
+
+    # -- the disk
+
+    def _on_disk_failed(self, error: Exception) -> None:
+        if self.failure is None:
+            self.failure = error
+            self.report(
+                f"broker {self.node}: the disk failed: {error}. Its partitions are offline here "
+                "until the broker is restarted on a disk with free space and without errors; "
+                "other brokers go on."
+            )
+            self.coordinators.close()

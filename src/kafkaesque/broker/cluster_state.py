@@ -1,0 +1,239 @@
+"""The cluster's metadata, as one broker has it: the state machine behind the controller group.
+
+It changes only by `apply`, with committed records in the log's order, so that every broker that has
+applied the same records has the same state. Whatever decides (validation, placement, new ids) has
+decided before a record is proposed.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kafkaesque.broker.metadata_records import (
+    AnyMetadataRecord,
+    BrokerConfigChanged,
+    BrokerRegistered,
+    BrokerRemoved,
+    PartitionPlacement,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
+from kafkaesque.model.ids import GroupId, NodeId, TopicId, TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    """One partition's placement."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    group: GroupId
+    replicas: tuple[NodeId, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicState:
+    """One topic; `configs` holds only what differs from the default."""
+
+    name: str
+    topic_id: TopicId
+    partitions: list[PartitionState]
+    configs: dict[str, str]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the brokers keep state of their own in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+#: Key of the dynamic options that hold for all brokers.
+ALL_BROKERS = NodeId(0)
+
+
+class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state, as a list of records that rebuild it, and the two counters."""
+
+    records: list[AnyMetadataRecord]
+    next_group: int
+    next_producer_id: int
+    version: int = 1
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """All metadata; read freely, change by `apply` only."""
+
+    brokers: dict[NodeId, BrokerRegistered] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
+    partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
+    broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
+    #: Group ids below it have been given to a partition once.
+    next_group: int = 1
+    next_producer_id: int = 0
+    #: Grows with every record; for caches of what is derived from the state.
+    version: int = 0
+
+    def topic(self, name: str) -> TopicState:
+        """Return a topic by name.
+
+        Raises:
+            UnknownTopicOrPartition: there is none.
+        """
+        state = self.topics.get(name)
+        if state is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return state
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicState:
+        """Return a topic by id.
+
+        Raises:
+            UnknownTopicId: there is none.
+        """
+        state = self.topics_by_id.get(topic_id)
+        if state is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+        return state
+
+    def partition(self, where: TopicPartition) -> PartitionState:
+        """Return a partition's placement.
+
+        Raises:
+            UnknownTopicOrPartition: no such topic, or it has fewer partitions.
+        """
+        state = self.topic(where.topic)
+        if not 0 <= where.partition < len(state.partitions):
+            raise UnknownTopicOrPartition(
+                f"topic {where.topic!r} has partitions 0 to {len(state.partitions) - 1}, "
+                f"not {where.partition}"
+            )
+        return state.partitions[where.partition]
+
+    def apply(self, record: AnyMetadataRecord) -> None:
+        """Take a committed record.
+
+        Raises:
+            InvariantBroken: the record does not fit the state; the controller let through what it
+                should have refused.
+        """
+        self.version += 1
+        match record:
+            case BrokerRegistered():
+                self.brokers[NodeId(record.node)] = record
+            case BrokerRemoved():
+                self.brokers.pop(NodeId(record.node), None)
+            case TopicCreated():
+                self._on_topic_created(record)
+            case PartitionsAdded():
+                topic = self._existing(record.topic_id)
+                self._add_partitions(topic, record.partitions)
+            case TopicDeleted():
+                self._on_topic_deleted(record)
+            case TopicConfigChanged():
+                self._existing(record.topic_id).configs = dict(record.configs)
+            case BrokerConfigChanged():
+                self.broker_configs[NodeId(record.node)] = dict(record.configs)
+            case ProducerIdsAllocated():
+                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+
+    def _existing(self, topic_id: bytes) -> TopicState:
+        topic = self.topics_by_id.get(TopicId(topic_id))
+        if topic is None:
+            raise InvariantBroken(f"a metadata record names the unknown topic {topic_id.hex()}")
+        return topic
+
+    def _on_topic_created(self, record: TopicCreated) -> None:
+        if record.name in self.topics:
+            raise InvariantBroken(f"topic {record.name!r} was created twice")
+        topic = TopicState(
+            name=record.name,
+            topic_id=TopicId(record.topic_id),
+            partitions=[],
+            configs=dict(record.configs),
+        )
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._add_partitions(topic, record.partitions)
+
+    def _add_partitions(
+        self, topic: TopicState, placements: tuple[PartitionPlacement, ...]
+    ) -> None:
+        for placement in placements:
+            group = GroupId(placement.group)
+            if group in self.partitions_by_group:
+                raise InvariantBroken(f"group {group} was given to two partitions")
+            state = PartitionState(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=len(topic.partitions),
+                group=group,
+                replicas=tuple(NodeId(node) for node in placement.replicas),
+            )
+            topic.partitions.append(state)
+            self.partitions_by_group[group] = state
+            self.next_group = max(self.next_group, group + 1)
+
+    def _on_topic_deleted(self, record: TopicDeleted) -> None:
+        topic = self._existing(record.topic_id)
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        for partition in topic.partitions:
+            del self.partitions_by_group[partition.group]
+
+    def write_snapshot(self) -> bytes:
+        """Return the whole state as bytes."""
+        records: list[AnyMetadataRecord] = list(self.brokers.values())
+        for topic in self.topics.values():
+            placements = tuple(
+                PartitionPlacement(group=p.group, replicas=p.replicas) for p in topic.partitions
+            )
+            records.append(
+                TopicCreated(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=placements,
+                    configs=topic.configs,
+                )
+            )
+        for node, configs in self.broker_configs.items():
+            records.append(BrokerConfigChanged(node=node, configs=configs))
+        image = SnapshotImage(
+            records=records,
+            next_group=self.next_group,
+            next_producer_id=self.next_producer_id,
+        )
+        return msgspec.msgpack.encode(image)
+
+    @staticmethod
+    def read_snapshot(payload: bytes | memoryview) -> "ClusterState":
+        """Return the state that `write_snapshot` wrote.
+
+        Raises:
+            InvariantBroken: the bytes are not a snapshot of this release.
+        """
+        try:
+            image = msgspec.msgpack.decode(payload, type=SnapshotImage)
+        except msgspec.MsgspecError as error:
+            raise InvariantBroken(f"the controller's snapshot cannot be read: {error}") from error
+        state = ClusterState()
+        for record in image.records:
+            state.apply(record)
+        state.next_group = max(state.next_group, image.next_group)
+        state.next_producer_id = image.next_producer_id
+        return state

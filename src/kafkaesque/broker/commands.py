@@ -1,0 +1,152 @@
+"""What can be asked of the controller and of other brokers, and what they answer."""
+
+import msgspec
+
+from kafkaesque.broker.peer_messages import PeerRequest
+
+
+class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
+    """A broker has started and says where it can be reached."""
+
+    node: int
+    host: str
+    kafka_port: int
+    text_port: int
+    peer_host: str
+    peer_port: int
+    rack: str | None
+    incarnation: int
+
+
+class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
+    """Create a topic; -1 stands for the broker's default."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    #: Replicas of each partition, instead of a count and a factor.
+    assignments: list[list[int]] | None = None
+    configs: dict[str, str] = {}
+    validate_only: bool = False
+
+
+class DeleteTopic(PeerRequest, frozen=True, tag="delete-topic", kw_only=True):
+    """Delete a topic with all it holds; by name, or by id where the name is None."""
+
+    name: str | None = None
+    topic_id: bytes = bytes(16)
+
+
+class CreatePartitions(PeerRequest, frozen=True, tag="create-partitions", kw_only=True):
+    """Raise the number of partitions to `count`; records that are there stay where they are."""
+
+    name: str
+    count: int
+    #: Replicas of each new partition.
+    assignments: list[list[int]] | None = None
+    validate_only: bool = False
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one option; None sets it back to its default."""
+
+    name: str
+    value: str | None
+    #: "set", "delete", "append" or "subtract"; the last two are for lists.
+    operation: str = "set"
+
+
+class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
+    """Change options of a topic, or of a broker (0: of all) where the topic is None."""
+
+    topic: str | None = None
+    node: int = 0
+    changes: list[ConfigChange]
+    #: Options that are not named go back to their defaults, as AlterConfigs has it.
+    replace_all: bool = False
+    validate_only: bool = False
+
+
+class AllocateProducerIds(PeerRequest, frozen=True, tag="producer-ids", kw_only=True):
+    """Give a block of producer ids to a broker."""
+
+    node: int
+    count: int = 1000
+
+
+class TransferLeadership(PeerRequest, frozen=True, tag="transfer", kw_only=True):
+    """Asked of a group's leader: hand over to this replica."""
+
+    group: int
+    to_node: int
+
+
+class ForwardProduce(PeerRequest, frozen=True, tag="produce", kw_only=True):
+    """Asked of a partition's leader, by a gateway whose client cannot go there itself."""
+
+    topic: str
+    partition: int
+    acks: int
+    timeout_ms: int
+    records: bytes
+
+
+class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
+    """Asked of a partition's leader: committed batches from an offset on, now."""
+
+    topic: str
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+ControllerCommand = (
+    RegisterBroker
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | ChangeConfig
+    | AllocateProducerIds
+)
+AnyPeerRequest = ControllerCommand | TransferLeadership | ForwardProduce | ForwardFetch
+
+
+class TopicResult(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
+    """A topic as it is after the command."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    replication_factor: int
+    configs: dict[str, str] = {}
+
+
+class ProducerIdBlock(msgspec.Struct, frozen=True, kw_only=True, tag="producer-ids"):
+    """Producer ids `first` to `first + count - 1`, for one broker alone."""
+
+    first: int
+    count: int
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Nothing more to say."""
+
+
+class ProduceResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a batch has been written."""
+
+    base_offset: int
+    log_start_offset: int
+    #: The time of the append where the topic has LogAppendTime, else -1.
+    append_time_ms: int = -1
+
+
+class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches as they stand in the log, and the log's ends."""
+
+    records: bytes
+    high_watermark: int
+    log_start_offset: int
+
+
+ControllerResult = TopicResult | ProducerIdBlock | Done

@@ -1,0 +1,64 @@
+"""Who a broker is and how it behaves, fixed when it starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.env.network import Address
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.ids import NodeId
+from kafkaesque.model.options import OptionValue
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.storage.config import StorageConfig
+
+NODE_ID_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker.
+
+    Raises:
+        ConfigError: values contradict each other.
+    """
+
+    node: NodeId
+    cluster_id: str
+    rack: str | None = None
+    #: Where it listens for other brokers.
+    peer_address: Address = Address("127.0.0.1", 9190)
+    #: What clients are told to connect to; None where the gateway is not wanted.
+    kafka_address: Address = Address("127.0.0.1", 9092)
+    text_address: Address | None = None
+    #: Brokers whose controllers vote, each with its peer address; this one may be among them.
+    controllers: Mapping[NodeId, Address]
+    #: Broker options by their Kafka names, checked; those that are not named have their default.
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    timings: PeerTimings = PeerTimings()
+    tick_ms: int = 50
+    raft: RaftConfig = RaftConfig()
+    storage: StorageConfig = StorageConfig()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.node <= NODE_ID_MAX:
+            raise ConfigError(f"broker id {self.node} is not from 1 to {NODE_ID_MAX}")
+        if not self.cluster_id:
+            raise ConfigError("the cluster id is empty")
+        if not self.controllers:
+            raise ConfigError("no broker is named as a controller")
+        if self.timings.peer_timeout_ms < 3 * self.timings.heartbeat_ms:
+            raise ConfigError(
+                f"a peer timeout of {self.timings.peer_timeout_ms} ms is less than three "
+                f"heartbeats of {self.timings.heartbeat_ms} ms"
+            )
+
+    def option(self, name: str) -> OptionValue:
+        """Return a broker option as it was when the broker started."""
+        value = self.options.get(name)
+        return BROKER_OPTIONS.get(name).default if value is None else value
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker's controller votes."""
+        return self.node in self.controllers

@@ -1,0 +1,235 @@
+"""Produce and fetch for clients that cannot find a partition's leader themselves.
+
+A gateway whose protocol knows no leaders asks here; the request is done on this broker or passed to
+the leader. `serve` is the other end.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkaesque.broker.commands import (
+    Done,
+    FetchResult,
+    ForwardFetch,
+    ForwardProduce,
+    ProduceResult,
+    TransferLeadership,
+)
+from kafkaesque.broker.peer_link import PeerUnreachable
+from kafkaesque.env.disk import FileRange
+from kafkaesque.model.errors import (
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+    RequestTimedOut,
+    StorageFailed,
+)
+from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+RETRY_MS = 50
+#: One answer between brokers carries at most this many bytes of records, or one batch.
+FORWARD_BYTES_MAX = 8 * 1024 * 1024
+
+OnOutcome = Callable[[Any], None]
+#: Gets a `ProduceResult` or a `RequestRefused`.
+OnProduced = OnOutcome
+#: Gets a `FetchResult` or a `RequestRefused`.
+OnFetched = OnOutcome
+
+
+class Forwarder:
+    """Brings produce and fetch requests to the leader."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def produce(
+        self, where: TopicPartition, records: bytes, acks: int, timeout_ms: int, on_done: OnProduced
+    ) -> None:
+        """Append a batch at the partition's leader.
+
+        It is tried again while the leader is unknown or has moved. `RequestTimedOut` means that it
+        may or may not have been appended.
+        """
+        deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+
+        def attempt(left_ms: int, on_outcome: OnProduced) -> None:
+            request = ForwardProduce(
+                topic=where.topic,
+                partition=where.partition,
+                acks=acks,
+                timeout_ms=left_ms,
+                records=records,
+            )
+            leader = self._leader(where)
+            if leader == self._broker.node:
+                self.serve(request, on_outcome)
+            else:
+                self._broker.caller.ask(
+                    leader, request, ProduceResult, left_ms, _settled(on_outcome)
+                )
+
+        self._retry(attempt, deadline_ms, on_done)
+
+    def fetch(
+        self,
+        where: TopicPartition,
+        offset: int,
+        bytes_max: int,
+        timeout_ms: int,
+        on_done: OnFetched,
+    ) -> None:
+        """Return committed batches from the partition's leader, none if there are no more."""
+        deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+
+        def attempt(left_ms: int, on_outcome: OnFetched) -> None:
+            request = ForwardFetch(
+                topic=where.topic, partition=where.partition, offset=offset, bytes_max=bytes_max
+            )
+            leader = self._leader(where)
+            if leader == self._broker.node:
+                self.serve(request, on_outcome)
+            else:
+                self._broker.caller.ask(leader, request, FetchResult, left_ms, _settled(on_outcome))
+
+        self._retry(attempt, deadline_ms, on_done)
+
+    def _leader(self, where: TopicPartition) -> NodeId:
+        state = self._broker.state.partition(where)
+        leader = self._broker.leaders.leader(state.group)
+        if leader is None:
+            raise LeaderNotAvailable(f"{where} has no leader at the moment")
+        return leader
+
+    def _retry(
+        self,
+        attempt: Callable[[int, OnOutcome], None],
+        deadline_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        clock = self._broker.env.clock
+        left_ms = deadline_ms - clock.now_ms()
+        if left_ms <= 0:
+            on_done(RequestTimedOut("the partition's leader could not be reached in time"))
+            return
+
+        def again() -> None:
+            self._retry(attempt, deadline_ms, on_done)
+
+        def on_outcome(outcome: object) -> None:
+            if isinstance(outcome, NotLeader | LeaderNotAvailable):
+                clock.call_later(min(RETRY_MS, left_ms), again)
+            else:
+                on_done(outcome)
+
+        try:
+            attempt(left_ms, on_outcome)
+        except LeaderNotAvailable as refusal:
+            on_outcome(refusal)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    # -- the leader's end
+
+    def serve(
+        self,
+        request: ForwardProduce | ForwardFetch | TransferLeadership,
+        on_done: OnOutcome,
+    ) -> None:
+        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
+        try:
+            match request:
+                case ForwardProduce():
+                    self._serve_produce(request, on_done)
+                case ForwardFetch():
+                    self._serve_fetch(request, on_done)
+                case TransferLeadership():
+                    self._broker.driver.transfer_leadership(
+                        GroupId(request.group), NodeId(request.to_node)
+                    )
+                    on_done(Done())
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    def _serve_produce(self, request: ForwardProduce, on_done: OnOutcome) -> None:
+        partition = self._broker.partition(TopicPartition(request.topic, request.partition))
+        partition.produce(
+            bytearray(request.records),
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            on_done=on_done,
+        )
+
+    def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+        partition = self._broker.partition(TopicPartition(request.topic, request.partition))
+        partition.check_leader()
+        offset = Offset(request.offset)
+        partition.check_fetch_offset(offset)
+        high_watermark = partition.high_watermark
+        start_offset = partition.log_start_offset
+
+        def answer(records: bytes) -> None:
+            on_done(
+                FetchResult(
+                    records=records, high_watermark=high_watermark, log_start_offset=start_offset
+                )
+            )
+
+        def on_located(ranges: list[FileRange] | Exception) -> None:
+            if isinstance(ranges, Exception):
+                on_done(StorageFailed(f"the log cannot be read: {ranges}"))
+            else:
+                self._read_ranges(ranges, answer, on_done)
+
+        bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
+        ranges = partition.read_now(offset, bytes_max)
+        if ranges is None:
+            partition.read_later(offset, bytes_max, on_located)
+        else:
+            on_located(ranges)
+
+    def _read_ranges(
+        self,
+        ranges: list[FileRange],
+        on_read: Callable[[bytes], None],
+        on_failed: OnOutcome,
+    ) -> None:
+        """Read ranges one after the other, without waiting where they are in memory."""
+        pieces: list[bytes] = []
+        left = list(ranges)
+
+        def step() -> None:
+            while left:
+                piece = left[0]
+                cached = piece.file.read_cached(piece.position, piece.length)
+                if cached is None:
+                    self._broker.env.disk.read(piece.file, piece.position, piece.length, on_piece)
+                    return
+                pieces.append(cached)
+                left.pop(0)
+            on_read(b"".join(pieces))
+
+        def on_piece(data: bytes | Exception) -> None:
+            if isinstance(data, Exception):
+                on_failed(StorageFailed(f"the log cannot be read: {data}"))
+                return
+            pieces.append(data)
+            left.pop(0)
+            step()
+
+        step()
+
+
+def _settled(on_outcome: OnOutcome) -> OnOutcome:
+    """Turn "could not be reached" into a refusal that gateways know."""
+
+    def settle(outcome: object) -> None:
+        if isinstance(outcome, PeerUnreachable):
+            on_outcome(RequestTimedOut(f"{outcome}; it may or may not be done"))
+        else:
+            on_outcome(outcome)
+
+    return settle

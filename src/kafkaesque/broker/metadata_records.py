@@ -1,0 +1,120 @@
+"""The records of the controller's log: every change to the cluster's metadata, one by one.
+
+Each is written as the value of one record in a Kafka record batch, as MessagePack with its kind in
+the field `kind`. A field that is added later gets a default, so that old logs stay readable; a kind
+that is not known stops the broker, because skipping it would make its copy differ from the others.
+"""
+
+import msgspec
+
+from kafkaesque.model.errors import InvariantBroken
+
+
+class MetadataRecord(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Base of all metadata records."""
+
+
+class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
+    """A broker is part of the cluster, with these addresses; a later record replaces an earlier."""
+
+    node: int
+    host: str
+    kafka_port: int
+    text_port: int
+    peer_host: str
+    peer_port: int
+    rack: str | None = None
+    #: Drawn anew at every start of the process.
+    incarnation: int = 0
+
+
+class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=True):
+    """A broker has left for good."""
+
+    node: int
+
+
+class PartitionPlacement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a partition's replicas are; the first is the preferred leader."""
+
+    group: int
+    replicas: tuple[int, ...]
+
+
+class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
+    """A topic exists from here on."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionPlacement, ...]
+    configs: dict[str, str] = {}
+
+
+class PartitionsAdded(MetadataRecord, tag="partitions", frozen=True, kw_only=True):
+    """A topic has more partitions, numbered after those it had."""
+
+    topic_id: bytes
+    partitions: tuple[PartitionPlacement, ...]
+
+
+class TopicDeleted(MetadataRecord, tag="topic-deleted", frozen=True, kw_only=True):
+    """A topic is gone; its id is never used again."""
+
+    topic_id: bytes
+
+
+class TopicConfigChanged(MetadataRecord, tag="topic-config", frozen=True, kw_only=True):
+    """A topic's options that are set to other than the default, all of them."""
+
+    topic_id: bytes
+    configs: dict[str, str]
+
+
+class BrokerConfigChanged(MetadataRecord, tag="broker-config", frozen=True, kw_only=True):
+    """Dynamic broker options, all of them; node 0 is the default for all brokers."""
+
+    node: int
+    configs: dict[str, str]
+
+
+class ProducerIdsAllocated(MetadataRecord, tag="producer-ids", frozen=True, kw_only=True):
+    """Producer ids below `next_producer_id` have been given away."""
+
+    node: int
+    next_producer_id: int
+
+
+AnyMetadataRecord = (
+    BrokerRegistered
+    | BrokerRemoved
+    | TopicCreated
+    | PartitionsAdded
+    | TopicDeleted
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | ProducerIdsAllocated
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(AnyMetadataRecord)
+
+
+def write_metadata_record(record: AnyMetadataRecord) -> bytes:
+    """Return the record as the value of a log record."""
+    return _encoder.encode(record)
+
+
+def read_metadata_record(value: bytes | memoryview) -> AnyMetadataRecord:
+    """Return the record that a log record's value holds.
+
+    Raises:
+        InvariantBroken: not a metadata record that this release knows.
+    """
+    try:
+        record: AnyMetadataRecord = _decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise InvariantBroken(
+            f"the controller's log holds a record that this release cannot read: {error}; "
+            "was the data written by a newer release?"
+        ) from error
+    return record

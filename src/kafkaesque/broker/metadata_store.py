@@ -1,0 +1,190 @@
+"""The controller group's log and snapshots on this broker's disk.
+
+A snapshot is one file, `snapshot`, beside the log: a checksum, the offset after the last record in
+it, and the state. It is written under another name, synced and renamed, so that there always is a
+whole one; only then is the log before it given up.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.cluster_state import METADATA_TOPIC, ClusterState
+from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.replica import AppendedBatch
+from kafkaesque.env import Env
+from kafkaesque.model.batch import read_batch_header
+from kafkaesque.model.checksum import crc32c
+from kafkaesque.model.errors import DiskFailed, InvariantBroken
+from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, NodeId, Offset
+from kafkaesque.raft.configuration import Configuration
+from kafkaesque.raft.errors import ConfigurationChangeRefused
+from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_store import LogStore
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.config import BrokerConfig
+    from kafkaesque.broker.raft_driver import RaftDriver, Replica
+
+_DIRECTORY = f"{METADATA_TOPIC}-0"
+_SNAPSHOT = f"{_DIRECTORY}/snapshot"
+_HEADER = struct.Struct(">Iq")
+
+#: A snapshot is made when this many records came after the last one.
+SNAPSHOT_RECORDS = 10_000
+
+
+class MetadataStore:
+    """Where the controller's state is kept."""
+
+    def __init__(self, env: Env, store: LogStore, report: Callable[[str], None]) -> None:
+        self._disk = env.disk
+        self._store = store
+        self._report = report
+        self._replica: Replica | None = None
+        self._snapshot_offset = Offset(0)
+        self._payload = ClusterState().write_snapshot()
+        self._is_saving = False
+
+    # -- start
+
+    def load(self) -> tuple[ClusterState, Offset, bytes]:
+        """Return the state of the newest snapshot, the offset after it, and its bytes; waits.
+
+        Raises:
+            InvariantBroken: the snapshot is damaged.
+        """
+        if not self._disk.exists(_SNAPSHOT):
+            return ClusterState(), Offset(0), self._payload
+        file = self._disk.open(_SNAPSHOT)
+        data = file.read_blocking(0, file.size())
+        file.close()
+        if len(data) < _HEADER.size:
+            raise InvariantBroken("the controller's snapshot is cut short")
+        checksum, offset = _HEADER.unpack_from(data)
+        if crc32c(data[4:]) != checksum:
+            raise InvariantBroken("the controller's snapshot has a wrong checksum")
+        self._payload = data[_HEADER.size :]
+        self._snapshot_offset = Offset(offset)
+        return ClusterState.read_snapshot(self._payload), self._snapshot_offset, self._payload
+
+    def open_group(
+        self, driver: "RaftDriver", controller: Controller, config: "BrokerConfig"
+    ) -> "Replica":
+        """Take part in the controller group: as a voter if named in the configuration."""
+        log = self._store.open_log(
+            group=CONTROLLER_GROUP,
+            topic=METADATA_TOPIC,
+            partition=0,
+            topic_id=ZERO_TOPIC_ID,
+            options=SegmentOptions(),
+            write_caching=False,
+        )
+        controller.on_appended(_stored_batches(log))
+        voters = tuple(sorted(config.controllers))
+        self._replica = driver.open(
+            group=CONTROLLER_GROUP,
+            log=log,
+            configuration=Configuration(voters=voters),
+            min_insync=1,
+            write_caching=False,
+            listener=controller,
+            campaign=log.last_index == 0 and config.node == voters[0],
+        )
+        return self._replica
+
+    # -- snapshots
+
+    def maybe_snapshot(self, controller: Controller) -> None:
+        """Make a snapshot if the log has grown enough since the last one."""
+        replica = self._replica
+        if replica is None or self._is_saving or replica.is_closed:
+            return
+        offset = controller.applied_offset
+        if offset - self._snapshot_offset < SNAPSHOT_RECORDS:
+            return
+        payload = controller.state.write_snapshot()
+
+        def on_saved() -> None:
+            controller.snapshot = payload
+            if not replica.is_closed:
+                replica.advance_start(offset)
+
+        self.save(payload, offset, on_saved)
+
+    def save(self, payload: bytes, offset: Offset, on_saved: Callable[[], None]) -> None:
+        """Write a snapshot; `on_saved` when it is durable and in its place."""
+        self._is_saving = True
+        temporary = f"{_SNAPSHOT}.new"
+        body = _HEADER.pack(0, offset)[4:] + payload
+        try:
+            file = self._disk.open(temporary, create=True)
+            file.truncate(0)
+            file.write_at(0, [crc32c(body).to_bytes(4, "big"), body])
+        except DiskFailed as error:
+            self._on_failed(error)
+            return
+
+        def on_written(error: DiskFailed | None) -> None:
+            file.close()
+            if error is not None:
+                self._on_failed(error)
+                return
+            self._disk.rename(temporary, _SNAPSHOT)
+            self._disk.sync([], on_renamed, [_DIRECTORY])
+
+        def on_renamed(error: DiskFailed | None) -> None:
+            if error is not None:
+                self._on_failed(error)
+                return
+            self._is_saving = False
+            self._payload = payload
+            self._snapshot_offset = offset
+            on_saved()
+
+        self._disk.sync([file], on_written)
+
+    def _on_failed(self, error: DiskFailed) -> None:
+        self._is_saving = False
+        self._report(f"the controller's snapshot could not be written: {error}")
+
+    # -- members
+
+    def enlist_learners(self, state: ClusterState) -> None:
+        """Have the group's log sent to brokers whose controllers do not vote."""
+        replica = self._replica
+        if replica is None or not replica.is_leader:
+            return
+        current = replica.core.configuration
+        missing = [node for node in state.brokers if node not in current.members]
+        if not missing or current.is_joint:
+            return
+        learners = tuple(sorted([*current.learners, *missing]))
+        try:
+            replica.change_configuration(
+                Configuration(voters=current.voters, learners=tuple(map(NodeId, learners)))
+            )
+        except ConfigurationChangeRefused:
+            pass  # a change is under way; the next sweep tries again
+
+
+def _stored_batches(log: GroupLog) -> list[AppendedBatch]:
+    """Return what the log holds, for applying when it is known to be committed; waits."""
+    batches: list[AppendedBatch] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        for piece in log.locate_blocking(offset, 1 << 20, log.end_offset):
+            data = memoryview(piece.file.read_blocking(piece.position, piece.length))
+            at = 0
+            while at < len(data):
+                header = read_batch_header(data, at)
+                next_offset = Offset(header.next_offset)
+                batches.append(
+                    AppendedBatch(
+                        Offset(header.base_offset), next_offset, data[at : header.end]
+                    )
+                )
+                offset = next_offset
+                at = header.end
+    return batches

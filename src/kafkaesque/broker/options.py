@@ -1,0 +1,252 @@
+"""Every topic and broker option that is honoured; any other name is refused.
+
+Names, types and defaults are Apache Kafka's where Kafka has the option.
+"""
+
+from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
+
+BOOLEAN = OptionType.BOOLEAN
+INT = OptionType.INT
+LONG = OptionType.LONG
+LIST = OptionType.LIST
+STRING = OptionType.STRING
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+TOPIC_OPTIONS = OptionTable(
+    "topic",
+    [
+        Option(
+            name="cleanup.policy",
+            type=LIST,
+            default="delete",
+            choices=("delete", "compact"),
+            broker_name="log.cleanup.policy",
+            doc="What happens to old records: whole segments are deleted, or only the last record "
+            "of each key is kept, or both.",
+        ),
+        Option(
+            name="compression.type",
+            type=STRING,
+            default="producer",
+            choices=("producer",),
+            doc="Batches are kept as the producer compressed them.",
+        ),
+        Option(
+            name="index.interval.bytes",
+            type=INT,
+            default=4096,
+            minimum=512,
+            maximum=INT32_MAX,
+            doc="An index entry is made each time this many bytes were appended.",
+        ),
+        Option(
+            name="max.message.bytes",
+            type=INT,
+            default=1_048_588,
+            minimum=0,
+            maximum=INT32_MAX,
+            broker_name="message.max.bytes",
+            doc="The largest record batch that is accepted.",
+        ),
+        Option(
+            name="message.timestamp.type",
+            type=STRING,
+            default="CreateTime",
+            choices=("CreateTime", "LogAppendTime"),
+            broker_name="log.message.timestamp.type",
+            doc="Whether a record's timestamp is the producer's or the time of the append.",
+        ),
+        Option(
+            name="min.insync.replicas",
+            type=INT,
+            default=1,
+            minimum=1,
+            maximum=INT32_MAX,
+            broker_name="min.insync.replicas",
+            doc="With acks=all a write is refused when fewer replicas are in sync, and committed "
+            "when the majority and at least this many have it.",
+        ),
+        Option(
+            name="retention.bytes",
+            type=LONG,
+            default=-1,
+            minimum=-1,
+            maximum=INT64_MAX,
+            broker_name="log.retention.bytes",
+            doc="Old segments are deleted while a partition is larger; -1 is without limit.",
+        ),
+        Option(
+            name="retention.ms",
+            type=LONG,
+            default=7 * DAY_MS,
+            minimum=-1,
+            maximum=INT64_MAX,
+            broker_name="log.retention.ms",
+            doc="Segments whose newest record is older are deleted; -1 is without limit.",
+        ),
+        Option(
+            name="segment.bytes",
+            type=INT,
+            default=1024**3,
+            minimum=1024**2,
+            maximum=INT32_MAX,
+            broker_name="log.segment.bytes",
+            doc="A segment file is closed, and a new one begun, at this size.",
+        ),
+        Option(
+            name="segment.ms",
+            type=LONG,
+            default=7 * DAY_MS,
+            minimum=1,
+            maximum=INT64_MAX,
+            broker_name="log.roll.ms",
+            doc="A segment file is closed at this age even if it is small.",
+        ),
+        Option(
+            name="unclean.leader.election.enable",
+            type=BOOLEAN,
+            default=False,
+            broker_name="unclean.leader.election.enable",
+            doc="Whether a partition may go on with replicas that lack committed records when no "
+            "other is left.",
+        ),
+        Option(
+            name="write.caching",
+            type=BOOLEAN,
+            default=False,
+            broker_name="log.write.caching",
+            doc="true: a write is acknowledged from the page cache, before it is synced, and may "
+            "be lost when a majority of the machines loses power at once.",
+        ),
+    ],
+)
+
+BROKER_OPTIONS = OptionTable(
+    "broker",
+    [
+        Option(
+            name="auto.create.topics.enable",
+            type=BOOLEAN,
+            default=True,
+            doc="Whether a topic is created when a client asks for it.",
+        ),
+        Option(
+            name="default.replication.factor",
+            type=INT,
+            default=3,
+            minimum=1,
+            maximum=32767,
+            doc="Replicas of a topic that does not say; fewer when there are fewer brokers.",
+        ),
+        Option(
+            name="num.partitions",
+            type=INT,
+            default=1,
+            minimum=1,
+            maximum=100_000,
+            doc="Partitions of a topic that does not say.",
+        ),
+        Option(
+            name="offsets.topic.num.partitions",
+            type=INT,
+            default=50,
+            minimum=1,
+            maximum=1000,
+            doc="Partitions of the topic that holds committed offsets, when it is created.",
+        ),
+        Option(
+            name="offsets.topic.replication.factor",
+            type=INT,
+            default=3,
+            minimum=1,
+            maximum=32767,
+            doc="Replicas of that topic; fewer when there are fewer brokers.",
+        ),
+        Option(
+            name="offsets.retention.minutes",
+            type=INT,
+            default=10080,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="Committed offsets of a group without members are kept this long.",
+        ),
+        Option(
+            name="offset.metadata.max.bytes",
+            type=INT,
+            default=4096,
+            minimum=0,
+            maximum=INT32_MAX,
+            doc="The longest text that may be committed with an offset.",
+        ),
+        Option(
+            name="group.initial.rebalance.delay.ms",
+            type=INT,
+            default=3000,
+            minimum=0,
+            maximum=INT32_MAX,
+            doc="How long a new group waits for more members before its first rebalance.",
+        ),
+        Option(
+            name="group.max.size",
+            type=INT,
+            default=10_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="Members that one group may have.",
+        ),
+        Option(
+            name="group.min.session.timeout.ms",
+            type=INT,
+            default=6000,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="The shortest session timeout that a member may ask for.",
+        ),
+        Option(
+            name="group.max.session.timeout.ms",
+            type=INT,
+            default=1_800_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="The longest session timeout that a member may ask for.",
+        ),
+        Option(
+            name="replica.lag.time.max.ms",
+            type=LONG,
+            default=30_000,
+            minimum=100,
+            maximum=INT64_MAX,
+            doc="A replica that was not caught up for this long is not in sync.",
+        ),
+        Option(
+            name="producer.id.expiration.ms",
+            type=INT,
+            default=DAY_MS,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="A producer id that has written nothing for this long is forgotten.",
+        ),
+        Option(
+            name="log.retention.check.interval.ms",
+            type=LONG,
+            default=300_000,
+            minimum=100,
+            maximum=INT64_MAX,
+            doc="How often old segments are looked for.",
+        ),
+        *(
+            Option(
+                name=option.broker_name,
+                type=option.type,
+                default=option.default,
+                doc=f"Default of the topic option {option.name}. {option.doc}",
+                minimum=option.minimum,
+                maximum=option.maximum,
+                choices=option.choices,
+            )
+            for option in TOPIC_OPTIONS
+            if option.broker_name is not None
+        ),
+    ],
+)

@@ -1,0 +1,191 @@
+"""The partitions on this broker, kept in step with the metadata."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.cluster_state import PartitionState
+from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
+from kafkaesque.model.ids import GroupId, Offset
+from kafkaesque.raft.configuration import Configuration
+from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.transactions.producer_state import ProducerStateConfig
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+#: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
+OPENED_PER_TURN_MAX = 50
+
+
+class PartitionTable:
+    """Opens what the metadata places here and closes what it no longer does."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._partitions: dict[GroupId, Partition] = {}
+        self._asked = False
+        self._retention_due_ms = 0
+
+    def get(self, group: GroupId) -> Partition | None:
+        """Return the partition of a group."""
+        return self._partitions.get(group)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # -- following the metadata
+
+    def reconcile_soon(self) -> None:
+        """Compare with the metadata in the next turn."""
+        if not self._asked:
+            self._asked = True
+            self._broker.env.clock.call_soon(self.reconcile)
+
+    def reconcile(self) -> None:
+        """Open and close what has changed, a bounded number at a time."""
+        self._asked = False
+        broker = self._broker
+        if broker.is_stopping or broker.failure is not None:
+            return
+        placed = broker.state.partitions_by_group
+        changed = 0
+        for group in list(self._partitions):
+            if group not in placed or broker.node not in placed[group].replicas:
+                self._remove(group)
+                changed += 1
+        for group, state in placed.items():
+            if changed >= OPENED_PER_TURN_MAX:
+                self.reconcile_soon()
+                return
+            if group not in self._partitions and broker.node in state.replicas:
+                self._open(state)
+                changed += 1
+
+    def _config(self, state: PartitionState) -> TopicConfig:
+        topic = self._broker.state.topics_by_id[state.topic_id]
+        return make_topic_config(topic.configs, self._broker.options)
+
+    def _open(self, state: PartitionState) -> None:
+        broker = self._broker
+        config = self._config(state)
+        log = broker.store.open_log(
+            group=state.group,
+            topic=state.topic,
+            partition=state.partition,
+            topic_id=state.topic_id,
+            options=_segment_options(config),
+            write_caching=config.write_caching,
+        )
+        expiration_ms = int(broker.option("producer.id.expiration.ms"))
+        producers = PartitionProducers(
+            ProducerStateConfig(producer_expiration_ms=expiration_ms),
+            broker.env.clock.wall_ms,
+            broker.env.disk,
+        )
+        partition = Partition(
+            state=state,
+            config=config,
+            clock=broker.env.clock,
+            producers=producers,
+            on_leadership=broker.coordinators.on_leadership,
+        )
+        partition.restore(log)
+        self._partitions[state.group] = partition
+        is_new = log.last_index == 0
+        partition.replica = broker.driver.open(
+            group=state.group,
+            log=log,
+            configuration=Configuration(voters=state.replicas),
+            min_insync=config.min_insync_replicas,
+            write_caching=config.write_caching,
+            listener=partition,
+            campaign=is_new and state.replicas[0] == broker.node,
+        )
+
+    def _remove(self, group: GroupId) -> None:
+        partition = self._partitions.pop(group)
+        broker = self._broker
+        broker.driver.close_group(group)
+        broker.leaders.forget(group)
+        broker.coordinators.on_removed(partition)
+        broker.store.delete_log(partition.log)
+
+    def refresh_configs(self) -> None:
+        """Options have changed: pass them on to the partitions."""
+        topics = self._broker.state.topics_by_id
+        for partition in self._partitions.values():
+            if partition.state.topic_id not in topics:
+                continue
+            config = self._config(partition.state)
+            if config == partition.config:
+                continue
+            partition.config = config
+            if partition.replica is not None:
+                partition.log.set_options(
+                    _segment_options(config), write_caching=config.write_caching
+                )
+                partition.replica.set_min_insync(config.min_insync_replicas)
+                partition.replica.set_write_caching(config.write_caching)
+
+    # -- every now and then
+
+    def on_sweep(self, now_ms: int) -> None:
+        """Expire waiting requests; apply retention when its time has come."""
+        for partition in self._partitions.values():
+            if partition.has_waiting:
+                partition.expire_waiting(now_ms)
+        if now_ms >= self._retention_due_ms:
+            interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
+            self._retention_due_ms = now_ms + interval_ms
+            wall_ms = self._broker.env.clock.wall_ms()
+            for partition in self._partitions.values():
+                partition.producers.expire(wall_ms)
+                self._retain(partition, wall_ms)
+                if partition.replica is not None:
+                    partition.producers.maybe_save(partition.log, partition.high_watermark)
+
+    def _retain(self, partition: Partition, wall_ms: int) -> None:
+        """Delete old segments; the leader decides, followers go by its start offset."""
+        config = partition.config
+        if not partition.is_leader or "delete" not in config.cleanup_policy:
+            return
+        start = partition.log.retention_candidate(
+            wall_ms, config.retention_ms, config.retention_bytes, partition.high_watermark
+        )
+        if start is not None:
+            self.advance_start(partition, start)
+
+    def advance_start(self, partition: Partition, start: Offset) -> None:
+        """Give up what is before an offset, here and, by the next leader report, on followers."""
+        replica = partition.replica
+        if replica is not None and start > partition.log.start_offset:
+            replica.advance_start(start)
+            self._broker.driver.on_leadership(replica)
+
+    def on_leader_report(self, report: LeaderReport) -> None:
+        """A leader elsewhere says where its log starts: follow, as far as is committed here."""
+        partition = self._partitions.get(GroupId(report.group))
+        if partition is None or partition.replica is None or partition.is_leader:
+            return
+        start = min(report.log_start_offset, partition.high_watermark)
+        if start > partition.log.start_offset:
+            partition.replica.advance_start(Offset(start))
+
+    def close(self) -> None:
+        """Save what makes the next start quick."""
+        for partition in self._partitions.values():
+            partition.save()
+
+
+def _segment_options(config: TopicConfig) -> SegmentOptions:
+    return SegmentOptions(
+        segment_bytes_max=config.segment_bytes,
+        segment_ms_max=config.segment_ms,
+        index_interval_bytes=config.index_interval_bytes,
+    )

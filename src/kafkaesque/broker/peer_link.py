@@ -1,0 +1,495 @@
+"""The connections between brokers, and who is alive.
+
+Theory of operation. Every broker dials every other broker it knows and sends on the connection that
+it dialled; what others have to say comes in on those that they dialled. All that one turn of the
+loop produces for a peer leaves as one frame. A heartbeat goes to each peer every `heartbeat_ms`,
+however many groups the two share.
+
+A peer is *alive* while something came from it within `peer_timeout_ms` in this incarnation. It is
+*lost* when nothing came for that long, or at once when its process is evidently gone: a connection
+to it broke and dialling it again is refused. `on_peer_lost` and `on_peer_seen` tell each change.
+
+A link promises order on one connection and nothing about delivery: a frame may be lost with the
+connection, and Raft repeats. Requests fail with `PeerUnreachable` when their link breaks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from kafkaesque.broker.peer_messages import (
+    PROTOCOL_VERSION,
+    Heartbeat,
+    Hello,
+    LeaderReport,
+    MalformedPeerFrame,
+    PeerAnswer,
+    PeerRequest,
+    SectionKind,
+    read_answer,
+    read_heartbeat,
+    read_hello,
+    read_leaders,
+    read_raft_section,
+    read_request,
+    read_sections,
+    write_answer,
+    write_raft_section,
+    write_request,
+    write_section,
+)
+from kafkaesque.env import Env
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.disk import Buffer
+from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.model.errors import KafkaesqueError
+from kafkaesque.model.ids import NodeId
+
+#: A frame between brokers is never longer.
+PEER_FRAME_BYTES_MAX = 256 * 1024 * 1024
+#: Raft messages to a peer that reads too slowly are dropped beyond this; Raft sends them again.
+UNSENT_BYTES_MAX = 64 * 1024 * 1024
+#: Requests under way to one peer.
+REQUESTS_MAX = 10_000
+
+RECONNECT_MS_MIN = 20
+RECONNECT_MS_MAX = 500
+
+
+class PeerUnreachable(KafkaesqueError):
+    """The request could not be brought to the peer, or its answer was lost; it may be done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTimings:
+    """How brokers watch one another."""
+
+    heartbeat_ms: int = 100
+    peer_timeout_ms: int = 800
+
+
+class PeerEvents(Protocol):
+    """What a peer network reports to its broker."""
+
+    def on_raft(self, node: NodeId, group: int, message: memoryview) -> None:
+        """A Raft message came for a group."""
+
+    def on_leaders(self, node: NodeId, reports: list[LeaderReport]) -> None:
+        """A broker says which groups it leads."""
+
+    def on_request(
+        self, node: NodeId, request: msgspec.Raw, answer: Callable[[PeerAnswer], None]
+    ) -> None:
+        """A broker asks; `answer` is to be called once."""
+
+    def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
+        """A peer is alive that was not, or is a new incarnation of one that was."""
+
+    def on_peer_lost(self, node: NodeId) -> None:
+        """A peer that was alive is not."""
+
+    def on_link_up(self, node: NodeId) -> None:
+        """A connection to the peer stands; what it must know anyway is to be sent now."""
+
+
+class _Outbound:
+    """The link that we dialled, to one peer."""
+
+    __slots__ = ("_owner", "_parts", "_retry", "address", "attempts", "connection", "node", "state")
+
+    def __init__(self, owner: "PeerNetwork", node: NodeId, address: Address) -> None:
+        self._owner = owner
+        self.node = node
+        self.address = address
+        self.connection: Connection | None = None
+        self.state = "idle"
+        self.attempts = 0
+        self._parts: list[Buffer] = []
+        self._retry: Timer | None = None
+
+    def dial(self) -> None:
+        if self.state != "idle" or self._owner.closed:
+            return
+        self.state = "dialling"
+        options = ListenOptions(
+            framing=Framing.LENGTH_PREFIXED, frame_bytes_max=PEER_FRAME_BYTES_MAX
+        )
+        self._owner.env.network.connect(self.address, options, self, self._on_failed)
+
+    def _on_failed(self, error: Exception) -> None:
+        self.state = "idle"
+        if isinstance(error, ConnectionRefusedError):
+            self._owner.on_refused(self.node)
+        self._redial_later()
+
+    def _redial_later(self) -> None:
+        if self._owner.closed:
+            return
+        self.attempts += 1
+        delay = min(RECONNECT_MS_MAX, RECONNECT_MS_MIN * 2 ** min(self.attempts, 10))
+        self._retry = self._owner.env.clock.call_later(delay, self.dial)
+
+    def on_open(self, connection: Connection) -> None:
+        self.state = "open"
+        self.attempts = 0
+        self.connection = connection
+        owner = self._owner
+        hello = Hello(
+            PROTOCOL_VERSION, owner.cluster_id, owner.node, self.node, owner.incarnation
+        )
+        self._parts[:0] = write_section(SectionKind.HELLO, hello)
+        owner.on_link_open(self.node)
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        # Nobody answers on the connection that we dialled.
+        assert self.connection is not None
+        self.connection.abort()
+
+    def on_writable(self) -> None:
+        pass
+
+    def on_close(self, error: Exception | None) -> None:
+        self.connection = None
+        self.state = "idle"
+        self._parts.clear()
+        self._owner.on_outbound_lost(self.node)
+        if self._retry is not None:
+            self._retry.cancel()
+        self.attempts = 0
+        if not self._owner.closed:
+            # At once: a refused connection is the quickest proof that a process is gone.
+            self.dial()
+
+    def add(self, parts: list[Buffer]) -> None:
+        if self.state == "open":
+            self._parts.extend(parts)
+            self._owner.schedule_flush()
+
+    def is_congested(self) -> bool:
+        return self.connection is None or self.connection.unsent_bytes() > UNSENT_BYTES_MAX
+
+    def flush(self) -> None:
+        if not self._parts or self.connection is None:
+            return
+        parts, self._parts = self._parts, []
+        size = sum(len(part) for part in parts)
+        self.connection.write([size.to_bytes(4, "big"), *parts])
+
+    def close(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        if self.connection is not None:
+            self.connection.close()
+
+
+class _Inbound:
+    """A connection that a peer dialled."""
+
+    __slots__ = ("_owner", "connection", "node")
+
+    def __init__(self, owner: "PeerNetwork") -> None:
+        self._owner = owner
+        self.connection: Connection | None = None
+        self.node: NodeId | None = None
+
+    def on_open(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        try:
+            self._owner.on_frame(self, data)
+        except MalformedPeerFrame as error:
+            self._owner.report(f"closing a peer connection from {self._peer()}: {error}")
+            if self.connection is not None:
+                self.connection.abort()
+
+    def _peer(self) -> str:
+        return self.connection.peer if self.connection is not None else "?"
+
+    def on_writable(self) -> None:
+        pass
+
+    def on_close(self, error: Exception | None) -> None:
+        self.connection = None
+        self._owner.on_inbound_lost(self)
+
+
+class _Peer:
+    """What is known about one other broker."""
+
+    __slots__ = ("alive", "heard_ms", "inbound", "incarnation", "sequence_seen")
+
+    def __init__(self) -> None:
+        self.alive = False
+        self.heard_ms = 0
+        self.incarnation = 0
+        self.sequence_seen = 0
+        self.inbound: _Inbound | None = None
+
+
+class PeerNetwork:
+    """All links of one broker."""
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        cluster_id: str,
+        node: NodeId,
+        incarnation: int,
+        timings: PeerTimings,
+        events: PeerEvents,
+        report: Callable[[str], None],
+    ) -> None:
+        self.env = env
+        self.cluster_id = cluster_id
+        self.node = node
+        self.incarnation = incarnation
+        self.report = report
+        self.closed = False
+        self._timings = timings
+        self._events = events
+        self._outbound: dict[NodeId, _Outbound] = {}
+        self._peers: dict[NodeId, _Peer] = {}
+        self._flush_asked = False
+        self._sequence = 0
+        self._correlation = 0
+        self._waiting: dict[int, tuple[NodeId, Callable[[PeerAnswer | PeerUnreachable], None]]] = {}
+        self._beat: Timer | None = None
+        self._inbounds: dict[int, _Inbound] = {}
+        self._inbound_count = 0
+
+    # -- start and stop
+
+    def start(self, address: Address) -> Address:
+        """Listen and begin to beat; return the bound address."""
+        options = ListenOptions(
+            framing=Framing.LENGTH_PREFIXED,
+            frame_bytes_max=PEER_FRAME_BYTES_MAX,
+            connections_max=4096,
+        )
+        self._listener = self.env.network.listen(address, options, self._accept)
+        self._on_beat()
+        return self._listener.address
+
+    def _accept(self) -> _Inbound:
+        inbound = _Inbound(self)
+        self._inbound_count += 1
+        self._inbounds[self._inbound_count] = inbound
+        return inbound
+
+    def add_peer(self, node: NodeId, address: Address) -> None:
+        """Dial a peer from now on; a changed address replaces the old one."""
+        if node == self.node:
+            return
+        self._peers.setdefault(node, _Peer())
+        known = self._outbound.get(node)
+        if known is not None:
+            if known.address != address:
+                known.address = address
+                if known.connection is not None:
+                    known.connection.abort()
+            return
+        link = self._outbound[node] = _Outbound(self, node, address)
+        link.dial()
+
+    def close(self) -> None:
+        """Stop; open requests fail."""
+        self.closed = True
+        if self._beat is not None:
+            self._beat.cancel()
+        self._listener.close()
+        self.flush()
+        for link in self._outbound.values():
+            link.close()
+        for inbound in list(self._inbounds.values()):
+            if inbound.connection is not None:
+                inbound.connection.close()
+
+    # -- liveness
+
+    def is_alive(self, node: NodeId) -> bool:
+        """Tell whether a peer was heard of lately; a broker is always alive to itself."""
+        if node == self.node:
+            return True
+        peer = self._peers.get(node)
+        return peer is not None and peer.alive
+
+    def peers(self) -> list[NodeId]:
+        """Return the peers that are dialled."""
+        return list(self._outbound)
+
+    def _on_beat(self) -> None:
+        now_ms = self.env.clock.now_ms()
+        self._sequence += 1
+        wall_ms = self.env.clock.wall_ms()
+        for node, link in self._outbound.items():
+            peer = self._peers[node]
+            if peer.alive and now_ms - peer.heard_ms > self._timings.peer_timeout_ms:
+                self._lose(node, peer)
+            beat = Heartbeat(self._sequence, peer.sequence_seen, wall_ms)
+            link.add(write_section(SectionKind.HEARTBEAT, beat))
+        self.flush()
+        self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
+
+    def _lose(self, node: NodeId, peer: _Peer) -> None:
+        peer.alive = False
+        self._fail_requests(node)
+        self._events.on_peer_lost(node)
+
+    def on_refused(self, node: NodeId) -> None:
+        """Nobody listens where the peer should: if we had it alive, its process is gone."""
+        peer = self._peers[node]
+        if peer.alive and peer.inbound is None:
+            self._lose(node, peer)
+
+    def on_inbound_lost(self, inbound: _Inbound) -> None:
+        """A connection that a peer dialled is closed."""
+        for key, held in list(self._inbounds.items()):
+            if held is inbound:
+                del self._inbounds[key]
+        if inbound.node is None or self.closed:
+            return
+        peer = self._peers.get(inbound.node)
+        if peer is None or peer.inbound is not inbound:
+            return
+        peer.inbound = None
+        link = self._outbound.get(inbound.node)
+        if link is not None and link.state == "open" and link.connection is not None:
+            # Ask the kernel whether the process still lives: a new dial is refused if not.
+            link.connection.abort()
+
+    def on_outbound_lost(self, node: NodeId) -> None:
+        """The connection that we dialled is closed."""
+        self._fail_requests(node)
+
+    def on_link_open(self, node: NodeId) -> None:
+        """The connection that we dialled stands."""
+        self.schedule_flush()
+        self._events.on_link_up(node)
+
+    # -- receiving
+
+    def on_frame(self, inbound: _Inbound, frame: Buffer) -> None:
+        """Take a frame that a peer sent."""
+        if self.closed:
+            return
+        for kind, body in read_sections(frame):
+            if kind is SectionKind.HELLO:
+                self._on_hello(inbound, read_hello(body))
+            elif inbound.node is None:
+                raise MalformedPeerFrame("the first section must be a greeting")
+            else:
+                self._on_section(inbound.node, kind, body)
+        if inbound.node is not None:
+            self._peers[inbound.node].heard_ms = self.env.clock.now_ms()
+
+    def _on_hello(self, inbound: _Inbound, hello: Hello) -> None:
+        if hello.version != PROTOCOL_VERSION:
+            raise MalformedPeerFrame(f"protocol version {hello.version}, not {PROTOCOL_VERSION}")
+        if hello.cluster_id != self.cluster_id:
+            raise MalformedPeerFrame(
+                f"it belongs to cluster {hello.cluster_id!r}, this broker to {self.cluster_id!r}"
+            )
+        if hello.to_node != self.node:
+            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self.node}")
+        node = NodeId(hello.node)
+        inbound.node = node
+        peer = self._peers.setdefault(node, _Peer())
+        restarted = peer.incarnation not in (0, hello.incarnation)
+        if restarted and peer.alive:
+            self._lose(node, peer)
+        was_alive = peer.alive
+        peer.inbound = inbound
+        peer.incarnation = hello.incarnation
+        peer.heard_ms = self.env.clock.now_ms()
+        peer.alive = True
+        if not was_alive:
+            self._events.on_peer_seen(node, restarted=restarted)
+
+    def _on_section(self, node: NodeId, kind: SectionKind, body: memoryview) -> None:
+        peer = self._peers[node]
+        if not peer.alive:
+            peer.alive = True
+            self._events.on_peer_seen(node, restarted=False)
+        match kind:
+            case SectionKind.RAFT:
+                group, message = read_raft_section(body)
+                self._events.on_raft(node, group, message)
+            case SectionKind.HEARTBEAT:
+                peer.sequence_seen = read_heartbeat(body).sequence
+            case SectionKind.LEADERS:
+                self._events.on_leaders(node, read_leaders(body))
+            case SectionKind.REQUEST:
+                correlation, request = read_request(body)
+                self._events.on_request(node, request, self._answerer(node, correlation))
+            case SectionKind.RESPONSE:
+                correlation, answer = read_answer(body)
+                waiting = self._waiting.pop(correlation, None)
+                if waiting is not None:
+                    waiting[1](answer)
+
+    def _answerer(self, node: NodeId, correlation: int) -> Callable[[PeerAnswer], None]:
+        def answer(result: PeerAnswer) -> None:
+            link = self._outbound.get(node)
+            if link is not None:
+                link.add(write_answer(correlation, result))
+
+        return answer
+
+    # -- sending
+
+    def send_raft(self, node: NodeId, group: int, parts: list[Buffer]) -> bool:
+        """Send a Raft message with this turn's frame; False if it was dropped."""
+        link = self._outbound.get(node)
+        if link is None or link.state != "open" or link.is_congested():
+            return False
+        link.add(write_raft_section(group, parts))
+        return True
+
+    def send_leaders(self, node: NodeId, reports: list[LeaderReport]) -> None:
+        """Tell one peer which groups this broker leads."""
+        link = self._outbound.get(node)
+        if link is not None and reports:
+            link.add(write_section(SectionKind.LEADERS, reports))
+
+    def ask(
+        self,
+        node: NodeId,
+        request: PeerRequest,
+        on_answer: Callable[[PeerAnswer | PeerUnreachable], None],
+    ) -> int | None:
+        """Ask a peer; return a ticket for `give_up`, or None if it failed at once."""
+        link = self._outbound.get(node)
+        if link is None or link.state != "open" or len(self._waiting) >= REQUESTS_MAX:
+            reason = PeerUnreachable(f"broker {node} cannot be reached at the moment")
+            self.env.clock.call_soon(lambda: on_answer(reason))
+            return None
+        self._correlation += 1
+        self._waiting[self._correlation] = (node, on_answer)
+        link.add(write_request(self._correlation, request))
+        return self._correlation
+
+    def give_up(self, ticket: int) -> None:
+        """Forget a request; its answer is dropped."""
+        self._waiting.pop(ticket, None)
+
+    def _fail_requests(self, node: NodeId) -> None:
+        failed = [ticket for ticket, (to, _) in self._waiting.items() if to == node]
+        for ticket in failed:
+            _, on_answer = self._waiting.pop(ticket)
+            on_answer(PeerUnreachable(f"the connection to broker {node} broke"))
+
+    def schedule_flush(self) -> None:
+        """See to it that this turn's frames leave at its end."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self.env.clock.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send this turn's frames now."""
+        self._flush_asked = False
+        for link in self._outbound.values():
+            link.flush()

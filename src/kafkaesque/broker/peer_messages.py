@@ -1,0 +1,177 @@
+"""What brokers say to one another on the peer port, as bytes.
+
+A frame is a sequence of sections, each `kind: uint8, length: uint32, body`. Everything that one
+broker has for another in one turn of its loop travels in one frame. Raft messages are their own
+format (`kafkaesque.raft.wire`) behind a group number; all else is MessagePack.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+
+import msgspec
+
+from kafkaesque.env.disk import Buffer
+
+PROTOCOL_VERSION = 1
+
+_SECTION = struct.Struct(">BI")
+_GROUP = struct.Struct(">I")
+
+
+class SectionKind(IntEnum):
+    """What a section holds."""
+
+    HELLO = 1
+    HEARTBEAT = 2
+    RAFT = 3
+    LEADERS = 4
+    REQUEST = 5
+    RESPONSE = 6
+
+
+class MalformedPeerFrame(ValueError):
+    """The other side does not speak this protocol: the connection is closed."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True):
+    """The first section on a connection, by the side that dialled."""
+
+    version: int
+    cluster_id: str
+    node: int
+    to_node: int
+    incarnation: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
+    """Sent every `heartbeat_ms`, whatever else is going on."""
+
+    #: The latest sequence that came from the receiver, so that each side knows that both ways work.
+    sequence: int
+    echoed_sequence: int
+    wall_ms: int
+
+
+class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
+    """A group's leader says that it is."""
+
+    group: int
+    term: int
+    leader: int
+    in_sync: tuple[int, ...]
+    log_start_offset: int = 0
+
+
+class PeerRequest(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of what one broker asks of another."""
+
+
+class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A request's outcome: a result, or the name of an error and what it says."""
+
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")
+    error: str | None = None
+    message: str = ""
+    leader: int | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_hello_decoder = msgspec.msgpack.Decoder(Hello)
+_heartbeat_decoder = msgspec.msgpack.Decoder(Heartbeat)
+_leaders_decoder = msgspec.msgpack.Decoder(list[LeaderReport])
+
+
+def write_section(kind: SectionKind, body: object) -> list[Buffer]:
+    """Return a section with a MessagePack body."""
+    payload = _encoder.encode(body)
+    return [_SECTION.pack(kind, len(payload)), payload]
+
+
+def write_raft_section(group: int, parts: list[Buffer]) -> list[Buffer]:
+    """Return a section that holds one Raft message."""
+    size = _GROUP.size + sum(len(part) for part in parts)
+    return [_SECTION.pack(SectionKind.RAFT, size) + _GROUP.pack(group), *parts]
+
+
+def read_sections(frame: Buffer) -> Iterator[tuple[SectionKind, memoryview]]:
+    """Yield the sections of a frame.
+
+    Raises:
+        MalformedPeerFrame: cut short, or of an unknown kind.
+    """
+    view = memoryview(frame)
+    at = 0
+    while at < len(view):
+        if at + _SECTION.size > len(view):
+            raise MalformedPeerFrame("a section's header is cut short")
+        kind, length = _SECTION.unpack_from(view, at)
+        at += _SECTION.size
+        if at + length > len(view):
+            raise MalformedPeerFrame(f"a section of {length} bytes is cut short")
+        try:
+            yield SectionKind(kind), view[at : at + length]
+        except ValueError:
+            raise MalformedPeerFrame(f"unknown section kind {kind}") from None
+        at += length
+
+
+def read_raft_section(body: memoryview) -> tuple[int, memoryview]:
+    """Return the group and the message's bytes."""
+    if len(body) < _GROUP.size:
+        raise MalformedPeerFrame("a Raft section without a group")
+    return _GROUP.unpack_from(body)[0], body[_GROUP.size :]
+
+
+def write_request(correlation: int, request: PeerRequest) -> list[Buffer]:
+    """Return a request section."""
+    return write_section(SectionKind.REQUEST, (correlation, msgspec.Raw(_encoder.encode(request))))
+
+
+def write_answer(correlation: int, answer: PeerAnswer) -> list[Buffer]:
+    """Return a response section."""
+    return write_section(SectionKind.RESPONSE, (correlation, answer))
+
+
+_envelope_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_answer_decoder = msgspec.msgpack.Decoder(tuple[int, PeerAnswer])
+
+
+def read_request(body: memoryview) -> tuple[int, msgspec.Raw]:
+    """Return correlation id and the request, still encoded."""
+    try:
+        return _envelope_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise MalformedPeerFrame(f"a request that cannot be read: {error}") from error
+
+
+def read_answer(body: memoryview) -> tuple[int, PeerAnswer]:
+    """Return correlation id and answer."""
+    try:
+        return _answer_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise MalformedPeerFrame(f"an answer that cannot be read: {error}") from error
+
+
+def read_hello(body: memoryview) -> Hello:
+    """Return the greeting."""
+    try:
+        return _hello_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise MalformedPeerFrame(f"a greeting that cannot be read: {error}") from error
+
+
+def read_heartbeat(body: memoryview) -> Heartbeat:
+    """Return the heartbeat."""
+    try:
+        return _heartbeat_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise MalformedPeerFrame(f"a heartbeat that cannot be read: {error}") from error
+
+
+def read_leaders(body: memoryview) -> list[LeaderReport]:
+    """Return the leader reports."""
+    try:
+        return _leaders_decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise MalformedPeerFrame(f"leader reports that cannot be read: {error}") from error

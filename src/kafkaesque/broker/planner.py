@@ -1,0 +1,325 @@
+"""What the controller decides: a command and the state give records and an answer, or a refusal.
+
+Pure functions over `ClusterState`; nothing is proposed here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
+from kafkaesque.broker.commands import (
+    AllocateProducerIds,
+    ChangeConfig,
+    ConfigChange,
+    ControllerCommand,
+    ControllerResult,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    ProducerIdBlock,
+    RegisterBroker,
+    TopicResult,
+)
+from kafkaesque.broker.metadata_records import (
+    AnyMetadataRecord,
+    BrokerConfigChanged,
+    BrokerRegistered,
+    PartitionPlacement,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.placement import place_partitions
+from kafkaesque.broker.topic_names import check_topic_name, find_collision
+from kafkaesque.model.errors import (
+    ConfigError,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidTopic,
+    OverBound,
+    TopicExists,
+)
+from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.options import Option, OptionTable, OptionType
+
+#: Partitions of one topic.
+TOPIC_PARTITIONS_MAX = 100_000
+#: Partitions of the cluster.
+CLUSTER_PARTITIONS_MAX = 1_000_000
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Records to be proposed, and the answer once they are committed."""
+
+    records: list[AnyMetadataRecord]
+    result: ControllerResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInputs:
+    """What a plan needs besides the state."""
+
+    #: Brokers that can take replicas now.
+    alive: Sequence[NodeId]
+    #: How many brokers the cluster is meant to have, as far as is known.
+    expected_brokers: int
+    #: Broker options in force, by name.
+    broker_option: Callable[[str], object]
+    new_topic_id: Callable[[], TopicId]
+    #: Any number; breaks ties in placement.
+    draw: int
+
+
+def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) -> Plan:
+    """Return what is to be done.
+
+    Raises:
+        RequestRefused: the command cannot be done; the message says why.
+    """
+    match command:
+        case RegisterBroker():
+            return _plan_registration(state, command)
+        case CreateTopic():
+            return _plan_topic(state, command, inputs)
+        case DeleteTopic():
+            return _plan_deletion(state, command)
+        case CreatePartitions():
+            return _plan_partitions(state, command, inputs)
+        case ChangeConfig():
+            return _plan_config(state, command)
+        case AllocateProducerIds():
+            return _plan_producer_ids(state, command)
+
+
+def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
+    record = BrokerRegistered(
+        node=command.node,
+        host=command.host,
+        kafka_port=command.kafka_port,
+        text_port=command.text_port,
+        peer_host=command.peer_host,
+        peer_port=command.peer_port,
+        rack=command.rack,
+        incarnation=command.incarnation,
+    )
+    known = state.brokers.get(NodeId(command.node))
+    return Plan(records=[] if known == record else [record], result=Done())
+
+
+def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -> Plan:
+    check_topic_name(command.name)
+    if command.name in state.topics:
+        raise TopicExists(f"topic {command.name!r} exists")
+    other = find_collision(command.name, state.topics)
+    if other is not None:
+        raise InvalidTopic(
+            f"topic {command.name!r} collides with {other!r}: '.' and '_' are not told apart"
+        )
+    configs = _checked(TOPIC_OPTIONS, command.configs)
+    if command.assignments is not None:
+        if command.partition_count not in (-1,) or command.replication_factor not in (-1,):
+            raise InvalidRequest("give either replica assignments or counts, not both")
+        placed = _checked_assignments(state, command.assignments)
+    else:
+        placed = _place_new(state, command.partition_count, command.replication_factor, inputs)
+    topic_id = inputs.new_topic_id()
+    record = TopicCreated(
+        name=command.name,
+        topic_id=topic_id,
+        partitions=_number(state, placed),
+        configs=configs,
+    )
+    result = TopicResult(
+        name=command.name,
+        topic_id=topic_id,
+        partition_count=len(placed),
+        replication_factor=len(placed[0]),
+        configs=configs,
+    )
+    return Plan(records=[] if command.validate_only else [record], result=result)
+
+
+def _place_new(
+    state: ClusterState, partition_count: int, replication_factor: int, inputs: PlanInputs
+) -> list[tuple[NodeId, ...]]:
+    if partition_count == -1:
+        partition_count = int(str(inputs.broker_option("num.partitions")))
+    if not 1 <= partition_count <= TOPIC_PARTITIONS_MAX:
+        raise InvalidPartitions(
+            f"a topic has from 1 to {TOPIC_PARTITIONS_MAX} partitions, not {partition_count}"
+        )
+    if len(state.partitions_by_group) + partition_count > CLUSTER_PARTITIONS_MAX:
+        raise OverBound(f"the cluster would have more than {CLUSTER_PARTITIONS_MAX} partitions")
+    if replication_factor == -1:
+        default = int(str(inputs.broker_option("default.replication.factor")))
+        replication_factor = min(default, inputs.expected_brokers)
+    racks = {node: state.brokers[node].rack for node in inputs.alive if node in state.brokers}
+    return place_partitions(
+        racks=racks,
+        existing=[p.replicas for p in state.partitions_by_group.values()],
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        start=inputs.draw,
+    )
+
+
+def _checked_assignments(
+    state: ClusterState, assignments: Sequence[Sequence[int]], factor: int | None = None
+) -> list[tuple[NodeId, ...]]:
+    if not assignments:
+        raise InvalidReplicaAssignment("the assignment names no partition")
+    if len(assignments) > TOPIC_PARTITIONS_MAX:
+        raise InvalidPartitions(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
+    factor = len(assignments[0]) if factor is None else factor
+    for replicas in assignments:
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(f"replicas {list(replicas)} are empty or name one twice")
+        if len(replicas) != factor:
+            raise InvalidReplicaAssignment("partitions differ in their number of replicas")
+        unknown = [node for node in replicas if NodeId(node) not in state.brokers]
+        if unknown:
+            raise InvalidReplicaAssignment(f"there is no broker {unknown[0]}")
+    return [tuple(NodeId(node) for node in replicas) for replicas in assignments]
+
+
+def _number(
+    state: ClusterState, placed: Sequence[tuple[NodeId, ...]]
+) -> tuple[PartitionPlacement, ...]:
+    return tuple(
+        PartitionPlacement(group=state.next_group + number, replicas=replicas)
+        for number, replicas in enumerate(placed)
+    )
+
+
+def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
+    if command.name is None:
+        return state.topic_by_id(TopicId(command.topic_id))
+    return state.topic(command.name)
+
+
+def _plan_deletion(state: ClusterState, command: DeleteTopic) -> Plan:
+    topic = _named_topic(state, command)
+    return Plan(
+        records=[TopicDeleted(topic_id=topic.topic_id)],
+        result=_topic_result(topic),
+    )
+
+
+def _topic_result(topic: TopicState) -> TopicResult:
+    return TopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=topic.configs,
+    )
+
+
+def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: PlanInputs) -> Plan:
+    topic = state.topic(command.name)
+    have = len(topic.partitions)
+    wanted = command.count
+    if wanted <= have:
+        raise InvalidPartitions(
+            f"topic {topic.name!r} has {have} partitions; the number can only grow, not to {wanted}"
+        )
+    if wanted > TOPIC_PARTITIONS_MAX:
+        raise InvalidPartitions(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
+    factor = len(topic.partitions[0].replicas)
+    if command.assignments is not None:
+        if len(command.assignments) != wanted - have:
+            raise InvalidReplicaAssignment(
+                f"{wanted - have} new partition(s), but {len(command.assignments)} assignment(s)"
+            )
+        placed = _checked_assignments(state, command.assignments, factor)
+    else:
+        placed = _place_new(state, wanted - have, factor, inputs)
+    record = PartitionsAdded(topic_id=topic.topic_id, partitions=_number(state, placed))
+    return Plan(records=[] if command.validate_only else [record], result=Done())
+
+
+def _checked(table: OptionTable, configs: Mapping[str, str]) -> dict[str, str]:
+    try:
+        table.parse(configs)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
+    return dict(configs)
+
+
+def _plan_config(state: ClusterState, command: ChangeConfig) -> Plan:
+    record: AnyMetadataRecord
+    if command.topic is not None:
+        topic = state.topic(command.topic)
+        configs = _changed(TOPIC_OPTIONS, topic.configs, command)
+        record = TopicConfigChanged(topic_id=topic.topic_id, configs=configs)
+    else:
+        if command.node != ALL_BROKERS and NodeId(command.node) not in state.brokers:
+            raise InvalidRequest(f"there is no broker {command.node}")
+        current = state.broker_configs.get(NodeId(command.node), {})
+        configs = _changed(BROKER_OPTIONS, current, command)
+        record = BrokerConfigChanged(node=command.node, configs=configs)
+    return Plan(records=[] if command.validate_only else [record], result=Done())
+
+
+def _changed(
+    table: OptionTable, current: Mapping[str, str], command: ChangeConfig
+) -> dict[str, str]:
+    configs = {} if command.replace_all else dict(current)
+    seen: list[str] = []
+    for change in command.changes:
+        if change.name in seen:
+            raise InvalidRequest(f"option {change.name!r} is named twice")
+        seen.append(change.name)
+        _change_one(table, configs, change)
+    return _checked(table, configs)
+
+
+def _change_one(table: OptionTable, configs: dict[str, str], change: ConfigChange) -> None:
+    try:
+        option = table.get(change.name)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
+    if not option.dynamic:
+        raise InvalidConfig(f"option {option.name} can only be changed by restarting the broker")
+    if change.operation == "delete":
+        configs.pop(option.name, None)
+        return
+    if change.value is None:
+        raise InvalidConfig(f"option {option.name} needs a value")
+    if change.operation == "set":
+        configs[option.name] = change.value
+        return
+    configs[option.name] = _changed_list(option, configs, change)
+
+
+def _changed_list(option: Option, configs: Mapping[str, str], change: ConfigChange) -> str:
+    if option.type is not OptionType.LIST:
+        raise InvalidConfig(f"option {option.name} is no list: nothing can be added or taken away")
+    assert change.value is not None
+    words = [word for word in configs.get(option.name, str(option.default)).split(",") if word]
+    given = [word.strip() for word in change.value.split(",")]
+    if change.operation == "append":
+        words.extend(word for word in given if word not in words)
+    elif change.operation == "subtract":
+        words = [word for word in words if word not in given]
+    else:
+        raise InvalidRequest(f"unknown operation {change.operation!r}")
+    return ",".join(words)
+
+
+def _plan_producer_ids(state: ClusterState, command: AllocateProducerIds) -> Plan:
+    first = state.next_producer_id
+    if not 1 <= command.count <= 1_000_000:
+        raise InvalidRequest(f"a block has from 1 to 1000000 producer ids, not {command.count}")
+    if first + command.count > PRODUCER_ID_MAX:
+        raise OverBound("all producer ids have been given away")
+    record = ProducerIdsAllocated(node=command.node, next_producer_id=first + command.count)
+    return Plan(records=[record], result=ProducerIdBlock(first=first, count=command.count))

@@ -1,0 +1,334 @@
+"""Drives all Raft groups of a broker: performs what their cores return.
+
+Theory of operation. Events (messages, proposals, ticks, news of peers, completed syncs) go into the
+cores at once and mark their replicas as dirty. At the end of the loop's turn each dirty replica is
+performed: its log is written (buffered), committed offsets are announced, messages are handed to
+the peer links; then one group commit covers what all replicas wrote, and one frame per peer leaves.
+When the group commit is synced, the cores are told, and what had waited for it follows in the same
+way.
+
+Time costs nothing for a quiet group: only replicas whose core is not quiet are ticked. Liveness is
+known per peer, from the links, and cores hear only of changes.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkaesque.broker.peer_link import PeerNetwork
+from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.replica import ReplicaListener
+from kafkaesque.env import Env
+from kafkaesque.env.clock import Timer
+from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
+from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.raft.configuration import Configuration
+from kafkaesque.raft.entries import HardState
+from kafkaesque.raft.errors import MalformedRaftMessage
+from kafkaesque.raft.wire import read_message, write_message
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_store import LogStore
+
+__all__ = ["RaftDriver", "Replica"]
+
+#: Messages for groups that are not open here yet, kept until they are.
+EARLY_MESSAGES_MAX = 4096
+#: Rounds of "perform, then see what that has caused" in one turn; the rest waits for the next turn.
+ROUNDS_PER_TURN_MAX = 8
+#: At shutdown, how long to wait for leadership to be taken over.
+HAND_OVER_MS_MAX = 1_000
+
+
+class _Written(NamedTuple):
+    """What a replica wrote in a turn; told to its core when it is durable."""
+
+    replica: Replica
+    hard_state: HardState | None
+    last_index: int | None
+    generation: int
+    cached: bool
+
+
+class RaftDriver:
+    """All replicas of a broker."""
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        node: NodeId,
+        store: LogStore,
+        peers: PeerNetwork,
+        config: RaftConfig,
+        tick_ms: int,
+        on_leadership: Callable[[Replica], None],
+        on_failed: Callable[[Exception], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self.env = env
+        self.node = node
+        self.store = store
+        self.peers = peers
+        self.config = config
+        self.report = report
+        self.on_leadership = on_leadership
+        self._tick_ms = tick_ms
+        self._on_failed = on_failed
+        self._replicas: dict[GroupId, Replica] = {}
+        self._dirty: dict[GroupId, Replica] = {}
+        self._active: dict[GroupId, Replica] = {}
+        self._early: list[tuple[NodeId, GroupId, bytes]] = []
+        self._written: list[_Written] = []
+        self._written_cached: list[_Written] = []
+        self._turn_asked = False
+        self._ticker: Timer | None = None
+        self._stopped = False
+        self.failure: Exception | None = None
+
+    # -- groups
+
+    def open(
+        self,
+        *,
+        group: GroupId,
+        log: GroupLog,
+        configuration: Configuration,
+        min_insync: int,
+        write_caching: bool,
+        listener: ReplicaListener,
+        campaign: bool,
+    ) -> Replica:
+        """Take part in a group; `configuration` is that of an empty log, else the log's counts.
+
+        With `campaign` this replica asks for votes at once instead of waiting for a leader.
+        """
+        replica = Replica(
+            driver=self,
+            group=group,
+            log=log,
+            configuration=configuration,
+            min_insync=min_insync,
+            write_caching=write_caching,
+            listener=listener,
+        )
+        self._replicas[group] = replica
+        for node in replica.core.configuration.members:
+            if node != self.node and self.peers.is_alive(node):
+                replica.core.on_peer_seen(node)
+        if campaign or replica.core.configuration.voters == (self.node,):
+            replica.core.campaign()
+        self.touch(replica)
+        early = [item for item in self._early if item[1] == group]
+        if early:
+            self._early = [item for item in self._early if item[1] != group]
+            for node, _, message in early:
+                self.on_raft(node, group, memoryview(message))
+        return replica
+
+    def close_group(self, group: GroupId) -> None:
+        """Take part no more; whoever waits is told that this broker does not lead."""
+        replica = self._replicas.pop(group, None)
+        self._dirty.pop(group, None)
+        self._active.pop(group, None)
+        if replica is not None:
+            replica.close()
+
+    def get(self, group: GroupId) -> Replica | None:
+        """Return this broker's replica of a group."""
+        return self._replicas.get(group)
+
+    def replicas(self) -> list[Replica]:
+        """Return all replicas."""
+        return list(self._replicas.values())
+
+    def leader_report(self, group: GroupId) -> LeaderReport | None:
+        """Return what other brokers are to know of a group, if this broker leads it."""
+        replica = self._replicas.get(group)
+        if replica is None or not replica.is_leader:
+            return None
+        return LeaderReport(
+            group, replica.term, self.node, replica.in_sync(), replica.log.start_offset
+        )
+
+    def transfer_leadership(self, group: GroupId, to: NodeId) -> None:
+        """Ask a follower to take over.
+
+        Raises:
+            UnknownTopicOrPartition: the group is not here.
+            NotLeader: this broker does not lead it.
+            TransferRefused: the node cannot lead.
+        """
+        replica = self._replicas.get(group)
+        if replica is None:
+            raise UnknownTopicOrPartition(f"group {group} is not on this broker")
+        if not replica.is_leader:
+            raise NotLeader(f"this broker does not lead group {group}", replica.leader)
+        replica.core.transfer_leadership(to)
+        self.touch(replica)
+
+    # -- start and stop
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._on_tick()
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        self._stopped = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    def hand_over_all(self, on_done: Callable[[], None]) -> None:
+        """Give leadership to other replicas where one can take it; answered within a second."""
+        led = [replica for replica in self._replicas.values() if replica.is_leader]
+        for replica in led:
+            replica.hand_over()
+        deadline_ms = self.env.clock.now_ms() + HAND_OVER_MS_MAX
+
+        def check() -> None:
+            waiting = any(replica.is_leader and replica.can_hand_over() for replica in led)
+            if not waiting or self.env.clock.now_ms() >= deadline_ms:
+                on_done()
+            else:
+                self.env.clock.call_later(10, check)
+
+        check()
+
+    # -- events
+
+    def on_raft(self, node: NodeId, group: GroupId, message: memoryview) -> None:
+        """Take a peer's message."""
+        replica = self._replicas.get(group)
+        if replica is None:
+            if len(self._early) < EARLY_MESSAGES_MAX:
+                self._early.append((node, group, bytes(message)))
+            return
+        try:
+            parsed = read_message(message)
+        except MalformedRaftMessage as error:
+            self.report(f"dropping a Raft message from broker {node} for group {group}: {error}")
+            return
+        replica.core.step(parsed)
+        self.touch(replica)
+
+    def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
+        """A peer is alive (again)."""
+        for replica in self._replicas.values():
+            if node in replica.core.configuration.members:
+                replica.core.on_peer_seen(node)
+                self.touch(replica)
+
+    def on_peer_lost(self, node: NodeId) -> None:
+        """A peer is gone."""
+        for replica in self._replicas.values():
+            if node in replica.core.configuration.members:
+                replica.core.on_peer_lost(node)
+                self.touch(replica)
+
+    def _on_tick(self) -> None:
+        if self._stopped:
+            return
+        for replica in list(self._active.values()):
+            replica.core.tick()
+            self.touch(replica)
+        self._ticker = self.env.clock.call_later(self._tick_ms, self._on_tick)
+
+    # -- the turn
+
+    def touch(self, replica: Replica) -> None:
+        """See to it that the replica is performed at the end of this turn."""
+        self._dirty[replica.group] = replica
+        if not self._turn_asked:
+            self._turn_asked = True
+            self.env.clock.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._turn_asked = False
+        if self._stopped:
+            return
+        for _ in range(ROUNDS_PER_TURN_MAX):
+            dirty = self._dirty
+            if not dirty:
+                break
+            self._dirty = {}
+            for replica in dirty.values():
+                self._perform(replica)
+        if self._dirty and not self._turn_asked:
+            self._turn_asked = True
+            self.env.clock.call_soon(self._on_turn)
+        self._submit()
+        self.peers.flush()
+
+    def _perform(self, replica: Replica) -> None:
+        if self.failure is not None:
+            return
+        try:
+            replica.perform()
+        except DiskFailed as error:
+            self.fail(error)
+            return
+        if replica.core.is_quiet:
+            self._active.pop(replica.group, None)
+        else:
+            self._active[replica.group] = replica
+
+    def perform_now(self, replica: Replica) -> None:
+        """Perform one replica within the turn, because its next step builds on it."""
+        self._dirty.pop(replica.group, None)
+        self._perform(replica)
+
+    def send(self, replica: Replica, node: NodeId, message: object) -> None:
+        """Hand a core's message to the link; it leaves at the end of the turn, or is dropped."""
+        self.peers.send_raft(node, replica.group, write_message(message))  # type: ignore[arg-type]
+
+    # -- durability
+
+    def note_written(
+        self,
+        replica: Replica,
+        hard_state: HardState | None,
+        last_index: int | None,
+        generation: int,
+        *,
+        cached: bool,
+    ) -> None:
+        """Remember what a core has to be told when this turn's group commit is synced.
+
+        With `cached` nothing is waited for: the page cache is what the topic asked for.
+        """
+        written = _Written(replica, hard_state, last_index, generation, cached)
+        (self._written_cached if cached else self._written).append(written)
+
+    def _submit(self) -> None:
+        if self.failure is not None:
+            return
+        if self._written_cached:
+            cached, self._written_cached = self._written_cached, []
+            self.env.clock.call_soon(lambda: self._on_durable(cached))
+        if self._written:
+            written, self._written = self._written, []
+            try:
+                self.store.submit(lambda: self._on_durable(written))
+            except DiskFailed as error:
+                self.fail(error)
+
+    def _on_durable(self, written: list[_Written]) -> None:
+        if self.failure is not None or self._stopped:
+            return
+        for replica, hard_state, last_index, generation, cached in written:
+            if not replica.is_closed:
+                replica.on_durable(hard_state, last_index, generation, cached=cached)
+                self._dirty[replica.group] = replica
+        # Not in the next turn: everybody waits for this one.
+        self._on_turn()
+
+    def fail(self, error: Exception) -> None:
+        """The disk failed: nothing is appended, voted or acknowledged here any more."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self.stop()
+        for replica in self._replicas.values():
+            replica.fail(error)
+        self._on_failed(error)

@@ -1,0 +1,406 @@
+"""One group on this broker: its consensus core, its log, and the state machine that it feeds."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
+from kafkaesque.model.batch import BatchHeader, assign_offsets
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, NotLeader, StorageFailed
+from kafkaesque.model.ids import GroupId, NodeId, Offset
+from kafkaesque.raft.configuration import (
+    Configuration,
+    PlacedConfiguration,
+    read_configuration,
+    write_configuration,
+)
+from kafkaesque.raft.core import RaftCore
+from kafkaesque.raft.restored_state import RestoredState
+from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
+from kafkaesque.raft.messages import SnapshotRequest
+from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
+from kafkaesque.storage.group_log import GroupLog, LogEntry
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.raft_driver import RaftDriver
+
+_DATA = EntryKind.DATA
+
+
+class SnapshotPayload(msgspec.Struct, frozen=True, array_like=True):
+    """What travels in place of a log that a peer cannot have any more."""
+
+    #: The first offset that clients may read.
+    start_offset: int
+    #: How many records there were up to the snapshot's index.
+    base_offset: int
+    state: bytes
+
+
+class Replica:
+    """A member of a group, performed by the driver at the end of each turn."""
+
+    __slots__ = (
+        "_durable_index",
+        "_is_leading",
+        "_listener",
+        "_min_insync",
+        "_seen_configuration",
+        "_seen_term",
+        "_syncs_pending",
+        "_write_caching",
+        "core",
+        "driver",
+        "group",
+        "is_closed",
+        "log",
+        "term_committed",
+    )
+
+    def __init__(
+        self,
+        *,
+        driver: "RaftDriver",
+        group: GroupId,
+        log: GroupLog,
+        configuration: Configuration,
+        min_insync: int,
+        write_caching: bool,
+        listener: ReplicaListener,
+    ) -> None:
+        self.driver = driver
+        self.group = group
+        self.log = log
+        self.is_closed = False
+        self._listener = listener
+        self._write_caching = write_caching
+        self._min_insync = min_insync
+        self.core = RaftCore(
+            group=group,
+            node=driver.node,
+            restored=_restored(log, configuration),
+            config=driver.config,
+            jitter=driver.env.dice.below,
+            min_insync=min_insync,
+        )
+        self._durable_index = log.last_index
+        self._is_leading = False
+        #: Group commits on their way that cover something of this log.
+        self._syncs_pending = 0
+        self._seen_term = self.core.term
+        self._seen_configuration = self.core.configuration
+        #: Whether this leader has committed an entry of its own term.
+        self.term_committed = False
+        listener.on_durable(log.end_offset)
+        if self.core.commit_index > 0:
+            listener.on_committed(log.offset_after(self.core.commit_index))
+
+    # -- what state machines ask
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads the group."""
+        return self.core.is_leader and not self.is_closed
+
+    @property
+    def term(self) -> int:
+        """The newest term that this member knows."""
+        return self.core.term
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as is known."""
+        return self.core.leader
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset that the next appended record gets."""
+        self._settle()
+        return self.log.offset_after(self.core.log.last_index)
+
+    def in_sync(self) -> tuple[NodeId, ...]:
+        """The voters that are caught up, as the leader knows."""
+        return self.core.in_sync
+
+    def append(
+        self, data: bytearray | memoryview, batch: BatchHeader, append_time_ms: int | None = None
+    ) -> Appended:
+        """Give a batch its offsets in place and propose it.
+
+        Nothing is promised yet: the listener hears when it is durable and when it is committed.
+
+        Raises:
+            NotLeader: this member does not lead, or is handing over.
+            StorageFailed: the disk below failed.
+        """
+        if self.driver.failure is not None:
+            raise StorageFailed(str(self.driver.failure))
+        self._settle()
+        width = batch.last_offset_delta + 1
+        entry = self.core.propose((Proposal(width, len(data), data),))[0]
+        base_offset = self.log.offset_after(entry.first_index - 1)
+        latest_ms = batch.latest_timestamp_ms
+        assign_offsets(
+            data,
+            0,
+            base_offset,
+            entry.term,
+            append_time_ms=append_time_ms,
+            max_timestamp_ms=None if latest_ms == batch.max_timestamp_ms else latest_ms,
+        )
+        self.driver.touch(self)
+        return Appended(base_offset, Offset(base_offset + width), entry.term)
+
+    def _settle(self) -> None:
+        """Marks that the core has made but the log has not must be in it before offsets are told."""
+        core = self.core
+        if core.term != self._seen_term or core.configuration is not self._seen_configuration:
+            self.driver.perform_now(self)
+
+    def set_min_insync(self, min_insync: int) -> None:
+        """Commit with at least this many replicas from now on."""
+        if min_insync != self._min_insync:
+            self._min_insync = min_insync
+            self.core.set_min_insync(min_insync)
+            self.driver.touch(self)
+
+    def set_write_caching(self, write_caching: bool) -> None:
+        """Acknowledge from the page cache, or no more."""
+        self._write_caching = write_caching
+
+    def advance_start(self, start: Offset) -> None:
+        """Give up what is before an offset that is committed; durable before the space is freed."""
+        self.log.advance_start(start)
+        start_index = self.log.start_index
+        if start_index > self.core.log.start_index:
+            self.core.compact(start_index)
+        self.driver.note_written(self, None, None, 0, cached=False)
+        self.driver.touch(self)
+
+    def change_configuration(self, target: Configuration) -> None:
+        """Begin to change the members; raises what the core raises."""
+        self.core.change_configuration(target)
+        self.driver.perform_now(self)
+        self.driver.touch(self)
+
+    def can_hand_over(self) -> bool:
+        """Whether another voter is alive."""
+        configuration = self.core.configuration
+        return any(
+            node != self.driver.node and self.driver.peers.is_alive(node)
+            for node in configuration.members
+            if configuration.is_voter(node)
+        )
+
+    def hand_over(self) -> None:
+        """Let the best live voter lead."""
+        if self.can_hand_over():
+            self.core.resign()
+            self.driver.touch(self)
+
+    def close(self) -> None:
+        """Take part no more."""
+        self.is_closed = True
+        self._listener.on_following(self.core.term, None)
+
+    def fail(self, error: Exception) -> None:
+        """The disk failed."""
+        self.is_closed = True
+        self._listener.on_failed(error)
+
+    # -- performing what the core returns
+
+    def perform(self) -> None:
+        """Do what has come up since the last time.
+
+        Raises:
+            DiskFailed: the log could not be written.
+        """
+        ready = self.core.take_ready()
+        self._seen_term = self.core.term
+        self._seen_configuration = self.core.configuration
+        if ready is None:
+            return
+        if ready.install_snapshot is not None:
+            self._install(ready.install_snapshot)
+        self._write(ready)
+        if ready.role_change is not None:
+            self._on_role(ready.role_change.role, ready.role_change.term)
+        for message in ready.messages:
+            self.driver.send(self, message.to, message)
+        for work in ready.replicate:
+            self._replicate(work)
+        for snapshot_work in ready.send_snapshots:
+            self._send_snapshot(snapshot_work)
+        if ready.commit_index is not None:
+            self._on_committed(ready.commit_index)
+        if ready.in_sync is not None and self.is_leader:
+            self.driver.on_leadership(self)
+
+    def _write(self, ready: Ready) -> None:
+        hard_state = ready.hard_state
+        if hard_state is not None:
+            self.log.save_hard_state(hard_state.term, hard_state.vote)
+        if ready.truncate_to is not None:
+            self.log.truncate_to(ready.truncate_to)
+            self._durable_index = min(self._durable_index, ready.truncate_to)
+            self._listener.on_truncated(self.log.end_offset)
+        has_marks = False
+        last_index = None
+        if ready.entries:
+            has_marks = self._append(ready.entries)
+            last_index = ready.entries[-1].last_index
+        if hard_state is None and last_index is None:
+            return
+        cached = (
+            self._write_caching
+            and hard_state is None
+            and not has_marks
+            and ready.truncate_to is None
+            and self._syncs_pending == 0
+        )
+        if not cached:
+            self._syncs_pending += 1
+        self.driver.note_written(self, hard_state, last_index, ready.generation, cached=cached)
+
+    def _append(self, entries: Sequence[EntryMeta]) -> bool:
+        """Write entries to the log, buffered; tell whether marks were among them."""
+        log = self.log
+        log.append(
+            [
+                LogEntry(int(e.kind), e.first_index, e.last_index, e.term, e.data)  # type: ignore[arg-type]
+                for e in entries
+            ]
+        )
+        batches = [
+            AppendedBatch(
+                log.offset_after(entry.first_index - 1),
+                log.offset_after(entry.last_index),
+                entry.data,  # type: ignore[arg-type]
+            )
+            for entry in entries
+            if entry.kind is _DATA
+        ]
+        if batches:
+            self._listener.on_appended(batches)
+        return len(batches) != len(entries)
+
+    def _on_role(self, role: Role, term: int) -> None:
+        leading = role is Role.LEADER
+        if leading:
+            self._is_leading = True
+            self.term_committed = False
+            self._listener.on_leading(term)
+        elif self._is_leading or role is Role.FOLLOWER:
+            self._is_leading = False
+            self._listener.on_following(term, self.core.leader)
+        self.driver.on_leadership(self)
+
+    def _on_committed(self, commit_index: int) -> None:
+        if self.core.is_leader:
+            self.term_committed = True
+        self._listener.on_committed(self.log.offset_after(commit_index))
+
+    # -- durability
+
+    def on_durable(self, hard_state: HardState | None, last_index: int | None, generation: int,
+                   *, cached: bool) -> None:
+        """What was written in a turn is as durable as the topic asks for."""
+        if not cached:
+            self._syncs_pending -= 1
+        if hard_state is not None:
+            self.core.on_hard_state_synced(hard_state.term, hard_state.vote)
+        if last_index is None:
+            return
+        self.core.on_synced(last_index, generation)
+        durable_index = self.core.log.synced_index
+        if durable_index > self._durable_index:
+            self._durable_index = durable_index
+            self._listener.on_durable(self.log.offset_after(durable_index))
+
+    # -- replication
+
+    def _replicate(self, work: Replicate) -> None:
+        entries = self.log.entries_from(work.first_index, work.bytes_max)
+        if entries is not None:
+            self._fill(work, entries)
+            return
+        # Not in memory: read off the loop, for a follower that is behind.
+        self.log.entries_async(
+            work.first_index, work.bytes_max, lambda found: self._on_read(work, found)
+        )
+
+    def _on_read(self, work: Replicate, found: "list[LogEntry] | Exception") -> None:
+        if self.is_closed:
+            return
+        if isinstance(found, DiskFailed):
+            self.driver.report(f"group {self.group}: a read for broker {work.to} failed: {found}")
+            found = []
+        elif isinstance(found, Exception):
+            raise InvariantBroken(f"group {self.group}: reading the log failed") from found
+        self._fill(work, found)
+        self.driver.touch(self)
+
+    def _fill(self, work: Replicate, entries: "Sequence[LogEntry]") -> None:
+        metas = [
+            EntryMeta(e.first_index, e.last_index, e.term, EntryKind(e.kind), len(e.data), e.data)  # type: ignore[arg-type]
+            for e in entries
+        ]
+        message = self.core.fill(work, metas)
+        if message is not None:
+            self.driver.send(self, message.to, message)
+            self.driver.touch(self)
+
+    # -- snapshots
+
+    def _send_snapshot(self, work: SendSnapshot) -> None:
+        payload = SnapshotPayload(
+            self.log.start_offset, self.log.base_offset, self._listener.write_snapshot()
+        )
+        data = msgspec.msgpack.encode(payload)
+        message = self.core.fill_snapshot(work, self.core.log.start_index, data)
+        if message is not None:
+            self.driver.send(self, message.to, message)
+            self.driver.touch(self)
+
+    def _install(self, request: SnapshotRequest) -> None:
+        payload = msgspec.msgpack.decode(request.data, type=SnapshotPayload)  # type: ignore[arg-type]
+        placed = request.configuration
+        start_offset = Offset(payload.start_offset)
+
+        def install() -> None:
+            if self.is_closed:
+                return
+            self.log.reset_to(
+                start_offset=start_offset,
+                base_offset=payload.base_offset,
+                index=request.last_index,
+                term=request.last_term,
+                configuration=(placed.index, write_configuration(placed.configuration)),
+            )
+            self._durable_index = request.last_index
+            self.driver.store.submit(installed)
+
+        def installed() -> None:
+            if not self.is_closed:
+                self.core.on_snapshot_installed(request.last_index, request.last_term)
+                self._listener.on_committed(start_offset)
+                self.driver.touch(self)
+
+        self._listener.on_snapshot(payload.state, start_offset, install)
+
+
+def _restored(log: GroupLog, configuration: Configuration) -> RestoredState:
+    placed = [
+        PlacedConfiguration(index, read_configuration(payload))
+        for index, payload in log.configurations
+    ]
+    return RestoredState(
+        hard_state=HardState(log.term, log.vote),
+        log_start=(log.start_index, log.start_term),
+        term_starts=[TermStart(term, first_index) for term, first_index in log.term_spans],
+        last_index=log.last_index,
+        commit_index=min(log.commit_hint, log.last_index),
+        configurations=placed or [PlacedConfiguration(0, configuration)],
+    )

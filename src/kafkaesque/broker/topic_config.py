@@ -1,0 +1,63 @@
+"""A topic's options as typed values: its own, else the broker's defaults, else Kafka's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkaesque.broker.options import TOPIC_OPTIONS
+from kafkaesque.model.options import OptionValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What a partition has to know of its topic's options."""
+
+    cleanup_policy: tuple[str, ...]
+    index_interval_bytes: int
+    max_message_bytes: int
+    append_time: bool
+    min_insync_replicas: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+    unclean_leader_election: bool
+    write_caching: bool
+
+
+def resolve_option(
+    name: str, configs: Mapping[str, str], broker_option: Mapping[str, OptionValue]
+) -> tuple[OptionValue, str]:
+    """Return an option's value in force and where it is from: "topic", "broker" or "default"."""
+    option = TOPIC_OPTIONS.get(name)
+    if name in configs:
+        return option.parse(configs[name]), "topic"
+    if option.broker_name is not None and option.broker_name in broker_option:
+        value = broker_option[option.broker_name]
+        return value, "default" if value == option.default else "broker"
+    return option.default, "default"
+
+
+def make_topic_config(
+    configs: Mapping[str, str], broker_option: Mapping[str, OptionValue]
+) -> TopicConfig:
+    """Return the typed options; all values have been checked when they were set."""
+
+    def value(name: str) -> OptionValue:
+        return resolve_option(name, configs, broker_option)[0]
+
+    def number(name: str) -> int:
+        return int(value(name))
+
+    return TopicConfig(
+        cleanup_policy=tuple(word.strip() for word in str(value("cleanup.policy")).split(",")),
+        index_interval_bytes=number("index.interval.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        append_time=value("message.timestamp.type") == "LogAppendTime",
+        min_insync_replicas=number("min.insync.replicas"),
+        retention_bytes=number("retention.bytes"),
+        retention_ms=number("retention.ms"),
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        unclean_leader_election=bool(value("unclean.leader.election.enable")),
+        write_caching=bool(value("write.caching")),
+    )

@@ -1,0 +1,1 @@
+"""Kafka's protocol on one side, broker commands on the other."""

@@ -1,0 +1,56 @@
+"""One request of a client, from its frame to its answer."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.protocols.kafka.api import RequestHeader
+from kafkaesque.protocols.kafka.frames import read_request, write_response
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.connection import KafkaConnection
+
+Part = Buffer | FileRange
+
+
+class Call:
+    """A request that is to be answered, or not, exactly once."""
+
+    __slots__ = ("connection", "frame", "header", "parts")
+
+    def __init__(
+        self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.frame = frame
+        #: The answer's frame, once it is there; empty where none is to be sent.
+        self.parts: Sequence[Part] | None = None
+
+    @property
+    def version(self) -> int:
+        """The request's version of its API."""
+        return self.header.api_version
+
+    def read(self) -> Any:
+        """Return the request's message.
+
+        Raises:
+            MalformedRequest: the body is not what the header says.
+        """
+        return read_request(self.header, self.frame)
+
+    def answer(self, message: Any) -> None:
+        """Answer with a message of the same API and version."""
+        header = self.header
+        frame = write_response(header.api_key, header.api_version, header.correlation_id, message)
+        self.answer_parts((frame,))
+
+    def answer_parts(self, parts: Sequence[Part]) -> None:
+        """Answer with a frame that is ready."""
+        self.parts = parts
+        self.connection.on_answered()
+
+    def answer_nothing(self) -> None:
+        """The client expects no answer."""
+        self.answer_parts(())

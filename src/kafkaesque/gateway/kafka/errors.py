@@ -1,0 +1,56 @@
+"""Which of Kafka's error codes says what has gone wrong: chosen here and nowhere else."""
+
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.model import errors, record_errors
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+
+_CODES: dict[type[Exception], ErrorCode] = {
+    errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.LeaderNotAvailable: ErrorCode.LEADER_NOT_AVAILABLE,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
+    errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
+    errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.NotController: ErrorCode.NOT_CONTROLLER,
+    errors.OverBound: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    record_errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    record_errors.UnsupportedMagic: ErrorCode.INVALID_RECORD,
+    record_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    record_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    record_errors.UnknownCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    record_errors.DecompressionTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+_NAMED: dict[GroupError, ErrorCode] = {
+    GroupError.OVER_BOUND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """Return the code that tells a client about an error."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def code_of_group_error(error: GroupError) -> ErrorCode:
+    """Return the code of a group request's outcome; names are the same but for a few."""
+    code = _NAMED.get(error)
+    return ErrorCode[error.name] if code is None else code

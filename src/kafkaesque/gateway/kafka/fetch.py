@@ -1,0 +1,315 @@
+"""Fetch: committed batches out of partitions, as file ranges, at once or when there are enough.
+
+Theory of operation. A request gathers what its partitions have, in the order of its session, within
+its byte limits. If that is less than it wants as a minimum, it leaves a watcher at each of its
+partitions and a timer, and gathers again when a high watermark moves. Partitions whose bytes are
+not in memory are located off the loop; the request goes on when they are. Nothing polls.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.partition import Partition
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.disk import FileRange
+from kafkaesque.gateway.kafka.call import Call, Part
+from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.fetch_sessions import (
+    FetchSession,
+    FetchSessions,
+    SessionEpochWrong,
+    SessionNotFound,
+    SessionPartition,
+)
+from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
+from kafkaesque.model.errors import NotLeader, OverBound, RequestRefused, StorageFailed
+from kafkaesque.model.ids import Offset, TopicPartition
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.fetch_path import (
+    FetchCall,
+    PartitionFetched,
+    read_fetch_request,
+    write_fetch_response,
+)
+from kafkaesque.protocols.kafka.produce_path import TopicKey
+
+#: Whatever a client asks for, one answer holds at most this many bytes and one batch.
+FETCH_BYTES_MAX = 55 * 1024 * 1024
+MAX_WAIT_MS_MAX = 10 * 60 * 1000
+
+
+def on_fetch(broker: Broker, sessions: FetchSessions, call: Call) -> None:
+    """Answer a fetch, now or later."""
+    request = read_fetch_request(call.frame, call.header.body_offset, call.version)
+    try:
+        session = sessions.open(request, broker.env.clock.now_ms())
+    except SessionNotFound:
+        _answer_error(call, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    except SessionEpochWrong:
+        _answer_error(call, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    else:
+        _Fetch(broker, call, request, session).gather()
+
+
+def _answer_error(call: Call, code: ErrorCode) -> None:
+    parts, _ = write_fetch_response(call.version, call.header.correlation_id, (), error_code=code)
+    call.answer_parts(parts)
+
+
+class _Fetch:
+    """A request that is being answered."""
+
+    __slots__ = (
+        "_broker",
+        "_bytes",
+        "_call",
+        "_deadline_ms",
+        "_is_asked",
+        "_is_done",
+        "_pending",
+        "_request",
+        "_results",
+        "_session",
+        "_timer",
+        "_watches",
+    )
+
+    def __init__(
+        self, broker: Broker, call: Call, request: FetchCall, session: FetchSession
+    ) -> None:
+        self._broker = broker
+        self._call = call
+        self._request = request
+        self._session = session
+        wait_ms = min(max(0, request.max_wait_ms), MAX_WAIT_MS_MAX)
+        self._deadline_ms = broker.env.clock.now_ms() + wait_ms
+        self._timer: Timer | None = None
+        self._watches: list[tuple[Partition, int]] = []
+        self._results: list[tuple[SessionPartition, PartitionFetched]] = []
+        self._pending: list[SessionPartition] = []
+        self._bytes = 0
+        self._is_asked = False
+        self._is_done = False
+
+    # -- gathering
+
+    def gather(self) -> None:
+        """Collect from every partition, then answer or wait."""
+        self._is_asked = False
+        self._unwatch()
+        self._results = []
+        self._bytes = 0
+        self._pending = list(self._session.partitions.values())
+        self._pending.reverse()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_done:
+            return
+        if not self._call.connection.is_open:
+            self._finish()
+            return
+        while self._pending:
+            wanted = self._pending.pop()
+            fetched = self._read(wanted)
+            if fetched is None:
+                return  # `_on_located` goes on
+            self._take(wanted, fetched)
+        self._conclude()
+
+    def _take(self, wanted: SessionPartition, fetched: PartitionFetched) -> None:
+        self._results.append((wanted, fetched))
+        self._bytes += fetched.records_bytes
+
+    def _read(self, wanted: SessionPartition) -> PartitionFetched | None:
+        asked = wanted.asked
+        try:
+            name = resolve_topic(self._broker, wanted.topic)
+            partition = self._broker.partition(TopicPartition(name, asked.partition))
+            partition.check_leader(asked.current_leader_epoch)
+            if asked.last_fetched_epoch >= 0:
+                diverging = _find_divergence(partition, asked.last_fetched_epoch, asked)
+                if diverging is not None:
+                    return self._fetched(partition, asked.partition, [], diverging)
+            partition.check_fetch_offset(Offset(asked.fetch_offset))
+            limit = self._limit(asked.partition_max_bytes)
+            if limit <= 0 or asked.fetch_offset >= partition.high_watermark:
+                return self._fetched(partition, asked.partition, [])
+            ranges = partition.read_now(Offset(asked.fetch_offset), limit)
+        except RequestRefused as refusal:
+            return self._refused(wanted, refusal)
+        if ranges is None:
+            partition.read_later(
+                Offset(asked.fetch_offset), limit, self._on_located(wanted, partition)
+            )
+            return None
+        return self._fetched(partition, asked.partition, self._within_limit(ranges))
+
+    def _limit(self, partition_max_bytes: int) -> int:
+        """Return how many bytes a partition may give; its first batch may be longer if it is the
+        first of the whole answer."""
+        left = min(self._request.max_bytes, FETCH_BYTES_MAX) - self._bytes
+        return min(left, partition_max_bytes)
+
+    def _within_limit(self, ranges: list[FileRange]) -> list[FileRange]:
+        """Drop a batch that is longer than what is left, unless the answer were empty."""
+        size = sum(piece.length for piece in ranges)
+        left = min(self._request.max_bytes, FETCH_BYTES_MAX) - self._bytes
+        return [] if self._bytes and size > left else ranges
+
+    def _on_located(
+        self, wanted: SessionPartition, partition: Partition
+    ) -> Callable[[list[FileRange] | Exception], None]:
+        def on_located(found: list[FileRange] | Exception) -> None:
+            index = wanted.asked.partition
+            if isinstance(found, RequestRefused):
+                self._take(wanted, self._refused(wanted, found))
+            elif isinstance(found, Exception):
+                refusal = StorageFailed(f"the log cannot be read: {found}")
+                self._take(wanted, self._refused(wanted, refusal))
+            else:
+                ranges = self._within_limit(found)
+                self._take(wanted, self._fetched(partition, index, ranges))
+            self._go_on()
+
+        return on_located
+
+    def _fetched(
+        self,
+        partition: Partition,
+        index: int,
+        ranges: list[FileRange],
+        diverging: tuple[int, int] | None = None,
+    ) -> PartitionFetched:
+        return PartitionFetched(
+            index,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+            ranges,
+            sum(piece.length for piece in ranges),
+            diverging_epoch=diverging,
+        )
+
+    def _refused(self, wanted: SessionPartition, refusal: RequestRefused) -> PartitionFetched:
+        index = wanted.asked.partition
+        leader = None
+        if isinstance(refusal, NotLeader):
+            state = self._broker.state.topics.get(_name_of(self._broker, wanted.topic))
+            if state is not None:
+                leader = leader_hint(self._broker, TopicPartition(state.name, index))
+        return PartitionFetched(index, code_of(refusal), -1, leader=leader)
+
+    # -- answering or waiting
+
+    def _conclude(self) -> None:
+        now_ms = self._broker.env.clock.now_ms()
+        is_urgent = any(
+            fetched.error_code or fetched.diverging_epoch is not None
+            for _, fetched in self._results
+        )
+        if (
+            is_urgent
+            or self._bytes >= self._request.min_bytes
+            or now_ms >= self._deadline_ms
+            or not self._results
+        ):
+            self._answer()
+            return
+        try:
+            for wanted, _ in self._results:
+                name = resolve_topic(self._broker, wanted.topic)
+                where = TopicPartition(name, wanted.asked.partition)
+                partition = self._broker.partition(where)
+                self._watches.append((partition, partition.watch(self._on_more)))
+        except (OverBound, RequestRefused):
+            self._answer()
+            return
+        if self._timer is None:
+            delay_ms = self._deadline_ms - now_ms
+            self._timer = self._broker.env.clock.call_later(delay_ms, self._on_deadline)
+
+    def _on_more(self) -> None:
+        """A high watermark has moved: look again at the end of this turn, once."""
+        if not self._is_asked and not self._is_done:
+            self._is_asked = True
+            self._broker.env.clock.call_soon(self._on_asked)
+
+    def _on_asked(self) -> None:
+        if not self._is_done:
+            self.gather()
+
+    def _on_deadline(self) -> None:
+        if not self._is_done and not self._pending:
+            self.gather()
+
+    def _unwatch(self) -> None:
+        for partition, ticket in self._watches:
+            partition.unwatch(ticket)
+        self._watches.clear()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        self._unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _answer(self) -> None:
+        self._finish()
+        session = self._session
+        topics: dict[TopicKey, list[PartitionFetched]] = {}
+        for wanted, fetched in self._results:
+            if session.is_incremental and not _is_news(wanted, fetched):
+                continue
+            wanted.high_watermark = fetched.high_watermark
+            wanted.log_start_offset = fetched.log_start_offset
+            wanted.was_error = bool(fetched.error_code)
+            topics.setdefault(wanted.topic, []).append(fetched)
+            if fetched.records_bytes:
+                session.to_end((wanted.topic, wanted.asked.partition))
+        parts, _ = write_fetch_response(
+            self._call.version,
+            self._call.header.correlation_id,
+            list(topics.items()),
+            session_id=session.session_id,
+        )
+        self._call.answer_parts(_flat(parts))
+
+
+def _is_news(wanted: SessionPartition, fetched: PartitionFetched) -> bool:
+    """Tell whether an incremental answer has to name the partition."""
+    return (
+        fetched.records_bytes > 0
+        or fetched.error_code != 0
+        or wanted.was_error
+        or fetched.diverging_epoch is not None
+        or fetched.high_watermark != wanted.high_watermark
+        or fetched.log_start_offset != wanted.log_start_offset
+    )
+
+
+def _name_of(broker: Broker, topic: TopicKey) -> str:
+    try:
+        return resolve_topic(broker, topic)
+    except RequestRefused:
+        return ""
+
+
+def _find_divergence(partition: Partition, last_epoch: int, asked: Any) -> tuple[int, int] | None:
+    """Return where the client's log and this one part, if the client is on a branch (KIP-595)."""
+    epoch, end_offset = partition.end_of_epoch(last_epoch)
+    if epoch < last_epoch or end_offset < asked.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+def _flat(parts: list[Any]) -> list[Part]:
+    flat: list[Part] = []
+    for part in parts:
+        if isinstance(part, list):
+            flat.extend(part)
+        else:
+            flat.append(part)
+    return flat

@@ -1,0 +1,125 @@
+"""Incremental fetch sessions (KIP-227): what a client wants and what it was told last.
+
+A session's partitions stay in the order in which they were asked for; those that had data go to the
+end, so that with a byte limit everybody gets a turn.
+"""
+
+from collections import OrderedDict
+
+from kafkaesque.env.dice import Dice
+from kafkaesque.protocols.kafka.fetch_path import FetchCall, PartitionAsked
+from kafkaesque.protocols.kafka.produce_path import TopicKey
+
+#: Sessions of one broker; beyond, the one that was used longest ago is dropped if it is old enough.
+SESSIONS_MAX = 1000
+#: A session that was used within this time is not dropped for a new one.
+SESSION_KEPT_MS = 120_000
+
+SESSION_ID_MAX = 2**31 - 1
+
+PartitionKey = tuple[TopicKey, int]
+
+
+class SessionPartition:
+    """A partition of a session: the wish, and the state that the client knows."""
+
+    __slots__ = ("asked", "high_watermark", "log_start_offset", "topic", "was_error")
+
+    def __init__(self, topic: TopicKey, asked: PartitionAsked) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.was_error = False
+
+
+class FetchSession:
+    """One client's session, or the single use of a full fetch without one (id 0)."""
+
+    __slots__ = ("epoch", "is_incremental", "partitions", "session_id", "used_ms")
+
+    def __init__(self, session_id: int, now_ms: int) -> None:
+        self.session_id = session_id
+        #: The epoch that the next request must have.
+        self.epoch = 1
+        #: Whether the request under way gets changes only.
+        self.is_incremental = False
+        self.used_ms = now_ms
+        self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
+
+    def update(self, call: FetchCall) -> None:
+        """Take what a request adds, changes and forgets."""
+        for topic, asked_partitions in call.topics:
+            for asked in asked_partitions:
+                known = self.partitions.get((topic, asked.partition))
+                if known is None:
+                    key = (topic, asked.partition)
+                    self.partitions[key] = SessionPartition(topic, asked)
+                else:
+                    known.asked = asked
+        for topic, indexes in call.forgotten:
+            for index in indexes:
+                self.partitions.pop((topic, index), None)
+
+    def to_end(self, key: PartitionKey) -> None:
+        """The partition has had its turn."""
+        if key in self.partitions:
+            self.partitions.move_to_end(key)
+
+
+class SessionNotFound(Exception):
+    """No session has this id (any more); the client begins anew."""
+
+
+class SessionEpochWrong(Exception):
+    """The client and the broker disagree on where they are; the client begins anew."""
+
+
+class FetchSessions:
+    """The sessions of one broker."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, call: FetchCall, now_ms: int) -> FetchSession:
+        """Return the session that a request belongs to, brought up to date with it.
+
+        Raises:
+            SessionNotFound: the id is unknown.
+            SessionEpochWrong: the epoch is not the next one.
+        """
+        if call.session_epoch <= 0:
+            self._sessions.pop(call.session_id, None)
+            session_id = self._new_id(now_ms) if call.session_epoch == 0 else 0
+            session = FetchSession(session_id, now_ms)
+            session.update(call)
+            if session_id:
+                self._sessions[session_id] = session
+            return session
+        known = self._sessions.get(call.session_id)
+        if known is None:
+            raise SessionNotFound
+        if known.epoch != call.session_epoch:
+            raise SessionEpochWrong
+        known.epoch = 1 if known.epoch == SESSION_ID_MAX else known.epoch + 1
+        known.is_incremental = True
+        known.used_ms = now_ms
+        known.update(call)
+        self._sessions.move_to_end(known.session_id)
+        return known
+
+    def _new_id(self, now_ms: int) -> int:
+        """Return a free id, or 0 where there is no room for another session."""
+        if len(self._sessions) >= SESSIONS_MAX:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_ms < SESSION_KEPT_MS:
+                return 0
+            del self._sessions[oldest.session_id]
+        while True:
+            session_id = 1 + self._dice.below(SESSION_ID_MAX)
+            if session_id not in self._sessions:
+                return session_id

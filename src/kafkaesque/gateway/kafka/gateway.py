@@ -1,0 +1,100 @@
+"""The Kafka port: accepts clients and brings each request to its handler."""
+
+from collections.abc import Callable, Mapping
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.network import Address, Framing, ListenOptions
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.connection import KafkaConnection
+from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
+from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
+from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
+
+REQUEST_BYTES_MAX = 100 * 1024 * 1024
+CONNECTIONS_MAX = 20_000
+CONNECTION_IDLE_MS_MAX = 600_000
+SWEEP_MS = 30_000
+RELIEF_MS = 5
+
+
+class KafkaGateway:
+    """One broker's Kafka port."""
+
+    def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
+        self.broker = broker
+        self.clock = broker.env.clock
+        self.report = report
+        self.sessions = FetchSessions(broker.env.dice)
+        self.connections: dict[int, KafkaConnection] = {}
+        self.supported: Mapping[int, VersionRange] = {
+            key: versions for key, versions in SUPPORTED.items() if key in HANDLERS
+        }
+        self.advertised: Mapping[int, VersionRange] = {
+            key: versions for key, versions in ADVERTISED.items() if key in HANDLERS
+        }
+        self._handlers: dict[int, Handler] = dict(HANDLERS)
+        self._unrelieved: list[KafkaConnection] = []
+        self._sweep: Timer | None = None
+
+    def start(self, address: Address) -> Address:
+        """Listen; return the bound address.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        options = ListenOptions(
+            framing=Framing.LENGTH_PREFIXED,
+            frame_bytes_max=REQUEST_BYTES_MAX,
+            connections_max=CONNECTIONS_MAX,
+        )
+        self._listener = self.broker.env.network.listen(
+            address, options, lambda: KafkaConnection(self)
+        )
+        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
+        return self._listener.address
+
+    def stop(self) -> None:
+        """Accept no more and close what is open."""
+        self._listener.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self.connections.values()):
+            if connection.connection is not None:
+                connection.connection.close()
+
+    def handle(self, call: Call) -> None:
+        """Begin a request.
+
+        Raises:
+            MalformedRequest: its body cannot be read.
+        """
+        self._handlers[call.header.api_key](self, call)
+
+    # -- bounds
+
+    def is_overloaded(self) -> bool:
+        """Whether so much waits to be synced that nothing more should be read from clients."""
+        return self.broker.store.over_bound
+
+    def resume_when_relieved(self, connection: KafkaConnection) -> None:
+        """Call the connection when the broker can take more."""
+        if not self._unrelieved:
+            self.clock.call_later(RELIEF_MS, self._on_relief)
+        self._unrelieved.append(connection)
+
+    def _on_relief(self) -> None:
+        if self.is_overloaded():
+            self.clock.call_later(RELIEF_MS, self._on_relief)
+            return
+        waiting, self._unrelieved = self._unrelieved, []
+        for connection in waiting:
+            connection.on_relieved()
+
+    def _on_sweep(self) -> None:
+        """Close connections whose client has said nothing for long."""
+        limit_ms = self.clock.now_ms() - CONNECTION_IDLE_MS_MAX
+        for connection in list(self.connections.values()):
+            if connection.active_ms < limit_ms and connection.connection is not None:
+                connection.connection.abort()
+        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)

@@ -1,0 +1,31 @@
+"""Topics as requests name them: by name, or since KIP-516 by id."""
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.model.errors import UnknownTopicId
+from kafkaesque.model.ids import TopicId, TopicPartition
+from kafkaesque.protocols.kafka.produce_path import TopicKey
+
+
+def resolve_topic(broker: Broker, topic: TopicKey) -> str:
+    """Return the name of a topic that may be given by its id.
+
+    Raises:
+        UnknownTopicId: no topic has this id.
+    """
+    if isinstance(topic, str):
+        return topic
+    state = broker.state.topics_by_id.get(TopicId(bytes(topic)))
+    if state is None:
+        raise UnknownTopicId(f"no topic has the id {bytes(topic).hex()}")
+    return state.name
+
+
+def leader_hint(broker: Broker, where: TopicPartition) -> tuple[int, int] | None:
+    """Return (leader, leader epoch) of a partition, where known, for clients that were wrong."""
+    topic = broker.state.topics.get(where.topic)
+    if topic is None or not 0 <= where.partition < len(topic.partitions):
+        return None
+    report = broker.leaders.get(topic.partitions[where.partition].group)
+    if report is None or report.leader < 0:
+        return None
+    return report.leader, report.term

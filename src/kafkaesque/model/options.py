@@ -1,0 +1,171 @@
+"""Options: a name, a type, a default, a range and what it means; values are text on the wire."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kafkaesque.model.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class OptionType(Enum):
+    """Types of values, with Kafka's numbers for DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+OptionValue = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option."""
+
+    name: str
+    type: OptionType
+    default: OptionValue
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    #: Whether it can be changed while the broker runs.
+    dynamic: bool = True
+    #: For a topic option: the broker option that gives its default, if that is set.
+    broker_name: str | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What values are allowed, for people to read."""
+        if self.type is OptionType.BOOLEAN:
+            return "true or false"
+        if self.choices:
+            return ("a list of " if self.type is OptionType.LIST else "one of ") + ", ".join(
+                self.choices
+            )
+        if self.minimum is None and self.maximum is None:
+            return f"a {self.type.name.lower()}"
+        low = "-∞" if self.minimum is None else f"{self.minimum:g}"
+        high = "∞" if self.maximum is None else str(int(self.maximum))
+        return f"a number from {low} to {high}"
+
+    def parse(self, value: object) -> OptionValue:
+        """Return the value, checked.
+
+        Raises:
+            ConfigError: wrong type or out of range; the message names the option and what fits.
+        """
+        try:
+            parsed = _PARSERS[self.type](value)
+        except (TypeError, ValueError):
+            raise self._refused(value) from None
+        if isinstance(parsed, str):
+            words = parsed.split(",") if self.type is OptionType.LIST else [parsed]
+            if self.choices and any(word.strip() not in self.choices for word in words):
+                raise self._refused(value)
+        elif not isinstance(parsed, bool) and (
+            (self.minimum is not None and parsed < self.minimum)
+            or (self.maximum is not None and parsed > self.maximum)
+        ):
+            raise self._refused(value)
+        return parsed
+
+    def _refused(self, value: object) -> ConfigError:
+        return ConfigError(f"{self.name} = {value!r} is not allowed: it must be {self.allowed}")
+
+
+def write_value(value: OptionValue) -> str:
+    """Return a value as text, as Kafka writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _parse_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError(value)
+
+
+def _parse_int(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(value)
+    return int(value)
+
+
+def _parse_float(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(value)
+    return float(value)
+
+
+def _parse_text(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+_PARSERS: dict[OptionType, Callable[[object], OptionValue]] = {
+    OptionType.BOOLEAN: _parse_bool,
+    OptionType.STRING: _parse_text,
+    OptionType.LIST: _parse_text,
+    OptionType.INT: _parse_int,
+    OptionType.SHORT: _parse_int,
+    OptionType.LONG: _parse_int,
+    OptionType.DOUBLE: _parse_float,
+}
+
+
+class OptionTable:
+    """All options of one kind (topic, broker), by name."""
+
+    def __init__(self, kind: str, options: Iterable[Option]) -> None:
+        self.kind = kind
+        self._options = {option.name: option for option in options}
+
+    def __iter__(self) -> Iterator[Option]:
+        return iter(self._options.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._options
+
+    def get(self, name: str) -> Option:
+        """Return the option.
+
+        Raises:
+            ConfigError: there is none; the message names the nearest one.
+        """
+        option = self._options.get(name)
+        if option is None:
+            near = difflib.get_close_matches(name, self._options, n=1, cutoff=0.4)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"unknown {self.kind} option {name!r}{hint}")
+        return option
+
+    def names(self) -> list[str]:
+        """Return all names, in the order of declaration."""
+        return list(self._options)
+
+    def defaults(self) -> dict[str, OptionValue]:
+        """Return every option's default."""
+        return {option.name: option.default for option in self._options.values()}
+
+    def parse(self, values: Mapping[str, object]) -> dict[str, OptionValue]:
+        """Return the values, checked, for the names that are given.
+
+        Raises:
+            ConfigError: a name is unknown or a value not allowed.
+        """
+        return {name: self.get(name).parse(value) for name, value in values.items()}

@@ -1,0 +1,185 @@
+"""A broker's configuration: one TOML file, environment variables over it, flags over those.
+
+Everything is checked once, at the start. An unknown key, a wrong type or a value out of range is
+refused with its name, what is allowed, and the nearest valid name.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.env.network import Address
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.ids import NodeId
+from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
+
+STRING = OptionType.STRING
+INT = OptionType.INT
+PORT_MAX = 65_535
+
+#: The keys of the section [broker].
+SERVER_OPTIONS = OptionTable(
+    "[broker]",
+    [
+        Option(name="id", type=INT, default=1, minimum=1, maximum=2**31 - 1, doc="Broker id."),
+        Option(
+            name="cluster.id",
+            type=STRING,
+            default="kafkaesque",
+            doc="All brokers of a cluster have the same, and nobody else.",
+        ),
+        Option(name="data", type=STRING, default="data", doc="The data directory."),
+        Option(name="rack", type=STRING, default="", doc="Where the machine stands."),
+        Option(name="host", type=STRING, default="127.0.0.1", doc="Address to listen on."),
+        Option(
+            name="advertised.host",
+            type=STRING,
+            default="",
+            doc="What clients and brokers are told to connect to; default: host.",
+        ),
+        Option(
+            name="kafka.port", type=INT, default=9092, minimum=1, maximum=PORT_MAX, doc="Kafka."
+        ),
+        Option(
+            name="text.port",
+            type=INT,
+            default=7070,
+            minimum=0,
+            maximum=PORT_MAX,
+            doc="The text protocol; 0: none.",
+        ),
+        Option(
+            name="peer.port",
+            type=INT,
+            default=9190,
+            minimum=1,
+            maximum=PORT_MAX,
+            doc="Other brokers.",
+        ),
+        Option(
+            name="log.level",
+            type=STRING,
+            default="info",
+            choices=("debug", "info", "warning", "error"),
+            doc="What is logged.",
+        ),
+    ],
+)
+
+_SECTIONS = ("broker", "controllers", "options")
+_ENVIRONMENT = "KAFKAESQUE_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """One broker process."""
+
+    data: Path
+    listen_host: str
+    log_level: str
+    broker: BrokerConfig
+
+
+def load_config(
+    path: Path | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> ServerConfig:
+    """Return the configuration.
+
+    Raises:
+        ConfigError: the file cannot be read or something in it is not allowed.
+    """
+    document = {} if path is None else _read_toml(path)
+    for section in document:
+        if section not in _SECTIONS:
+            raise ConfigError(f"unknown section [{section}]: there are {', '.join(_SECTIONS)}")
+    broker: dict[str, object] = _flatten(document.get("broker", {}))
+    options: dict[str, object] = _flatten(document.get("options", {}))
+    _take_environment(os.environ if environment is None else environment, broker, options)
+    broker.update(flags or {})
+    return _make(broker, options, document.get("controllers", {}))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _flatten(section: object, prefix: str = "") -> dict[str, object]:
+    """Return dotted keys, quoted or not, as one level."""
+    if not isinstance(section, dict):
+        raise ConfigError(f"{prefix or 'a section'} must be a table of keys and values")
+    flat: dict[str, object] = {}
+    for key, value in section.items():
+        if isinstance(value, dict):
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _take_environment(
+    environment: Mapping[str, str], broker: dict[str, object], options: dict[str, object]
+) -> None:
+    """Variables are named after keys: `kafka.port` is KAFKAESQUE_KAFKA_PORT."""
+    for table, values in ((SERVER_OPTIONS, broker), (BROKER_OPTIONS, options)):
+        for name in table.names():
+            variable = _ENVIRONMENT + name.upper().replace(".", "_")
+            if variable in environment:
+                values[name] = environment[variable]
+
+
+def _make(
+    broker: Mapping[str, object], options: Mapping[str, object], controllers: object
+) -> ServerConfig:
+    values: dict[str, OptionValue] = {**SERVER_OPTIONS.defaults(), **SERVER_OPTIONS.parse(broker)}
+    node = NodeId(int(values["id"]))
+    host = str(values["host"])
+    advertised = str(values["advertised.host"]) or host
+    peer_address = Address(advertised, int(values["peer.port"]))
+    text_port = int(values["text.port"])
+    config = BrokerConfig(
+        node=node,
+        cluster_id=str(values["cluster.id"]),
+        rack=str(values["rack"]) or None,
+        peer_address=peer_address,
+        kafka_address=Address(advertised, int(values["kafka.port"])),
+        text_address=Address(advertised, text_port) if text_port else None,
+        controllers=_controllers(controllers, node, peer_address),
+        options=BROKER_OPTIONS.parse(options),
+    )
+    return ServerConfig(
+        data=Path(str(values["data"])),
+        listen_host=host,
+        log_level=str(values["log.level"]),
+        broker=config,
+    )
+
+
+def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address]:
+    """Return the brokers whose controllers vote; without the section this broker is alone."""
+    if not isinstance(section, dict):
+        raise ConfigError('[controllers] must hold lines such as 1 = "127.0.0.1:9190"')
+    if not section:
+        return {node: own}
+    found: dict[NodeId, Address] = {}
+    for key, value in section.items():
+        host, colon, port = str(value).rpartition(":")
+        if not key.isdigit() or not colon or not port.isdigit() or not host:
+            raise ConfigError(
+                f'[controllers] {key} = {value!r} must be a broker id and its peer address, '
+                'such as 1 = "127.0.0.1:9190"'
+            )
+        found[NodeId(int(key))] = Address(host, int(port))
+    return found
