@@ -169,6 +169,8 @@ def _stored_fault(fields: tuple[int, ...]) -> Fault:
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return a zig-zag number of 32 bits and the position after it."""
+    if at < end and (first := data[at]) < 0x80:
+        return (first >> 1) ^ -(first & 1), at + 1
     value = shift = 0
     while shift < 35 and at < end:
         byte = data[at]
@@ -184,6 +186,8 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 def _varlong(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return a zig-zag number of 64 bits and the position after it."""
+    if at < end and (first := data[at]) < 0x80:
+        return (first >> 1) ^ -(first & 1), at + 1
     value = shift = 0
     while shift < 70 and at < end:
         byte = data[at]

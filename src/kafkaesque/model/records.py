@@ -1,12 +1,14 @@
 """Records: what a batch holds, read one by one or as columns."""
 
 from array import array
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kafkaesque.model import kernel
 from kafkaesque.model.batch import Attribute, BatchHeader, read_batch_header, read_payload
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import Headers
+from kafkaesque.model.kernel import Headers, RecordTuple
 from kafkaesque.model.record_errors import Fault, fail
 
 
@@ -20,6 +22,10 @@ class Record(NamedTuple):
     value: bytes | None
     #: Names may repeat and keep their order.
     headers: Headers = ()
+
+
+#: What `Record._make` does, without its Python frame: half of the time of decoding otherwise.
+_new_record: Callable[[RecordTuple], Record] = partial(tuple.__new__, Record)
 
 
 class RecordColumns(NamedTuple):
@@ -85,7 +91,7 @@ def decode_batch(buffer: Buffer, decompressed_bytes_max: int, *, at: int = 0) ->
     found = kernel.active.decode_records(
         *_decode_arguments(header, read_payload(buffer, header, decompressed_bytes_max))
     )
-    return list(map(Record._make, found))
+    return list(map(_new_record, found))
 
 
 def decode_columns(buffer: Buffer, decompressed_bytes_max: int, *, at: int = 0) -> RecordColumns:
