@@ -294,3 +294,35 @@ def test_fetch_responses_are_written_alike_and_pass_records_through(version: int
         frame = b"".join(part.data if isinstance(part, Range) else part for part in parts)
         assert frame == frames.write_response(ApiKey.FETCH, version, 77, message)
         assert len(frame) == total
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+@pytest.mark.parametrize("length", [b"\x80\x00", b"\x81\x00", b"\x82\x00", b"\x85\x80\x00"])
+def test_lengths_in_more_bytes_than_needed_are_read_alike(version: int, length: bytes) -> None:
+    topic = b"i" * 16 if version >= produce_path.TOPIC_ID_FROM else b"\x02t"
+    n = int.from_bytes(length[:1], "big") & 127
+    head = b"\x00\xff\xff\x00\x00\x00\x01\x02" + topic + b"\x02\x00\x00\x00\x05"
+    data = memoryview(head + length + b"r" * max(0, n - 1) + bytes(3))
+    assert produce_by_hand(data, version) == produce_generated(data, version) is not None
+    assert produce_by_hand(data[:-1], version) is None
+
+
+@pytest.mark.parametrize("size", [12, 14])
+def test_a_replica_state_of_another_size_than_it_says_is_refused(size: int) -> None:
+    message = fetch_request.FetchRequest(replica_state=fetch_request.ReplicaState(3, 4))
+    parts: list[Any] = []
+    fetch_request.WRITE[15](message, parts)
+    data = b"".join(parts)
+    assert data.endswith(b"\x01\x01\x0d\x00\x00\x00\x03" + bytes(7) + b"\x04\x00")
+    assert fetch_by_hand(memoryview(data), 15)[0] == 3
+    for tail in (b"", b"\x00"):
+        broken = data[:-14] + bytes([size]) + data[-13:] + tail
+        with pytest.raises(MalformedRequest):
+            fetch_by_hand(memoryview(broken), 15)
+
+
+def test_the_tag_of_a_replica_state_means_nothing_before_version_15() -> None:
+    parts: list[Any] = []
+    fetch_request.WRITE[14](fetch_request.FetchRequest(replica_id=9), parts)
+    data = b"".join(parts)[:-1] + b"\x01\x01\x02ab"
+    assert fetch_by_hand(memoryview(data), 14)[0] == 9

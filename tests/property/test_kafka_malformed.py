@@ -129,3 +129,18 @@ def test_unknown_tagged_fields_are_skipped_in_every_struct(module: str) -> None:
             if data[at] == 0
         )
         assert same == count_structs(message)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_minus_one_is_null(module: str) -> None:
+    """A length of -2 where -1 stood gives another message or none, never the same one."""
+    for version, reader in layouts(module).items():
+        for entity in samples(module, version, 4):
+            data = kio_bytes(entity)
+            message = reader(memoryview(data))
+            for null in (b"\xff\xff\xff\xff", b"\xff\xff"):
+                at = data.find(null)
+                while at >= 0:
+                    end = at + len(null)
+                    assert outcome(reader, data[: end - 1] + b"\xfe" + data[end:]) != message
+                    at = data.find(null, at + 1)

@@ -22,6 +22,7 @@ Read = Callable[[memoryview], Any]
 
 #: Many times more than any of these few bytes may cost, far below what they ask for.
 PEAK_BYTES_MAX = 200_000
+LARGEST_REQUEST_BYTES_MAX = 50_000_000
 HUGE_VARINT = b"\xff\xff\xff\xff\x07"
 HUGE_INT = b"\x7f\xff\xff\xff"
 PRODUCE_HEAD = b"\x00\xff\xff\x00\x00\x00\x01"
@@ -100,6 +101,18 @@ def test_more_elements_than_the_bound_are_refused(read: Read, head: bytes, eleme
     n = wire.ELEMENTS_MAX + 1
     data = head + wire.uvarint(n + 1) + element * n + bytes(100)
     assert peak_bytes(read, data) < PEAK_BYTES_MAX
+
+
+def test_the_largest_request_that_is_read_is_affordable() -> None:
+    """The smallest elements on the wire are the dearest in memory, measured by their size."""
+    n = wire.ELEMENTS_MAX - 1
+    data = memoryview(PRODUCE_HEAD + wire.uvarint(n + 1) + b"\x01\x01\x00" * n + b"\0")
+    tracemalloc.start()
+    try:
+        produce(9)(data)
+        assert tracemalloc.get_traced_memory()[1] < LARGEST_REQUEST_BYTES_MAX
+    finally:
+        tracemalloc.stop()
 
 
 def test_elements_of_nested_arrays_count_together() -> None:
