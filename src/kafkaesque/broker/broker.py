@@ -58,9 +58,7 @@ SWEEP_MS = 250
 class Broker:
     """One broker of a cluster."""
 
-    def __init__(
-        self, *, env: Env, config: BrokerConfig, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, *, env: Env, config: BrokerConfig, report: Callable[[str], None]) -> None:
         self.env = env
         self.config = config
         self.report = report
@@ -210,11 +208,7 @@ class Broker:
 
     def alive_brokers(self) -> list[BrokerRegistered]:
         """Return the brokers that this one hears of, itself included."""
-        return [
-            broker
-            for node, broker in self.state.brokers.items()
-            if self.peers.is_alive(node)
-        ]
+        return [broker for node, broker in self.state.brokers.items() if self.peers.is_alive(node)]
 
     def controller_node(self) -> NodeId | None:
         """Return which broker's controller leads, as far as is known."""

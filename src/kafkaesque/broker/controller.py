@@ -22,6 +22,8 @@ from kafkaesque.broker.metadata_records import (
 )
 from kafkaesque.broker.planner import Plan
 from kafkaesque.broker.replica import Appended, AppendedBatch
+from kafkaesque.model.batch import BatchHeader, read_batch_header
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import (
     InvariantBroken,
     NotController,
@@ -30,8 +32,6 @@ from kafkaesque.model.errors import (
     RequestTimedOut,
 )
 from kafkaesque.model.ids import NodeId, Offset
-from kafkaesque.model.batch import BatchHeader, read_batch_header
-from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record, decode_batch
 
 #: Commands that wait their turn on the leader.

@@ -141,9 +141,7 @@ class Coordinator:
             # Else leadership is lost, or the disk: `close` follows and tells everybody.
 
         try:
-            self._partition.produce(
-                batch, acks=-1, timeout_ms=WRITE_TIMEOUT_MS, on_done=on_done
-            )
+            self._partition.produce(batch, acks=-1, timeout_ms=WRITE_TIMEOUT_MS, on_done=on_done)
         except RequestRefused as refusal:
             # Not within the call: the table is in the middle of handing out its work.
             failure = _failure_of(refusal)
@@ -234,9 +232,7 @@ class Coordinators:
         if topic is None:
             self._create_topic()
             raise LeaderNotAvailable(f"{OFFSETS_TOPIC} is being created")
-        return TopicPartition(
-            OFFSETS_TOPIC, coordinator_partition(group_id, len(topic.partitions))
-        )
+        return TopicPartition(OFFSETS_TOPIC, coordinator_partition(group_id, len(topic.partitions)))
 
     def _create_topic(self) -> None:
         if self._creating:

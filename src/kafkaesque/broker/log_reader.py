@@ -48,9 +48,7 @@ class LogReader:
         if self._position >= self._end:
             self._on_done(None)
             return
-        self._partition.log.locate_async(
-            self._position, PIECE_BYTES, self._end, self._on_located
-        )
+        self._partition.log.locate_async(self._position, PIECE_BYTES, self._end, self._on_located)
 
     def _on_located(self, found: list[FileRange] | Exception) -> None:
         if self._cancelled:

@@ -181,9 +181,7 @@ def _stored_batches(log: GroupLog) -> list[AppendedBatch]:
                 header = read_batch_header(data, at)
                 next_offset = Offset(header.next_offset)
                 batches.append(
-                    AppendedBatch(
-                        Offset(header.base_offset), next_offset, data[at : header.end]
-                    )
+                    AppendedBatch(Offset(header.base_offset), next_offset, data[at : header.end])
                 )
                 offset = next_offset
                 at = header.end

@@ -40,9 +40,7 @@ SAVE_INTERVAL_OFFSETS = 100_000
 class PartitionProducers:
     """The producers of one partition."""
 
-    def __init__(
-        self, config: ProducerStateConfig, wall_ms: Callable[[], int], disk: Disk
-    ) -> None:
+    def __init__(self, config: ProducerStateConfig, wall_ms: Callable[[], int], disk: Disk) -> None:
         self._config = config
         self._wall_ms = wall_ms
         self._disk = disk

@@ -136,9 +136,7 @@ class _Outbound:
         self.attempts = 0
         self.connection = connection
         owner = self._owner
-        hello = Hello(
-            PROTOCOL_VERSION, owner.cluster_id, owner.node, self.node, owner.incarnation
-        )
+        hello = Hello(PROTOCOL_VERSION, owner.cluster_id, owner.node, self.node, owner.incarnation)
         self._parts[:0] = write_section(SectionKind.HELLO, hello)
         owner.on_link_open(self.node)
 

@@ -51,9 +51,7 @@ def place_partitions(
     return placed
 
 
-def _count(
-    replicas: Sequence[NodeId], leads: dict[NodeId, int], holds: dict[NodeId, int]
-) -> None:
+def _count(replicas: Sequence[NodeId], leads: dict[NodeId, int], holds: dict[NodeId, int]) -> None:
     for position, node in enumerate(replicas):
         if node not in holds:
             continue

@@ -7,7 +7,7 @@ import msgspec
 
 from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
 from kafkaesque.model.batch import BatchHeader, assign_offsets
-from kafkaesque.model.errors import DiskFailed, InvariantBroken, NotLeader, StorageFailed
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
 from kafkaesque.model.ids import GroupId, NodeId, Offset
 from kafkaesque.raft.configuration import (
     Configuration,
@@ -16,10 +16,10 @@ from kafkaesque.raft.configuration import (
     write_configuration,
 )
 from kafkaesque.raft.core import RaftCore
-from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
 from kafkaesque.raft.messages import SnapshotRequest
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
+from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.storage.group_log import GroupLog, LogEntry
 
 if TYPE_CHECKING:
@@ -304,8 +304,9 @@ class Replica:
 
     # -- durability
 
-    def on_durable(self, hard_state: HardState | None, last_index: int | None, generation: int,
-                   *, cached: bool) -> None:
+    def on_durable(
+        self, hard_state: HardState | None, last_index: int | None, generation: int, *, cached: bool
+    ) -> None:
         """What was written in a turn is as durable as the topic asks for."""
         if not cached:
             self._syncs_pending -= 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from kafkaesque.env.disk import Buffer
-from kafkaesque.model.ids import GroupId, NodeId, Offset
+from kafkaesque.model.ids import NodeId, Offset
 
 
 class AppendedBatch(NamedTuple):

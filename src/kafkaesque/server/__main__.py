@@ -17,7 +17,7 @@ def main() -> int:
     try:
         config = load_config(arguments.config)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 2
     return run_broker(config)
 

@@ -178,7 +178,7 @@ def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Ad
         host, colon, port = str(value).rpartition(":")
         if not key.isdigit() or not colon or not port.isdigit() or not host:
             raise ConfigError(
-                f'[controllers] {key} = {value!r} must be a broker id and its peer address, '
+                f"[controllers] {key} = {value!r} must be a broker id and its peer address, "
                 'such as 1 = "127.0.0.1:9190"'
             )
         found[NodeId(int(key))] = Address(host, int(port))

@@ -68,7 +68,9 @@ class Server:
         gc.collect()
         gc.freeze()
         _log.info("broker %d is ready: Kafka on %s", config.node, config.kafka_address)
-        print(json.dumps({"ready": config.node, "kafka": str(config.kafka_address)}), flush=True)
+        line = json.dumps({"ready": config.node, "kafka": str(config.kafka_address)})
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
     def _on_signal(self) -> None:
         if self._is_stopping:

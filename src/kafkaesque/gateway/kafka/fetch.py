@@ -147,8 +147,10 @@ class _Fetch:
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
 
     def _limit(self, partition_max_bytes: int) -> int:
-        """Return how many bytes a partition may give; its first batch may be longer if it is the
-        first of the whole answer."""
+        """Return how many bytes a partition may give.
+
+        Its first batch may be longer if it is the first of the whole answer.
+        """
         left = min(self._request.max_bytes, FETCH_BYTES_MAX) - self._bytes
         return min(left, partition_max_bytes)
 

@@ -1,0 +1,209 @@
+"""The controller's decisions: what is let through, what is refused, and what the state becomes."""
+
+from itertools import count
+
+import pytest
+
+from kafkaesque.broker.cluster_state import ClusterState
+from kafkaesque.broker.commands import (
+    AllocateProducerIds,
+    ChangeConfig,
+    ConfigChange,
+    ControllerCommand,
+    ControllerResult,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ProducerIdBlock,
+    RegisterBroker,
+    TopicResult,
+)
+from kafkaesque.broker.metadata_records import read_metadata_record, write_metadata_record
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.planner import PlanInputs, plan
+from kafkaesque.model.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    RequestRefused,
+    TopicExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import NodeId, TopicId
+
+
+class Cluster:
+    """A state and what the planner needs, with records going through their bytes."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.state = ClusterState()
+        self._ids = count(1)
+        self.alive = [NodeId(node) for node in range(1, brokers + 1)]
+        for node in self.alive:
+            self.do(
+                RegisterBroker(
+                    node=node,
+                    host="h",
+                    kafka_port=1,
+                    text_port=2,
+                    peer_host="h",
+                    peer_port=3,
+                    rack=None,
+                    incarnation=9,
+                )
+            )
+
+    def do(self, command: ControllerCommand) -> ControllerResult:
+        inputs = PlanInputs(
+            alive=self.alive,
+            expected_brokers=len(self.alive),
+            broker_option=BROKER_OPTIONS.defaults().__getitem__,
+            new_topic_id=lambda: TopicId(next(self._ids).to_bytes(16, "big")),
+            draw=0,
+        )
+        planned = plan(self.state, command, inputs)
+        for record in planned.records:
+            self.state.apply(read_metadata_record(write_metadata_record(record)))
+        return planned.result
+
+
+def test_a_topic_gets_defaults_an_id_and_groups_of_its_own() -> None:
+    cluster = Cluster()
+    result = cluster.do(CreateTopic(name="a", partition_count=4))
+    assert isinstance(result, TopicResult)
+    assert (result.partition_count, result.replication_factor) == (4, 3)
+    cluster.do(CreateTopic(name="b"))
+    groups = [p.group for topic in cluster.state.topics.values() for p in topic.partitions]
+    assert groups == [1, 2, 3, 4, 5]
+    assert cluster.state.topic("a").topic_id != cluster.state.topic("b").topic_id
+
+
+def test_groups_are_never_used_twice_even_after_a_deletion_and_a_snapshot() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name="a", partition_count=5))
+    cluster.do(DeleteTopic(name="a"))
+    cluster.state = ClusterState.read_snapshot(cluster.state.write_snapshot())
+    cluster.do(CreateTopic(name="a"))
+    assert [p.group for p in cluster.state.topic("a").partitions] == [6]
+
+
+def test_a_snapshot_gives_the_same_state() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name="a", partition_count=2, configs={"retention.ms": "5"}))
+    cluster.do(AllocateProducerIds(node=1))
+    cluster.do(ChangeConfig(node=0, changes=[ConfigChange(name="num.partitions", value="7")]))
+    again = ClusterState.read_snapshot(cluster.state.write_snapshot())
+    assert again.brokers == cluster.state.brokers
+    assert again.topics == cluster.state.topics
+    assert again.broker_configs == cluster.state.broker_configs
+    assert again.next_producer_id == cluster.state.next_producer_id
+    assert again.next_group == cluster.state.next_group
+
+
+def test_validate_only_changes_nothing() -> None:
+    cluster = Cluster()
+    result = cluster.do(CreateTopic(name="a", partition_count=2, validate_only=True))
+    assert isinstance(result, TopicResult)
+    assert result.partition_count == 2
+    assert not cluster.state.topics
+
+
+def test_producer_ids_never_overlap() -> None:
+    cluster = Cluster()
+    blocks = [cluster.do(AllocateProducerIds(node=node)) for node in (1, 2, 1)]
+    spans = [
+        (block.first, block.first + block.count)
+        for block in blocks
+        if isinstance(block, ProducerIdBlock)
+    ]
+    assert spans == [(0, 1000), (1000, 2000), (2000, 3000)]
+
+
+def test_options_are_set_deleted_and_listed() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name="a"))
+    cluster.do(
+        ChangeConfig(
+            topic="a",
+            changes=[
+                ConfigChange(name="cleanup.policy", value="compact", operation="append"),
+                ConfigChange(name="retention.ms", value="77"),
+            ],
+        )
+    )
+    assert cluster.state.topic("a").configs == {
+        "cleanup.policy": "delete,compact",
+        "retention.ms": "77",
+    }
+    cluster.do(
+        ChangeConfig(
+            topic="a",
+            changes=[
+                ConfigChange(name="cleanup.policy", value="delete", operation="subtract"),
+                ConfigChange(name="retention.ms", value=None, operation="delete"),
+            ],
+        )
+    )
+    assert cluster.state.topic("a").configs == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "says"),
+    [
+        (CreateTopic(name="there"), TopicExists, "there"),
+        (CreateTopic(name=""), InvalidTopic, "''"),
+        (CreateTopic(name="a/b"), InvalidTopic, "a/b"),
+        (CreateTopic(name="x" * 250), InvalidTopic, "249"),
+        (CreateTopic(name="there_x"), InvalidTopic, "collides"),
+        (CreateTopic(name="a", partition_count=0), InvalidPartitions, "not 0"),
+        (CreateTopic(name="a", partition_count=-2), InvalidPartitions, "-2"),
+        (CreateTopic(name="a", replication_factor=4), InvalidReplicationFactor, "4"),
+        (CreateTopic(name="a", replication_factor=0), InvalidReplicationFactor, "0"),
+        (CreateTopic(name="a", configs={"retention.mss": "1"}), InvalidConfig, "retention.ms?"),
+        (CreateTopic(name="a", configs={"retention.ms": "x"}), InvalidConfig, "number"),
+        (CreateTopic(name="a", configs={"segment.bytes": "1"}), InvalidConfig, "segment.bytes"),
+        (CreateTopic(name="a", assignments=[]), InvalidReplicaAssignment, "no partition"),
+        (CreateTopic(name="a", assignments=[[1, 1]]), InvalidReplicaAssignment, "twice"),
+        (CreateTopic(name="a", assignments=[[1], [1, 2]]), InvalidReplicaAssignment, "differ"),
+        (CreateTopic(name="a", assignments=[[9]]), InvalidReplicaAssignment, "9"),
+        (CreateTopic(name="a", assignments=[[1]], partition_count=1), InvalidRequest, "both"),
+        (DeleteTopic(name="gone"), UnknownTopicOrPartition, "gone"),
+        (DeleteTopic(topic_id=b"y" * 16), UnknownTopicId, "79"),
+        (CreatePartitions(name="there.x", count=1), InvalidPartitions, "only grow"),
+        (CreatePartitions(name="gone", count=3), UnknownTopicOrPartition, "gone"),
+        (
+            CreatePartitions(name="there.x", count=3, assignments=[[1]]),
+            InvalidReplicaAssignment,
+            "2 new",
+        ),
+        (
+            ChangeConfig(topic="there", changes=[ConfigChange(name="a", value="b")]),
+            InvalidConfig,
+            "unknown",
+        ),
+        (
+            ChangeConfig(
+                topic="there",
+                changes=[ConfigChange(name="retention.ms", value="1", operation="append")],
+            ),
+            InvalidConfig,
+            "no list",
+        ),
+        (ChangeConfig(node=8, changes=[]), InvalidRequest, "8"),
+        (AllocateProducerIds(node=1, count=0), InvalidRequest, "0"),
+    ],
+)
+def test_what_is_refused_says_why_and_changes_nothing(
+    command: ControllerCommand, error: type[RequestRefused], says: str
+) -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name="there"))
+    cluster.do(CreateTopic(name="there.x"))
+    before = cluster.state.write_snapshot()
+    with pytest.raises(error, match=says.replace("?", r"\?")):
+        cluster.do(command)
+    assert cluster.state.write_snapshot() == before
