@@ -187,7 +187,7 @@ def _read_topics(
     end = len(buf)
     if not 0 < n < 128:
         n, pos = length_tail(buf, pos, n)
-    if (left := left - n) < 0 or n > end - pos:
+    if (left := left - n + 1) < 0 or n > end - pos:
         bad_count(n)
     for _ in range(n - 1):
         topic, pos = _read_topic_key(buf, pos, by_id)
@@ -195,7 +195,7 @@ def _read_topics(
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
-        if (left := left - n) < 0 or n > end - pos:
+        if (left := left - n + 1) < 0 or n > end - pos:
             bad_count(n)
         asked: list[PartitionAsked] = []
         for _ in range(n - 1):
@@ -219,7 +219,7 @@ def _read_forgotten(
     end = len(buf)
     if not 0 < n < 128:
         n, pos = length_tail(buf, pos, n)
-    if (left := left - n) < 0 or n > end - pos:
+    if (left := left - n + 1) < 0 or n > end - pos:
         bad_count(n)
     for _ in range(n - 1):
         topic, pos = _read_topic_key(buf, pos, by_id)
@@ -227,7 +227,7 @@ def _read_forgotten(
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
-        if (left := left - n) < 0 or (n - 1) * 4 > end - pos:
+        if (left := left - n + 1) < 0 or (n - 1) * 4 > end - pos:
             bad_count(n)
         call.forgotten.append((topic, list(Struct(f">{n - 1}i").unpack_from(buf, pos))))
         pos += 4 * (n - 1)

@@ -138,7 +138,7 @@ def _read_compact(buf: memoryview, pos: int, by_id: bool) -> tuple[ProduceCall, 
     pos += 7
     if not 0 < n < 128:
         n, pos = length_tail(buf, pos, n)
-    if (left := ELEMENTS_MAX - n) < 0 or n > end - pos:
+    if (left := ELEMENTS_MAX - n + 1) < 0 or n > end - pos:
         bad_count(n)
     topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
     for _ in range(n - 1):
@@ -155,7 +155,7 @@ def _read_compact(buf: memoryview, pos: int, by_id: bool) -> tuple[ProduceCall, 
         pos += 1
         if not 0 < n < 128:
             n, pos = length_tail(buf, pos, n)
-        if (left := left - n) < 0 or n > end - pos:
+        if (left := left - n + 1) < 0 or n > end - pos:
             bad_count(n)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(n - 1):
