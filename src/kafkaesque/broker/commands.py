@@ -26,7 +26,7 @@ class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
     replication_factor: int = -1
     #: Replicas of each partition, instead of a count and a factor.
     assignments: list[list[int]] | None = None
-    configs: dict[str, str] = {}
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
     validate_only: bool = False
 
 
@@ -118,7 +118,7 @@ class TopicResult(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     topic_id: bytes
     partition_count: int
     replication_factor: int
-    configs: dict[str, str] = {}
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ProducerIdBlock(msgspec.Struct, frozen=True, kw_only=True, tag="producer-ids"):

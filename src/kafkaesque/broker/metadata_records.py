@@ -47,7 +47,7 @@ class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
     name: str
     topic_id: bytes
     partitions: tuple[PartitionPlacement, ...]
-    configs: dict[str, str] = {}
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PartitionsAdded(MetadataRecord, tag="partitions", frozen=True, kw_only=True):

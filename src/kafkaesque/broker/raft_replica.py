@@ -153,7 +153,7 @@ class Replica:
         return Appended(base_offset, Offset(base_offset + width), entry.term)
 
     def _settle(self) -> None:
-        """Marks that the core has made but the log has not must be in it before offsets are told."""
+        """Bring marks that the core has made into the log: offsets depend on them."""
         core = self.core
         if core.term != self._seen_term or core.configuration is not self._seen_configuration:
             self.driver.perform_now(self)

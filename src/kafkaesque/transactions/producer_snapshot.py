@@ -8,8 +8,7 @@ on every replica.
 
 from struct import Struct
 
-from crc32c import crc32c
-
+from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import Offset
 from kafkaesque.transactions.producer_state import (
