@@ -1,0 +1,246 @@
+"""A broker's data directory on the real machine."""
+
+import asyncio
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafkaesque.env.disk import File
+from kafkaesque.model.errors import DiskFailed
+from kafkaesque.runtime.file import RealFile, disk_error
+from kafkaesque.runtime.workers import Mailbox, WorkerPool
+
+#: A sync of so few files is somebody's latency (the write-ahead log's) and has threads of its own.
+URGENT_SYNC_FILES_MAX: Final = 2
+URGENT_SYNC_THREADS_MAX: Final = 3
+SYNC_THREADS_MAX: Final = 2
+READ_THREADS_MAX: Final = 4
+WORK_THREADS_MAX: Final = 2
+
+LOCK_NAME: Final = ".lock"
+#: What was removed waits here, under its own number, until a worker has freed it.
+TRASH_NAME: Final = ".trash"
+
+
+class RealDisk:
+    """The files below one directory, which belongs to this process alone while it is open."""
+
+    def __init__(self, root: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> None:
+        """Make the directory if it is missing, and lock it.
+
+        Raises:
+            DiskFailed: another process has it, or it cannot be used.
+        """
+        self.root: Final = os.path.abspath(root)
+        try:
+            os.makedirs(f"{self.root}/{TRASH_NAME}", exist_ok=True)
+            self._lock_fd = _lock(self.root)
+        except OSError as error:
+            raise disk_error(error, "cannot use the directory", self.root) from error
+        self._thread: Final = threading.get_ident()
+        self._closed = False
+        self._mailbox: Final = Mailbox(loop)
+        self.readers: Final = WorkerPool("disk-read", READ_THREADS_MAX, self._mailbox)
+        self._urgent_syncers: Final = WorkerPool(
+            "disk-sync-urgent", URGENT_SYNC_THREADS_MAX, self._mailbox
+        )
+        self._syncers: Final = WorkerPool("disk-sync", SYNC_THREADS_MAX, self._mailbox)
+        self._workers: Final = WorkerPool("work", WORK_THREADS_MAX, self._mailbox)
+        self._trash_count = 0
+        for name in os.listdir(f"{self.root}/{TRASH_NAME}"):
+            self._free(f"{self.root}/{TRASH_NAME}/{name}")
+
+    def close(self) -> None:
+        """Wait for the threads and give the directory back; nothing is called any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._mailbox.close()
+        for pool in (self._urgent_syncers, self._syncers, self.readers, self._workers):
+            pool.close()
+        os.close(self._lock_fd)
+
+    # Names
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            fd = os.open(self._at(path), flags, 0o644)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise disk_error(error, "cannot open", path) from error
+        return RealFile(path, fd, self._close_later)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._at(path))
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            names = os.listdir(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise disk_error(error, "cannot list", path) from error
+        return sorted(name for name in names if name not in (LOCK_NAME, TRASH_NAME))
+
+    def make_dir(self, path: str) -> None:
+        try:
+            os.makedirs(self._at(path), exist_ok=True)
+        except OSError as error:
+            raise disk_error(error, "cannot make the directory", path) from error
+
+    def remove(self, path: str) -> None:
+        # To free a large file takes milliseconds; the descriptor that a worker holds while it
+        # unlinks moves that off the loop without a moment in which the name still exists.
+        try:
+            fd = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(error, "cannot remove", path) from error
+        try:
+            os.unlink(self._at(path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise disk_error(error, "cannot remove", path) from error
+        finally:
+            self._close_later(fd)
+
+    def remove_tree(self, path: str) -> None:
+        self._trash_count += 1
+        grave = f"{self.root}/{TRASH_NAME}/{os.getpid()}-{self._trash_count}"
+        try:
+            os.rename(self._at(path), grave)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(error, "cannot remove", path) from error
+        self._free(grave)
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.replace(self._at(old), self._at(new))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise disk_error(error, f"cannot rename to {new}:", old) from error
+
+    def free_bytes(self) -> int:
+        try:
+            status = os.statvfs(self.root)
+        except OSError as error:
+            raise disk_error(error, "cannot ask for free space in", self.root) from error
+        return status.f_bavail * status.f_frsize
+
+    # What waits for the device
+
+    def sync_blocking(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        for file in files:
+            _real(file).sync_now()
+        for directory in directories:
+            self._sync_dir(directory)
+
+    def sync(
+        self,
+        files: Sequence[File],
+        on_done: Callable[[DiskFailed | None], None],
+        directories: Sequence[str] = (),
+    ) -> None:
+        files, directories = tuple(files), tuple(directories)
+
+        def done(_: object, error: Exception | None) -> None:
+            on_done(error if error is None else _as_disk_failed(error, "sync"))
+
+        urgent = len(files) <= URGENT_SYNC_FILES_MAX
+        pool = self._urgent_syncers if urgent else self._syncers
+        pool.submit(lambda: self.sync_blocking(files, directories), done)
+
+    def read(
+        self, file: File, position: int, length: int, on_done: Callable[[bytes | DiskFailed], None]
+    ) -> None:
+        def done(data: object, error: Exception | None) -> None:
+            if isinstance(data, bytes):
+                on_done(data)
+            else:
+                on_done(_as_disk_failed(error, f"read {file.path}"))
+
+        self.readers.submit(lambda: file.read_blocking(position, length), done)
+
+    def run(
+        self, work: Callable[[], object], on_done: Callable[[object, Exception | None], None]
+    ) -> None:
+        self._workers.submit(work, on_done)
+
+    # Inside
+
+    def _at(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} leads out of the data directory")
+        return f"{self.root}/{path}"
+
+    def _sync_dir(self, directory: str) -> None:
+        try:
+            fd = os.open(self._at(directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise disk_error(error, "cannot sync the directory", directory) from error
+
+    def _close_later(self, fd: int) -> None:
+        # The last holder of a file may be a worker, which can as well wait itself.
+        if self._closed or threading.get_ident() != self._thread:
+            os.close(fd)
+        else:
+            self._workers.submit(lambda: os.close(fd), _ignore)
+
+    def _free(self, grave: str) -> None:
+        self._workers.submit(lambda: _remove_all(grave), _ignore)
+
+
+def _remove_all(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        os.unlink(path)
+
+
+def _lock(root: str) -> int:
+    """Return a descriptor that holds the directory's lock until it is closed."""
+    fd = os.open(f"{root}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        raise DiskFailed(f"{root} is in use by another process (pid {holder})") from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    return fd
+
+
+def _real(file: File) -> RealFile:
+    if not isinstance(file, RealFile):
+        raise TypeError(f"{file!r} is not a file of this disk")
+    return file
+
+
+def _as_disk_failed(error: Exception | None, doing: str) -> DiskFailed:
+    if isinstance(error, DiskFailed):
+        return error
+    failed = DiskFailed(f"cannot {doing}: {error!r}")
+    failed.__cause__ = error
+    return failed
+
+
+def _ignore(_: object, __: Exception | None) -> None:
+    """Nobody waits for this result."""

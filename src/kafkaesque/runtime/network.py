@@ -1,0 +1,343 @@
+"""Connections of the real machine."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.env.network import (
+    Address,
+    ConnectionHandler,
+    Framing,
+    ListenOptions,
+)
+from kafkaesque.runtime.connection import RealConnection, Shared
+from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
+from kafkaesque.runtime.loop import OnFatal
+from kafkaesque.runtime.poller import READABLE, WRITABLE
+from kafkaesque.runtime.workers import Mailbox, WorkerPool
+
+log = logging.getLogger("kafkaesque.runtime")
+
+#: Connections that the kernel keeps for us until we accept them.
+BACKLOG_MAX: Final = 1024
+#: Connections accepted in one turn of the loop.
+ACCEPTS_PER_TURN_MAX: Final = 64
+#: So long nothing is accepted after the system had no descriptor left for one more.
+ACCEPT_PAUSE_MS: Final = 100
+#: So long an attempt to connect may take.
+CONNECT_MS_MAX: Final = 3_000
+#: A name server that does not answer keeps nobody but those who ask it waiting.
+RESOLVE_THREADS_MAX: Final = 2
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class RealNetwork:
+    """TCP. `readers` are the threads that bring in cold pages of file ranges."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, readers: WorkerPool, on_fatal: OnFatal
+    ) -> None:
+        self.shared: Final = Shared(loop, readers, on_fatal)
+        self._resolvers: Final = WorkerPool("resolve", RESOLVE_THREADS_MAX, Mailbox(loop))
+        #: Everything that is open, in the order of opening.
+        self._listeners: Final[dict[RealListener, None]] = {}
+        self._connections: Final[dict[RealConnection, None]] = {}
+
+    def listen(
+        self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
+    ) -> "RealListener":
+        sock = _bind(address)
+        listener = RealListener(self, sock, options, accept)
+        self._listeners[listener] = None
+        return listener
+
+    def connect(
+        self,
+        address: Address,
+        options: ListenOptions,
+        handler: ConnectionHandler,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        attempt = _Attempt(self, options, handler, on_failed)
+        family = _literal_family(address.host)
+        if family is not None:
+            self.shared.loop.call_soon(attempt.start, [(family, (address.host, address.port))])
+        else:
+            self._resolvers.submit(lambda: _resolve(address), attempt.on_resolved)
+
+    def adopt(
+        self,
+        sock: socket.socket,
+        options: ListenOptions,
+        handler: ConnectionHandler,
+        on_gone: Callable[[], None] | None = None,
+    ) -> None:
+        """Make a connection of a connected socket."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            host, port = sock.getpeername()[:2]
+        except OSError:  # It has gone already; the first receive will tell.
+            host, port = "unknown", 0
+
+        def gone(connection: RealConnection) -> None:
+            self._connections.pop(connection, None)
+            if on_gone is not None:
+                on_gone()
+
+        connection = RealConnection(
+            self.shared, sock, f"{host}:{port}", self._cutter(options), gone
+        )
+        self._connections[connection] = None
+        connection.start(handler)
+
+    def close(self) -> None:
+        """Close every listener and every connection; those that have something to send finish."""
+        for listener in list(self._listeners):
+            listener.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    def abort(self) -> None:
+        """Drop everything at once."""
+        for listener in list(self._listeners):
+            listener.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def shut(self) -> None:
+        """Watch nothing any more; after `abort`."""
+        self.shared.poller.close()
+        self._resolvers.close()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open, those that are just closing too."""
+        return len(self._connections)
+
+    def forget(self, listener: "RealListener") -> None:
+        """Take note that a listener is closed."""
+        self._listeners.pop(listener, None)
+
+    def _cutter(self, options: ListenOptions) -> Cutter:
+        if options.framing is Framing.LENGTH_PREFIXED:
+            return FrameCutter(self.shared.scratch, options.frame_bytes_max)
+        return StreamCutter(self.shared.scratch)
+
+
+class RealListener:
+    """A listening socket."""
+
+    __slots__ = ("_accept", "_address", "_count", "_network", "_options", "_sock", "_timer")
+
+    def __init__(
+        self,
+        network: RealNetwork,
+        sock: socket.socket,
+        options: ListenOptions,
+        accept: Callable[[], ConnectionHandler],
+    ) -> None:
+        self._network: Final = network
+        self._sock: socket.socket | None = sock
+        self._options: Final = options
+        self._accept: Final = accept
+        host, port = sock.getsockname()[:2]
+        self._address: Final = Address(host, port)
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        network.shared.poller.add(sock.fileno(), READABLE, self._on_acceptable)
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def close(self) -> None:
+        if self._sock is None:
+            return
+        self._network.shared.poller.remove(self._sock.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sock.close()
+        self._sock = None
+        self._network.forget(self)
+
+    def _on_acceptable(self, _: int) -> None:
+        for _accepted in range(ACCEPTS_PER_TURN_MAX):
+            if self._sock is None:  # Closed by what was just accepted.
+                return
+            try:
+                sock, _address = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._pause(error)
+                    return
+                continue  # That one has gone before we came.
+            self._open(sock)
+
+    def _open(self, sock: socket.socket) -> None:
+        if self._count >= self._options.connections_max:
+            log.warning(
+                "port %d: refused, %d connections are open", self._address.port, self._count
+            )
+            sock.close()
+            return
+        sock.setblocking(False)
+        try:
+            handler = self._accept()
+        except Exception:
+            log.exception("port %d: closed, no handler could be made", self._address.port)
+            sock.close()
+            return
+        self._count += 1
+        self._network.adopt(sock, self._options, handler, self._on_gone)
+
+    def _on_gone(self) -> None:
+        self._count -= 1
+
+    def _pause(self, error: OSError) -> None:
+        """Accept nothing for a moment: the loop would only meet the same error again and again."""
+        log.error("port %d: cannot accept: %s", self._address.port, error.strerror)
+        assert self._sock is not None
+        self._network.shared.poller.remove(self._sock.fileno())
+        self._timer = self._network.shared.loop.call_later(ACCEPT_PAUSE_MS / 1000, self._resume)
+
+    def _resume(self) -> None:
+        self._timer = None
+        if self._sock is not None:
+            self._network.shared.poller.add(self._sock.fileno(), READABLE, self._on_acceptable)
+
+
+_Target = tuple[int, tuple[str, int]]
+
+
+class _Attempt:
+    """One call of `connect`: tries the addresses of a name one after the other."""
+
+    __slots__ = ("_handler", "_network", "_on_failed", "_options", "_sock", "_targets", "_timer")
+
+    def __init__(
+        self,
+        network: RealNetwork,
+        options: ListenOptions,
+        handler: ConnectionHandler,
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        self._network: Final = network
+        self._options: Final = options
+        self._handler: Final = handler
+        self._on_failed: Final = on_failed
+        self._targets: list[_Target] = []
+        self._sock: socket.socket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_resolved(self, targets: object, error: Exception | None) -> None:
+        if isinstance(targets, list):
+            self.start(targets)
+        else:
+            self._on_failed(error or OSError("the name has no address"))
+
+    def start(self, targets: list[_Target]) -> None:
+        self._targets = targets
+        timeout = CONNECT_MS_MAX / 1000
+        self._timer = self._network.shared.loop.call_later(timeout, self._on_time_up)
+        self._next()
+
+    def _next(self) -> None:
+        family, target = self._targets.pop(0)
+        try:
+            self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            code = sock.connect_ex(target)
+        except OSError as error:
+            self._fail(error)
+            return
+        if code == errno.EINPROGRESS:
+            self._network.shared.poller.add(sock.fileno(), WRITABLE, self._on_connected)
+        elif code:
+            self._fail(_os_error(code, target))
+        else:
+            self._succeed(sock)
+
+    def _on_connected(self, _: int) -> None:
+        sock = self._sock
+        assert sock is not None
+        self._network.shared.poller.remove(sock.fileno())
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._fail(_os_error(code, None))
+        else:
+            self._succeed(sock)
+
+    def _succeed(self, sock: socket.socket) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sock = None
+        self._network.adopt(sock, self._options, self._handler)
+
+    def _fail(self, error: OSError) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+        if self._targets:
+            self._next()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_failed(error)
+
+    def _on_time_up(self) -> None:
+        self._timer = None
+        self._targets.clear()
+        if self._sock is not None:
+            self._network.shared.poller.remove(self._sock.fileno())
+            self._fail(TimeoutError(f"no answer within {CONNECT_MS_MAX} ms"))
+
+
+def _os_error(code: int, target: object) -> OSError:
+    where = f" {target}" if target else ""
+    return OSError(code, f"cannot connect{where}: {errno.errorcode.get(code, code)}")
+
+
+def _literal_family(host: str) -> int | None:
+    """Return the address family if the host is a number, None if it is a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return family
+    return None
+
+
+def _resolve(address: Address) -> list[_Target]:
+    """Return the addresses of a name, IPv4 first; waits, so it is called in a worker.
+
+    Raises:
+        OSError: the name is unknown.
+    """
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    targets = [(int(entry[0]), (str(entry[4][0]), int(entry[4][1]))) for entry in found]
+    return sorted(targets, key=lambda target: target[0] != socket.AF_INET)
+
+
+def _bind(address: Address) -> socket.socket:
+    family = _literal_family(address.host)
+    target = (address.host, address.port)
+    if family is None:
+        family, target = _resolve(address)[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind(target)
+        sock.listen(BACKLOG_MAX)
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
+    return sock
