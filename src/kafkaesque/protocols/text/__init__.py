@@ -1,1 +1,1 @@
-"""The text protocol for a person with telnet: one line in, one line out."""
+"""The text protocol of the project's paper, for a person with telnet: lines and commands."""

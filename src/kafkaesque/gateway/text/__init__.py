@@ -1,0 +1,1 @@
+"""The text protocol on one side, broker commands on the other."""
