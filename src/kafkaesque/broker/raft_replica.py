@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
+from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, assign_offsets
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
 from kafkaesque.model.ids import GroupId, NodeId, Offset
@@ -20,7 +21,8 @@ from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, T
 from kafkaesque.raft.messages import SnapshotRequest
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
-from kafkaesque.storage.group_log import GroupLog, LogEntry
+from kafkaesque.storage.entries import EntryLike
+from kafkaesque.storage.group_log import GroupLog
 
 if TYPE_CHECKING:
     from kafkaesque.broker.raft_driver import RaftDriver
@@ -84,7 +86,7 @@ class Replica:
             jitter=driver.env.dice.below,
             min_insync=min_insync,
         )
-        self._durable_index = log.last_index
+        self._durable_index: int = log.last_index
         self._is_leading = False
         #: Group commits on their way that cover something of this log.
         self._syncs_pending = 0
@@ -267,12 +269,7 @@ class Replica:
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
         log = self.log
-        log.append(
-            [
-                LogEntry(int(e.kind), e.first_index, e.last_index, e.term, e.data)  # type: ignore[arg-type]
-                for e in entries
-            ]
-        )
+        log.append(entries)
         batches = [
             AppendedBatch(
                 log.offset_after(entry.first_index - 1),
@@ -332,7 +329,7 @@ class Replica:
             work.first_index, work.bytes_max, lambda found: self._on_read(work, found)
         )
 
-    def _on_read(self, work: Replicate, found: "list[LogEntry] | Exception") -> None:
+    def _on_read(self, work: Replicate, found: list[EntryLike] | Exception) -> None:
         if self.is_closed:
             return
         if isinstance(found, DiskFailed):
@@ -343,11 +340,8 @@ class Replica:
         self._fill(work, found)
         self.driver.touch(self)
 
-    def _fill(self, work: Replicate, entries: "Sequence[LogEntry]") -> None:
-        metas = [
-            EntryMeta(e.first_index, e.last_index, e.term, EntryKind(e.kind), len(e.data), e.data)  # type: ignore[arg-type]
-            for e in entries
-        ]
+    def _fill(self, work: Replicate, entries: Sequence[EntryLike]) -> None:
+        metas = [_meta(entry) for entry in entries]
         message = self.core.fill(work, metas)
         if message is not None:
             self.driver.send(self, message.to, message)
@@ -390,6 +384,16 @@ class Replica:
                 self.driver.touch(self)
 
         self._listener.on_snapshot(payload.state, start_offset, install)
+
+
+def _meta(entry: EntryLike) -> EntryMeta:
+    """Return an entry of the log as the core knows it; what is fresh still is that very one."""
+    if isinstance(entry, EntryMeta):
+        return entry
+    data: Buffer = entry.data  # type: ignore[assignment]
+    return EntryMeta(
+        entry.first_index, entry.last_index, entry.term, EntryKind(entry.kind), len(data), data
+    )
 
 
 def _restored(log: GroupLog, configuration: Configuration) -> RestoredState:
