@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -67,11 +68,13 @@ class TopicMaker:
     ) -> str:
         """Create a topic; options are Kafka's, with _ for the dots of their names."""
         name = unique(prefix)
-        config = {key.replace("_", "."): value for key, value in options.items()}
+        # Kept for ever, as many tests give their records times that lie years back.
+        named = {key.replace("_", "."): value for key, value in options.items()}
+        config = {"retention.ms": "-1", **named}
         topic = NewTopic(name, partitions, replication, config=config)
         self._admin.create_topics([topic], request_timeout=DEADLINE_S)[name].result()
         for port in self._ports:
-            eventually(lambda p=port: _has_leaders(p, name, partitions), f"leaders for {name}")
+            eventually(partial(_has_leaders, port, name, partitions), f"leaders for {name}")
         return name
 
 

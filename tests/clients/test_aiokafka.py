@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -82,6 +83,10 @@ async def eventually(condition: Callable[[], bool | Awaitable[bool]], what: str)
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"not in time: {what}")
         await asyncio.sleep(0.05)
+
+
+def has_partitions(consumer: AIOKafkaConsumer, count: int) -> bool:
+    return len(consumer.assignment()) == count
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -176,7 +181,7 @@ def test_a_static_member_returns_to_its_partitions(
     async def work() -> None:
         for first in (0, 20):
             async with consumer_of(bootstrap_servers, topic, **options) as consumer:
-                await eventually(lambda c=consumer: len(c.assignment()) == 2, "all")
+                await eventually(partial(has_partitions, consumer, 2), "all")
                 await send(bootstrap_servers, topic, first, first + 20)
                 assert sorted(await read(consumer, 20)) == list(range(first, first + 20))
                 await consumer.commit()
@@ -280,19 +285,19 @@ def test_administration(bootstrap_servers: str) -> None:
             again = await admin.create_topics([new])
             assert for_code(again.topic_errors[0][1]) is TopicAlreadyExistsError
 
-            async def has_partitions(count: int) -> bool:
+            async def is_known(count: int) -> bool:
                 (described,) = await admin.describe_topics([topic])
                 listed = await admin.list_topics()
                 return topic in listed and len(described["partitions"]) == count
 
             # Each broker learns of a change in its own time.
-            await eventually(lambda: has_partitions(2), "two partitions")
+            await eventually(lambda: is_known(2), "two partitions")
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             (answer,) = await admin.describe_configs([resource])
             configs = {each[0]: each[1] for each in answer.resources[0][4]}
             assert configs["cleanup.policy"] == "compact"
             await admin.create_partitions({topic: NewPartitions(4)})
-            await eventually(lambda: has_partitions(4), "four partitions")
+            await eventually(lambda: is_known(4), "four partitions")
             await admin.delete_topics([topic])
 
     run(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -201,7 +202,11 @@ def test_partitions_are_added_never_removed(
 ) -> None:
     topic = make_topic("grown", partitions=2)
     produce(bootstrap_servers, topic, [Sent(value=b"%d" % i, partition=i % 2) for i in range(10)])
-    only(admin.create_partitions([NewPartitions(topic, 5)]))
+
+    def grow(name: str, count: int) -> None:
+        only(admin.create_partitions([NewPartitions(name, count)]))
+
+    grow(topic, 5)
 
     def partitions() -> dict[int, Any]:
         return dict(admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions)
@@ -213,10 +218,9 @@ def test_partitions_are_added_never_removed(
     produce(bootstrap_servers, topic, [Sent(value=b"%d" % i, partition=4) for i in range(10, 15)])
     assert len(consume(bootstrap_servers, topic, 15)) == 15
     for count in (5, 1):
-        error = error_of(lambda n=count: only(admin.create_partitions([NewPartitions(topic, n)])))
+        error = error_of(partial(grow, topic, count))
         assert error.code() == KafkaError.INVALID_PARTITIONS
-    missing = NewPartitions(unique("missing"), 3)
-    error = error_of(lambda: only(admin.create_partitions([missing])))
+    error = error_of(partial(grow, unique("missing"), 3))
     assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
@@ -235,7 +239,7 @@ def test_topic_options_are_altered_one_by_one(admin: AdminClient, make_topic: To
     eventually(lambda: topic_config(admin, topic)["cleanup.policy"].value == "compact", "a change")
     assert topic_config(admin, topic)["retention.ms"].value == "604800000"
     for entry in (("no.such.option", set_, "1"), ("segment.bytes", set_, "-5")):
-        error = error_of(lambda e=entry: alter(admin, topic, e))
+        error = error_of(partial(alter, admin, topic, entry))
         assert error.code() == KafkaError.INVALID_CONFIG
     error = error_of(lambda: alter(admin, unique("missing"), ("retention.ms", set_, "1")))
     assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

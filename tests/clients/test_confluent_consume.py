@@ -182,6 +182,7 @@ def test_a_pattern_subscription_takes_topics_up_as_they_come(
         consumer.subscribe([f"^{prefix}-.*"])
         produce(bootstrap_servers, first, numbers(0, 3))
         assert values(read(consumer, 3)) == [0, 1, 2]
+        consumer.commit(asynchronous=False)
         second = make_topic(f"{prefix}-b", partitions=1)
         produce(bootstrap_servers, second, numbers(3, 6))
         received = read(consumer, 3)

@@ -143,7 +143,8 @@ def test_a_cooperative_member_keeps_what_it_is_not_asked_to_give(
             wait_for_shares([first, second], [2, 2])
             assert [len(each) for each in first.taken] == [2]
             assert sum(len(each) for each in first.given) == 4
-            assert sorted(each for given in second.given for each in given) == sorted(first.taken[0])
+            given = [each for partitions in second.given for each in partitions]
+            assert sorted(given) == sorted(first.taken[0])
 
 
 def test_a_static_member_that_returns_in_time_disturbs_nobody(

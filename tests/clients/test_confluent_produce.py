@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 
 import pytest
 from confluent_kafka import (
@@ -209,8 +208,7 @@ def test_offsets_of_a_partition_have_no_gaps_over_many_requests(
     received = consume(bootstrap_servers, topic, 500)
     for partition in range(2):
         offsets = [each.offset() for each in received if each.partition() == partition]
-        assert all(later == earlier + 1 for earlier, later in pairwise(offsets))
-        assert not offsets or offsets[0] == 0
+        assert offsets == list(range(len(offsets)))
 
 
 def test_auto_creation_of_a_topic_follows_the_brokers_switch(bootstrap_servers: str) -> None:
@@ -239,8 +237,9 @@ def test_a_consumer_does_not_create_the_topic_it_asks_for(bootstrap_servers: str
 
     def has_said_so() -> bool:
         message = consumer.poll(0.1)
-        if message is not None and message.error() is not None:
-            errors.append(message.error())
+        error = None if message is None else message.error()
+        if error is not None:
+            errors.append(error)
         return bool(errors)
 
     try:

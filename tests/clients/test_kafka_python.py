@@ -265,7 +265,7 @@ def test_compressed_batches_stay_compressed_in_the_log(
 
 
 def test_options_are_altered_and_reset(make_topic: TopicMaker, admin: KafkaAdminClient) -> None:
-    topic = make_topic("kp-options", partitions=1)
+    topic = make_topic("kp-options", partitions=1, retention_ms="7000")
 
     def modified() -> dict[str, str]:
         found = admin.describe_configs([ConfigResource("TOPIC", topic)])["topic"][topic]

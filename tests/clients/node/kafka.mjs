@@ -1,0 +1,65 @@
+// What the scripts here share: a client, every codec, arguments in and JSON out.
+import { createRequire } from 'node:module'
+
+const require = createRequire(import.meta.url)
+const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = require('kafkajs')
+const lz4 = require('lz4js')
+const snappyCodec = require('kafkajs-snappy')
+const zstd = require('@bokuweb/zstd-wasm')
+
+CompressionCodecs[CompressionTypes.Snappy] = snappyCodec
+CompressionCodecs[CompressionTypes.LZ4] = () => ({
+  compress: async encoder => Buffer.from(lz4.compress(encoder.buffer)),
+  decompress: async buffer => Buffer.from(lz4.decompress(buffer)),
+})
+CompressionCodecs[CompressionTypes.ZSTD] = () => ({
+  compress: async encoder => Buffer.from(zstd.compress(encoder.buffer)),
+  decompress: async buffer => Buffer.from(zstd.decompress(buffer)),
+})
+
+export const codecs = {
+  none: CompressionTypes.None,
+  gzip: CompressionTypes.GZIP,
+  snappy: CompressionTypes.Snappy,
+  lz4: CompressionTypes.LZ4,
+  zstd: CompressionTypes.ZSTD,
+}
+
+const text = value => (value === null || value === undefined ? null : value.toString())
+
+// A message as JSON: bytes as text, headers as a list of pairs (a name may come more than once).
+export const plain = (topic, partition, message) => ({
+  topic,
+  partition,
+  offset: Number(message.offset),
+  timestamp_ms: Number(message.timestamp),
+  key: text(message.key),
+  value: text(message.value),
+  headers: Object.entries(message.headers ?? {}).flatMap(([name, values]) =>
+    [values].flat().map(value => [name, text(value)]),
+  ),
+})
+
+// Runs main(kafka, given) with the JSON object of the command line and prints what it returns.
+export async function run(main) {
+  const given = JSON.parse(process.argv[2])
+  const kafka = new Kafka({
+    clientId: 'kafkajs',
+    brokers: given.bootstrap_servers.split(','),
+    logLevel: logLevel.NOTHING,
+    retry: { initialRetryTime: 50 },
+  })
+  await zstd.init()
+  try {
+    process.stdout.write(JSON.stringify(await main(kafka, given)))
+    process.exit(0)
+  } catch (error) {
+    process.stdout.write(JSON.stringify({ error: error.type ?? error.name, message: error.message }))
+    process.exit(1)
+  }
+}
+
+// Resolves once condition() holds; the test's own time limit is the limit.
+export async function eventually(condition) {
+  while (!condition()) await new Promise(resolve => setTimeout(resolve, 20))
+}

@@ -1,0 +1,33 @@
+"""Runs the scripts of tests/clients/node, which drive kafkajs, and reads the JSON they print."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.clients.kafka_helpers import DEADLINE_S
+
+_DIRECTORY = Path(__file__).parent / "node"
+
+
+def missing() -> str:
+    """Return why kafkajs cannot be run here, or nothing when it can."""
+    if shutil.which("node") is None:
+        return "node is not installed"
+    if not (_DIRECTORY / "node_modules" / "kafkajs").is_dir():
+        return "kafkajs is not installed: run `npm ci` in tests/clients/node"
+    return ""
+
+
+def run_node(script: str, bootstrap_servers: str, **given: Any) -> Any:
+    """Run one script with `given` as its argument and return what it prints; fails when it does."""
+    argument = json.dumps({"bootstrap_servers": bootstrap_servers, **given})
+    command = ["node", str(_DIRECTORY / f"{script}.mjs"), argument]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
