@@ -36,6 +36,8 @@ class BrokerConfig:
     #: Broker options by their Kafka names, checked; those that are not named have their default.
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     timings: PeerTimings = PeerTimings()
+    #: Where the disk's root is, for people to read.
+    data_dir: str = ""
     tick_ms: int = 50
     raft: RaftConfig = RaftConfig()
     storage: StorageConfig = StorageConfig()

@@ -9,6 +9,8 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
 from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
+from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
+from kafkaesque.gateway.kafka.topic_creator import TopicCreator
 from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
 
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
@@ -22,10 +24,12 @@ class KafkaGateway:
     """One broker's Kafka port."""
 
     def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
-        self.broker = broker
+        self.broker: Broker = broker
         self.clock = broker.env.clock
         self.report = report
-        self.sessions = FetchSessions(broker.env.dice)
+        self.sessions: FetchSessions = FetchSessions(broker.env.dice)
+        self.metadata_cache = MetadataCache()
+        self.topic_creator = TopicCreator(broker)
         self.connections: dict[int, KafkaConnection] = {}
         self.supported: Mapping[int, VersionRange] = {
             key: versions for key, versions in SUPPORTED.items() if key in HANDLERS

@@ -1,6 +1,7 @@
 """Which function answers which API."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kafkaesque.gateway.kafka import fetch, produce
@@ -13,7 +14,40 @@ if TYPE_CHECKING:
 Handler = Callable[["KafkaGateway", Call], None]
 
 
+def _later(module: str, function: str) -> Handler:
+    """Return a handler whose module is imported when the first request comes.
+
+    Most clients never use most APIs, and each brings a module of messages with it.
+    """
+    loaded: list[Handler] = []
+
+    def handle(gateway: "KafkaGateway", call: Call) -> None:
+        if not loaded:
+            package = __name__.rpartition(".")[0]
+            loaded.append(getattr(import_module(f"{package}.{module}"), function))
+        loaded[0](gateway, call)
+
+    return handle
+
+
 HANDLERS: Mapping[int, Handler] = {
     ApiKey.PRODUCE: lambda gateway, call: produce.on_produce(gateway.broker, call),
     ApiKey.FETCH: lambda gateway, call: fetch.on_fetch(gateway.broker, gateway.sessions, call),
+    ApiKey.API_VERSIONS: _later("metadata", "on_api_versions"),
+    ApiKey.METADATA: _later("metadata", "on_metadata"),
+    ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
+    ApiKey.FIND_COORDINATOR: _later("find_coordinator", "on_find_coordinator"),
+    ApiKey.LIST_OFFSETS: _later("log_offsets", "on_list_offsets"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _later("log_offsets", "on_offset_for_leader_epoch"),
+    ApiKey.INIT_PRODUCER_ID: _later("producers", "on_init_producer_id"),
+    ApiKey.CREATE_TOPICS: _later("topic_admin", "on_create_topics"),
+    ApiKey.DELETE_TOPICS: _later("topic_admin", "on_delete_topics"),
+    ApiKey.CREATE_PARTITIONS: _later("topic_admin", "on_create_partitions"),
+    ApiKey.DELETE_RECORDS: _later("partition_admin", "on_delete_records"),
+    ApiKey.ELECT_LEADERS: _later("partition_admin", "on_elect_leaders"),
+    ApiKey.DESCRIBE_LOG_DIRS: _later("partition_admin", "on_describe_log_dirs"),
+    ApiKey.DESCRIBE_CONFIGS: _later("configs", "on_describe_configs"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _later("configs", "on_incremental_alter_configs"),
+    ApiKey.ALTER_CONFIGS: _later("configs", "on_alter_configs"),
 }

@@ -1,0 +1,87 @@
+"""The cluster as clients are told about it: which brokers are alive, and who leads what."""
+
+from typing import NamedTuple
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import PartitionState
+from kafkaesque.broker.metadata_records import BrokerRegistered
+from kafkaesque.broker.topic_names import check_topic_name
+from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.model.errors import InvalidTopic
+from kafkaesque.model.ids import NO_NODE, NodeId
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+
+
+class Placement(NamedTuple):
+    """Where a partition is, as clients are told."""
+
+    error_code: int
+    leader: int
+    leader_epoch: int
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class ClusterView:
+    """The cluster as this broker sees it at one moment."""
+
+    __slots__ = ("_alive", "broker")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._alive = {NodeId(found.node): found for found in broker.alive_brokers()}
+
+    @property
+    def brokers(self) -> list[BrokerRegistered]:
+        """The brokers that are alive."""
+        return list(self._alive.values())
+
+    @property
+    def controller(self) -> int:
+        """Where to send what the controller decides.
+
+        Every broker passes such requests on, so while no controller is known it is this one.
+        """
+        controller = self.broker.controller_node()
+        return self.broker.node if controller not in self._alive else int(controller or 0)
+
+    def find_broker(self, node: int) -> BrokerRegistered | None:
+        """Return a broker if it is alive."""
+        return self._alive.get(NodeId(node))
+
+    def leader_of(self, partition: PartitionState) -> BrokerRegistered | None:
+        """Return who leads a partition, if it is known and alive."""
+        leader = self.broker.leaders.leader(partition.group)
+        return None if leader is None else self._alive.get(leader)
+
+    def place(self, partition: PartitionState) -> Placement:
+        """Return where a partition is."""
+        alive = self._alive
+        offline = tuple(node for node in partition.replicas if node not in alive)
+        report = self.broker.leaders.get(partition.group)
+        if report is None:
+            return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, -1, (), offline)
+        if NodeId(report.leader) not in alive:
+            return Placement(
+                ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, report.term, report.in_sync, offline
+            )
+        return Placement(0, report.leader, report.term, report.in_sync, offline)
+
+    def as_of(self) -> tuple[object, ...]:
+        """Return what changes whenever an answer that is derived from the cluster may change."""
+        broker = self.broker
+        return (
+            broker.state.version,
+            broker.leaders.version,
+            self.controller,
+            tuple(self._alive),
+        )
+
+
+def error_of_missing(name: str) -> ErrorCode:
+    """Return what is wrong with a topic that does not exist."""
+    try:
+        check_topic_name(name)
+    except InvalidTopic as refusal:
+        return code_of(refusal)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

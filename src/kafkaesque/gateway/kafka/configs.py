@@ -1,0 +1,265 @@
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs: options of topics and brokers."""
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import ALL_BROKERS
+from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerResult
+from kafkaesque.broker.topic_names import check_topic_name
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.config_entries import (
+    ConfigEntry,
+    broker_default_entries,
+    broker_entries,
+    topic_entries,
+)
+from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.gathering import Queue
+from kafkaesque.gateway.kafka.topic_admin import Piece, command_piece
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.ids import NodeId
+from kafkaesque.protocols.kafka.messages.alter_configs_request import AlterConfigsRequest
+from kafkaesque.protocols.kafka.messages.alter_configs_response import (
+    AlterConfigsResourceResponse as ReplaceResult,
+)
+from kafkaesque.protocols.kafka.messages.alter_configs_response import AlterConfigsResponse
+from kafkaesque.protocols.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kafkaesque.protocols.kafka.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+)
+from kafkaesque.protocols.kafka.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse as ChangeResult,
+)
+from kafkaesque.protocols.kafka.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: The requests themselves say no time; clients wait this long by default.
+ALTER_TIMEOUT_MS = 30_000
+
+
+class ResourceType(IntEnum):
+    """What options may belong to, of what we have; the numbers are Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+#: By their numbers in requests.
+_OPERATIONS = ("set", "delete", "append", "subtract")
+
+
+class _Resource(Protocol):
+    """What all three requests say of a resource."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
+def _unsupported(resource: _Resource) -> InvalidRequest:
+    return InvalidRequest(
+        f"resources of type {resource.resource_type} have no options here: "
+        "topics (2) and brokers (4) have"
+    )
+
+
+def _node_of(resource: _Resource) -> NodeId:
+    """Return the broker that a resource names; an empty name stands for all.
+
+    Raises:
+        InvalidRequest: the name is no broker id.
+    """
+    if not resource.resource_name:
+        return ALL_BROKERS
+    try:
+        node = int(resource.resource_name)
+    except ValueError:
+        node = 0
+    if node <= 0:
+        raise InvalidRequest(f"{resource.resource_name!r} is no broker id")
+    return NodeId(node)
+
+
+# -- DescribeConfigs
+
+
+def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
+    """Say which options are in force and where their values are from."""
+    request: DescribeConfigsRequest = call.read()
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            entries = _entries(gateway.broker, resource)
+        except RequestRefused as refusal:
+            result.error_code, result.error_message = code_of(refusal), str(refusal)
+        else:
+            result.configs = [_write(entry, request) for entry in _filtered(entries, resource)]
+        results.append(result)
+    call.answer(DescribeConfigsResponse(results=results))
+
+
+def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+    if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(resource.resource_name)
+        return topic_entries(broker, broker.state.topic(resource.resource_name).configs)
+    if resource.resource_type != ResourceType.BROKER:
+        raise _unsupported(resource)
+    node = _node_of(resource)
+    if node == ALL_BROKERS:
+        return broker_default_entries(broker)
+    if node != broker.node:
+        # Only a broker itself knows what its configuration file says.
+        raise InvalidRequest(f"this is broker {broker.node}: ask broker {node} for its options")
+    return broker_entries(broker)
+
+
+def _filtered(
+    entries: Sequence[ConfigEntry], resource: DescribeConfigsResource
+) -> list[ConfigEntry]:
+    keys = resource.configuration_keys
+    return [entry for entry in entries if not keys or entry.name in keys]
+
+
+def _write(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        synonyms=[DescribeConfigsSynonym(name, value, source) for name, value, source in synonyms],
+        config_type=entry.option.type.value,
+        documentation=entry.option.doc if request.include_documentation else None,
+    )
+
+
+# -- IncrementalAlterConfigs and AlterConfigs
+
+
+def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
+    """Change some options of resources; each succeeds or fails by itself, as a whole."""
+    request: IncrementalAlterConfigsRequest = call.read()
+    results = [
+        ChangeResult(0, None, resource.resource_type, resource.resource_name)
+        for resource in request.resources
+    ]
+
+    def command_of(place: int) -> ChangeConfig:
+        resource = request.resources[place]
+        changes = [_change(config) for config in resource.configs]
+        return _command(resource, changes, replace_all=False, validate_only=request.validate_only)
+
+    _alter(
+        gateway.broker,
+        results,
+        command_of,
+        lambda: call.answer(IncrementalAlterConfigsResponse(responses=results)),
+    )
+
+
+def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
+    """Replace all options of resources; those that are not named go back to their defaults."""
+    request: AlterConfigsRequest = call.read()
+    results = [
+        ReplaceResult(0, None, resource.resource_type, resource.resource_name)
+        for resource in request.resources
+    ]
+
+    def command_of(place: int) -> ChangeConfig:
+        resource = request.resources[place]
+        changes = [_checked_change(config.name, config.value, "set") for config in resource.configs]
+        return _command(resource, changes, replace_all=True, validate_only=request.validate_only)
+
+    _alter(
+        gateway.broker,
+        results,
+        command_of,
+        lambda: call.answer(AlterConfigsResponse(responses=results)),
+    )
+
+
+def _change(config: AlterableConfig) -> ConfigChange:
+    if not 0 <= config.config_operation < len(_OPERATIONS):
+        raise InvalidRequest(f"there is no operation {config.config_operation}")
+    return _checked_change(config.name, config.value, _OPERATIONS[config.config_operation])
+
+
+def _checked_change(name: str, value: str | None, operation: str) -> ConfigChange:
+    if value is None and operation != "delete":
+        raise InvalidRequest(f"option {name!r} has no value")
+    return ConfigChange(name=name, value=value, operation=operation)
+
+
+def _command(
+    resource: _Resource, changes: list[ConfigChange], *, replace_all: bool, validate_only: bool
+) -> ChangeConfig:
+    topic, node = None, ALL_BROKERS
+    if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(resource.resource_name)
+        topic = resource.resource_name
+    elif resource.resource_type == ResourceType.BROKER:
+        node = _node_of(resource)
+    else:
+        raise _unsupported(resource)
+    return ChangeConfig(
+        topic=topic,
+        node=node,
+        changes=changes,
+        replace_all=replace_all,
+        validate_only=validate_only,
+    )
+
+
+def _alter(
+    broker: Broker,
+    results: Sequence[ChangeResult | ReplaceResult],
+    command_of: Callable[[int], ChangeConfig],
+    answer: Callable[[], None],
+) -> None:
+    counts: dict[tuple[int, str], int] = {}
+    for result in results:
+        key = (result.resource_type, result.resource_name)
+        counts[key] = counts.get(key, 0) + 1
+    pieces: list[Piece] = []
+    for place, result in enumerate(results):
+        try:
+            if counts[result.resource_type, result.resource_name] > 1:
+                raise InvalidRequest("the resource is named more than once")
+            command = command_of(place)
+        except RequestRefused as refusal:
+            result.error_code, result.error_message = code_of(refusal), str(refusal)
+        else:
+            pieces.append(command_piece(broker, command, ALTER_TIMEOUT_MS, _on_altered(result)))
+    Queue(pieces, answer).start()
+
+
+def _on_altered(
+    result: ChangeResult | ReplaceResult,
+) -> Callable[[ControllerResult | RequestRefused], None]:
+    def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
+        if isinstance(outcome, RequestRefused):
+            result.error_code, result.error_message = code_of(outcome), str(outcome)
+
+    return on_outcome

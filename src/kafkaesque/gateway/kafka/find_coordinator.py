@@ -1,0 +1,84 @@
+"""FindCoordinator: which broker keeps a group."""
+
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.metadata_records import BrokerRegistered
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.cluster_view import ClusterView
+from kafkaesque.model.errors import LeaderNotAvailable
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkaesque.protocols.kafka.messages.find_coordinator_response import (
+    Coordinator,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: From this version on a request asks for many keys.
+_VERSION_WITH_BATCHES = 4
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+
+Refusal = tuple[ErrorCode, str]
+
+
+def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
+    """Say where the coordinators of groups are, as far as they are known."""
+    request: FindCoordinatorRequest = call.read()
+    view = ClusterView(gateway.broker)
+    if call.version >= _VERSION_WITH_BATCHES:
+        found = [_answer(view, request.key_type, key) for key in request.coordinator_keys]
+        call.answer(FindCoordinatorResponse(coordinators=found))
+        return
+    one = _answer(view, request.key_type, request.key)
+    call.answer(
+        FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+    )
+
+
+def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
+    outcome = _find_group(view, key) if key_type == _GROUP else _no_such_coordinator(key_type)
+    if isinstance(outcome, BrokerRegistered):
+        return Coordinator(
+            key=key,
+            node_id=outcome.node,
+            host=outcome.host,
+            port=outcome.kafka_port,
+            error_message=None,
+        )
+    code, message = outcome
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
+    )
+
+
+def _find_group(view: ClusterView, group_id: str) -> BrokerRegistered | Refusal:
+    broker = view.broker
+    try:
+        where = broker.coordinators.find(group_id)
+    except LeaderNotAvailable as refusal:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refusal)
+    leader = view.leader_of(broker.state.partition(where))
+    if leader is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{where} has no leader at the moment"
+    return leader
+
+
+def _no_such_coordinator(key_type: int) -> Refusal:
+    if key_type == _TRANSACTION:
+        # An error that clients do not repeat until their time is up: there is nothing to wait for.
+        return (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactions are not available in this release",
+        )
+    if key_type == _SHARE:
+        return ErrorCode.INVALID_REQUEST, "share groups are not available in this release"
+    return ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}"

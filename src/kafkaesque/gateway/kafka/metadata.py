@@ -1,0 +1,198 @@
+"""ApiVersions and Metadata: what a client asks first, and again and again."""
+
+import re
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, PartitionState, TopicState
+from kafkaesque.gateway.kafka.authorization import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_OMITTED,
+    TOPIC_OPERATIONS,
+)
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
+from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.frames import CachedResponse, api_versions_response
+from kafkaesque.protocols.kafka.messages.api_versions_response import ApiVersionsResponse
+from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+from kafkaesque.protocols.kafka.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: From this version on clients say their name, and Metadata may name topics by their ids.
+_VERSION_WITH_SOFTWARE_NAME = 3
+_VERSION_WITH_TOPIC_IDS = 12
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
+    """Say which APIs there are, in which versions."""
+    request = call.read()
+    if call.version >= _VERSION_WITH_SOFTWARE_NAME and not (
+        _SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and _SOFTWARE_NAME.fullmatch(request.client_software_version)
+    ):
+        call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+    else:
+        call.answer(api_versions_response(gateway.advertised))
+
+
+# -- Metadata
+
+
+def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
+    """Describe topics, all or those asked for; begin to create those that are missing."""
+    broker = gateway.broker
+    view = ClusterView(broker)
+    cache = gateway.metadata_cache
+    body = call.frame[call.header.body_offset :]
+    cache.refresh(broker.state, view.as_of())
+    cached = cache.get(call.version, body)
+    if cached is not None:
+        call.answer_parts(cached.parts(call.header.correlation_id))
+        return
+    request: MetadataRequest = call.read()
+    if _is_invalid(request, call.version):
+        call.answer(_refused(request))
+        return
+    answer = _MetadataAnswer(gateway, view, request, call.version)
+    encoded = CachedResponse(ApiKey.METADATA, call.version, answer.message)
+    if answer.is_complete:
+        cache.put(call.version, body, encoded)
+    call.answer_parts(encoded.parts(call.header.correlation_id))
+
+
+def _is_invalid(request: MetadataRequest, version: int) -> bool:
+    by_id_allowed = version >= _VERSION_WITH_TOPIC_IDS
+    for topic in request.topics or ():
+        has_id = bytes(topic.topic_id) != ZERO_TOPIC_ID
+        if (has_id and not by_id_allowed) or (topic.name is None and not has_id):
+            return True
+    return False
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST,
+            name=topic.name or "",
+            topic_id=bytes(topic.topic_id),
+        )
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=ErrorCode.INVALID_REQUEST)
+
+
+class _MetadataAnswer:
+    """The answer to one request."""
+
+    __slots__ = ("_gateway", "_request", "_version", "_view", "is_complete", "message")
+
+    def __init__(
+        self, gateway: "KafkaGateway", view: ClusterView, request: MetadataRequest, version: int
+    ) -> None:
+        self._gateway = gateway
+        self._view = view
+        self._request = request
+        self._version = version
+        #: Whether every topic that was asked for exists: only then may the answer be kept.
+        self.is_complete = True
+        operations = (
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_OMITTED
+        )
+        self.message = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(found.node, found.host, found.kafka_port, found.rack)
+                for found in view.brokers
+            ],
+            cluster_id=view.broker.config.cluster_id,
+            controller_id=view.controller,
+            topics=self._topics(),
+            cluster_authorized_operations=operations,
+        )
+
+    def _topics(self) -> list[MetadataResponseTopic]:
+        request, state = self._request, self._view.broker.state
+        if request.topics is None or (not request.topics and self._version == 0):
+            return [self._describe(topic) for topic in state.topics.values()]
+        described: list[MetadataResponseTopic] = []
+        missing: list[str] = []
+        asked = dict.fromkeys((topic.name, bytes(topic.topic_id)) for topic in request.topics)
+        for name, topic_id in asked:
+            if topic_id != ZERO_TOPIC_ID:
+                described.append(self._describe_by_id(TopicId(topic_id)))
+            elif name in state.topics:
+                described.append(self._describe(state.topics[name]))
+            elif name is not None:
+                missing.append(name)
+        if missing:
+            self.is_complete = False
+            described.extend(self._describe_missing(missing))
+        return described
+
+    def _describe(self, topic: TopicState) -> MetadataResponseTopic:
+        operations = (
+            TOPIC_OPERATIONS
+            if self._request.include_topic_authorized_operations
+            else OPERATIONS_OMITTED
+        )
+        return MetadataResponseTopic(
+            error_code=0,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[self._describe_partition(partition) for partition in topic.partitions],
+            topic_authorized_operations=operations,
+        )
+
+    def _describe_partition(self, partition: PartitionState) -> MetadataResponsePartition:
+        placement = self._view.place(partition)
+        replicas, in_sync, error_code = partition.replicas, placement.in_sync, placement.error_code
+        if self._version == 0:
+            # Clients of that time cannot take replicas on brokers that are not listed.
+            find = self._view.find_broker
+            replicas = tuple(node for node in replicas if find(node) is not None)
+            in_sync = tuple(node for node in in_sync if find(node) is not None)
+            if not error_code and len(replicas) < len(partition.replicas):
+                error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code,
+            partition.partition,
+            placement.leader,
+            placement.leader_epoch,
+            replicas,
+            in_sync,
+            placement.offline,
+        )
+
+    def _describe_by_id(self, topic_id: TopicId) -> MetadataResponseTopic:
+        topic = self._view.broker.state.topics_by_id.get(topic_id)
+        if topic is not None:
+            return self._describe(topic)
+        self.is_complete = False
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+
+    def _describe_missing(self, names: list[str]) -> list[MetadataResponseTopic]:
+        codes = {name: error_of_missing(name) for name in names}
+        if self._request.allow_auto_topic_creation:
+            legal = [
+                name for name, code in codes.items() if code != ErrorCode.INVALID_TOPIC_EXCEPTION
+            ]
+            self._gateway.topic_creator.maybe_create(legal)
+        return [
+            MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
+            for name, code in codes.items()
+        ]

@@ -1,0 +1,60 @@
+"""Topics that come into being because a client asks for them (`auto.create.topics.enable`)."""
+
+from collections.abc import Sequence
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkaesque.broker.commands import CreateTopic
+from kafkaesque.model.errors import LeaderNotAvailable
+
+#: Topics that one request may bring into being; the client asks again for the others.
+CREATED_PER_REQUEST_MAX = 100
+#: Creations of this broker that are under way.
+UNDER_WAY_MAX = 1000
+CREATE_TIMEOUT_MS = 10_000
+
+
+class TopicCreator:
+    """Asks the controller, once for each name at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._under_way: dict[str, None] = {}
+
+    @property
+    def under_way(self) -> list[str]:
+        """The names that are being created."""
+        return list(self._under_way)
+
+    def maybe_create(self, names: Sequence[str]) -> None:
+        """Begin to create topics with legal names, if that is switched on."""
+        if not self._broker.option("auto.create.topics.enable"):
+            return
+        begun = 0
+        for name in names:
+            if begun >= CREATED_PER_REQUEST_MAX or len(self._under_way) >= UNDER_WAY_MAX:
+                return
+            if name in self._under_way:
+                continue
+            begun += 1
+            if name in INTERNAL_TOPICS:
+                self._create_internal(name)
+            else:
+                self._create(name)
+
+    def _create_internal(self, name: str) -> None:
+        """Internal topics have a maker of their own, who knows what they are like."""
+        if name != OFFSETS_TOPIC:
+            return
+        try:
+            self._broker.coordinators.find("")
+        except LeaderNotAvailable:
+            pass  # It is being created, which was the purpose.
+
+    def _create(self, name: str) -> None:
+        self._under_way[name] = None
+
+        def on_done(_: object) -> None:
+            self._under_way.pop(name, None)
+
+        self._broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)
