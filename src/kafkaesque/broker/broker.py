@@ -82,6 +82,7 @@ class Broker:
             cluster_id=config.cluster_id,
             node=self.node,
             incarnation=self.incarnation,
+            advertised=config.peer_address,
             timings=config.timings,
             events=self,
             report=self.report,

@@ -5,7 +5,8 @@ it dialled; what others have to say comes in on those that they dialled. All tha
 loop produces for a peer leaves as one frame. A heartbeat goes to each peer every `heartbeat_ms`,
 however many groups the two share.
 
-A peer is *alive* while something came from it within `peer_timeout_ms` in this incarnation. It is
+A peer becomes *alive* when it has greeted us and our own connection to it stands, so that it can
+both hear and be heard, and stays so while something comes from it within `peer_timeout_ms`. It is
 *lost* when nothing came for that long, or at once when its process is evidently gone: a connection
 to it broke and dialling it again is refused. `on_peer_lost` and `on_peer_seen` tell each change.
 
@@ -54,6 +55,8 @@ UNSENT_BYTES_MAX = 64 * 1024 * 1024
 #: Requests under way to one peer.
 REQUESTS_MAX = 10_000
 
+#: A connection that stood for this long was a good one: it is dialled again at once.
+STABLE_MS = 1_000
 RECONNECT_MS_MIN = 20
 RECONNECT_MS_MAX = 500
 
@@ -97,7 +100,17 @@ class PeerEvents(Protocol):
 class _Outbound:
     """The link that we dialled, to one peer."""
 
-    __slots__ = ("_owner", "_parts", "_retry", "address", "attempts", "connection", "node", "state")
+    __slots__ = (
+        "_opened_ms",
+        "_owner",
+        "_parts",
+        "_retry",
+        "address",
+        "attempts",
+        "connection",
+        "node",
+        "state",
+    )
 
     def __init__(self, owner: "PeerNetwork", node: NodeId, address: Address) -> None:
         self._owner = owner
@@ -106,6 +119,7 @@ class _Outbound:
         self.connection: Connection | None = None
         self.state = "idle"
         self.attempts = 0
+        self._opened_ms = 0
         self._parts: list[Buffer] = []
         self._retry: Timer | None = None
 
@@ -132,18 +146,21 @@ class _Outbound:
         self._retry = self._owner.env.clock.call_later(delay, self.dial)
 
     def on_open(self, connection: Connection) -> None:
-        self.state = "open"
-        self.attempts = 0
-        self.connection = connection
         owner = self._owner
+        if owner.closed:
+            connection.abort()
+            return
+        self.state = "open"
+        self._opened_ms = owner.env.clock.now_ms()
+        self.connection = connection
         hello = Hello(PROTOCOL_VERSION, owner.cluster_id, owner.node, self.node, owner.incarnation)
         self._parts[:0] = write_section(SectionKind.HELLO, hello)
         owner.on_link_open(self.node)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         # Nobody answers on the connection that we dialled.
-        assert self.connection is not None
-        self.connection.abort()
+        if self.connection is not None:
+            self.connection.abort()
 
     def on_writable(self) -> None:
         pass
@@ -153,12 +170,12 @@ class _Outbound:
         self.state = "idle"
         self._parts.clear()
         self._owner.on_outbound_lost(self.node)
-        if self._retry is not None:
-            self._retry.cancel()
-        self.attempts = 0
-        if not self._owner.closed:
+        if self._owner.env.clock.now_ms() - self._opened_ms >= STABLE_MS:
             # At once: a refused connection is the quickest proof that a process is gone.
+            self.attempts = 0
             self.dial()
+        else:
+            self._redial_later()
 
     def add(self, parts: list[Buffer]) -> None:
         if self.state == "open":
@@ -217,10 +234,20 @@ class _Inbound:
 class _Peer:
     """What is known about one other broker."""
 
-    __slots__ = ("alive", "heard_ms", "inbound", "incarnation", "sequence_seen")
+    __slots__ = (
+        "alive",
+        "heard",
+        "heard_ms",
+        "inbound",
+        "incarnation",
+        "restarted",
+        "sequence_seen",
+    )
 
     def __init__(self) -> None:
         self.alive = False
+        self.heard = False
+        self.restarted = False
         self.heard_ms = 0
         self.incarnation = 0
         self.sequence_seen = 0
@@ -237,6 +264,7 @@ class PeerNetwork:
         cluster_id: str,
         node: NodeId,
         incarnation: int,
+        advertised: Address,
         timings: PeerTimings,
         events: PeerEvents,
         report: Callable[[str], None],
@@ -245,6 +273,7 @@ class PeerNetwork:
         self.cluster_id = cluster_id
         self.node = node
         self.incarnation = incarnation
+        self.advertised = advertised
         self.report = report
         self.closed = False
         self._timings = timings
@@ -333,7 +362,7 @@ class PeerNetwork:
         self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
 
     def _lose(self, node: NodeId, peer: _Peer) -> None:
-        peer.alive = False
+        peer.alive = peer.heard = False
         self._fail_requests(node)
         self._events.on_peer_lost(node)
 
@@ -367,6 +396,15 @@ class PeerNetwork:
         """The connection that we dialled stands."""
         self.schedule_flush()
         self._events.on_link_up(node)
+        self._maybe_alive(node, self._peers[node])
+
+    def _maybe_alive(self, node: NodeId, peer: _Peer) -> None:
+        link = self._outbound.get(node)
+        if peer.alive or not peer.heard or link is None or link.state != "open":
+            return
+        peer.alive = True
+        restarted, peer.restarted = peer.restarted, False
+        self._events.on_peer_seen(node, restarted=restarted)
 
     # -- receiving
 
@@ -395,23 +433,24 @@ class PeerNetwork:
             raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self.node}")
         node = NodeId(hello.node)
         inbound.node = node
+        if node not in self._outbound:
+            self.add_peer(node, Address(hello.host, hello.port))
         peer = self._peers.setdefault(node, _Peer())
         restarted = peer.incarnation not in (0, hello.incarnation)
         if restarted and peer.alive:
             self._lose(node, peer)
-        was_alive = peer.alive
+        peer.restarted = peer.restarted or restarted
         peer.inbound = inbound
         peer.incarnation = hello.incarnation
         peer.heard_ms = self.env.clock.now_ms()
-        peer.alive = True
-        if not was_alive:
-            self._events.on_peer_seen(node, restarted=restarted)
+        peer.heard = True
+        self._maybe_alive(node, peer)
 
     def _on_section(self, node: NodeId, kind: SectionKind, body: memoryview) -> None:
         peer = self._peers[node]
         if not peer.alive:
-            peer.alive = True
-            self._events.on_peer_seen(node, restarted=False)
+            peer.heard = True
+            self._maybe_alive(node, peer)
         match kind:
             case SectionKind.RAFT:
                 group, message = read_raft_section(body)

@@ -42,6 +42,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     node: int
     to_node: int
     incarnation: int
+    #: Where the sender can be dialled, for a receiver that does not know it yet.
+    host: str
+    port: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
