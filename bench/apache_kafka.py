@@ -16,6 +16,7 @@ import argparse
 import base64
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -324,6 +325,8 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     arguments = parser.parse_args()
+    # A plain kill ends it in order, too: the brokers are processes of their own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     command = [word for i, word in enumerate(arguments.command) if i or word != "--"]
     try:
         with ApacheKafka(brokers=arguments.brokers) as kafka:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -15,17 +15,19 @@ READY_TIMEOUT_S = 30.0
 CLUSTER_ID = "a-cluster-of-the-suite"
 
 _CONFIGURATION = """\
-cluster_id = "{cluster_id}"
-broker_id = {number}
+[broker]
+id = {number}
+cluster.id = "{cluster_id}"
 data = "{data}"
+kafka.port = {kafka_port}
+peer.port = {peer_port}
+text.port = 0
+log.level = "warning"
 
-[listeners]
-kafka = "127.0.0.1:{kafka_port}"
-peer = "127.0.0.1:{peer_port}"
-
-[peers]
-{peers}
-"""
+[controllers]
+{controllers}
+[options]
+{options}"""
 
 
 def broker_command(configuration: Path) -> list[str]:
@@ -34,17 +36,22 @@ def broker_command(configuration: Path) -> list[str]:
 
 
 def configuration(
-    number: int, data: Path, kafka_ports: Sequence[int], peer_ports: Sequence[int]
+    number: int,
+    data: Path,
+    kafka_ports: Sequence[int],
+    peer_ports: Sequence[int],
+    options: Mapping[str, str],
 ) -> str:
     """Return the TOML text for broker `number` of a cluster that listens on the given ports."""
-    peers = "".join(f'{n} = "127.0.0.1:{port}"\n' for n, port in enumerate(peer_ports, start=1))
+    voters = enumerate(peer_ports, start=1)
     return _CONFIGURATION.format(
         cluster_id=CLUSTER_ID,
         number=number,
         data=data,
         kafka_port=kafka_ports[number - 1],
         peer_port=peer_ports[number - 1],
-        peers=peers,
+        controllers="".join(f'{n} = "127.0.0.1:{port}"\n' for n, port in voters),
+        options="".join(f'"{key}" = "{value}"\n' for key, value in options.items()),
     )
 
 
@@ -53,10 +60,22 @@ class KafkaesqueCluster:
 
     name = "Kafkaesque"
 
-    def __init__(self, brokers: int = 1, *, directory: Path | None = None) -> None:
-        """`directory` is where the directory with the data is made, and removed at the end."""
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        options: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        """`options` are added to each broker's [options]; `directory` holds the data."""
         self.brokers: list[BrokerProcess] = []
         self._count = brokers
+        copies = str(min(3, brokers))
+        self._options = {
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.replication.factor": copies,
+            **(options or {}),
+        }
         self._parent = directory
         self._directory: Path | None = None
 
@@ -90,7 +109,9 @@ class KafkaesqueCluster:
             home = self._directory / f"broker-{number}"
             home.mkdir()
             path = home / "broker.toml"
-            path.write_text(configuration(number, home / "data", kafka_ports, peer_ports))
+            data = home / "data"
+            text = configuration(number, data, kafka_ports, peer_ports, self._options)
+            path.write_text(text)
             self.brokers.append(
                 BrokerProcess(
                     broker_command(path),
