@@ -213,7 +213,8 @@ class RaftCore(Elector):
     def fill(self, work: Replicate, entries: Sequence[EntryMeta]) -> AppendRequest | None:
         """Give the entries that a `Replicate` asked for; send what is returned, if anything.
 
-        Every `Replicate` must be filled, with no entries if they could not be read.
+        Every `Replicate` must be filled, with no entries if they could not be read, unless its
+        peer was lost since.
         """
         if self._leadership is None or work.term != self._term:
             return None
@@ -224,7 +225,8 @@ class RaftCore(Elector):
     ) -> SnapshotRequest | None:
         """Give a snapshot of everything up to `last_index`, between the log's start and commit.
 
-        Every `SendSnapshot` must be answered, by this or by `on_snapshot_failed`.
+        Every `SendSnapshot` must be answered, by this or by `on_snapshot_failed`, unless its peer
+        was lost since.
         """
         if self._leadership is None or work.term != self._term:
             return None

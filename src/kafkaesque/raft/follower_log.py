@@ -95,9 +95,10 @@ class FollowerLog:
             self._append_after(after, message.term_starts, entries, message.term)
         if agreed_index > self._agreed_index:
             self._agreed_index = agreed_index
+        has_committed = self._commit(min(message.commit_index, agreed_index))
         if agreed_index <= log.synced_index or not entries:
             self._acknowledge(message.sender, message.term)
-        return self._commit(min(message.commit_index, agreed_index))
+        return has_committed
 
     def _append_over_committed(self, message: AppendRequest) -> int:
         """Take an append that begins before our commit index, up to where all logs are the same."""

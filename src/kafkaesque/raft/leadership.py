@@ -22,7 +22,7 @@ from kafkaesque.raft.messages import (
     SnapshotRequest,
     TimeoutNow,
 )
-from kafkaesque.raft.progress import PeerProgress, ProgressState
+from kafkaesque.raft.progress import NEVER_TICK, PeerProgress, ProgressState
 from kafkaesque.raft.ready import Outbox, Replicate, SendSnapshot
 
 _PROBE = ProgressState.PROBE
@@ -160,7 +160,7 @@ class Leadership:
         due, self._due = self._due, []
         for peer in due:
             peer.is_due = False
-            if peer.is_alive and not peer.is_filling and peer.state is not _SNAPSHOT:
+            if peer.is_alive and peer.work is None and peer.state is not _SNAPSHOT:
                 self._collect_one(peer)
 
     def _collect_one(self, peer: PeerProgress) -> None:
@@ -169,8 +169,9 @@ class Leadership:
         is_probing = peer.state is _PROBE
         if prev_index < log.start_index:
             peer.turn(_SNAPSHOT, peer.next_index)
-            peer.is_filling = True
-            self._outbox.send_snapshots.append(SendSnapshot(peer.node, self._term))
+            snapshot = SendSnapshot(peer.node, self._term)
+            peer.work = snapshot
+            self._outbox.send_snapshots.append(snapshot)
             self._outbox.touch()
         elif is_probing and peer.awaits_answer:
             return
@@ -178,11 +179,10 @@ class Leadership:
             if is_probing or peer.sent_commit_index < log.commit_index:
                 self._send_empty(peer)
         elif is_probing or self._window_bytes(peer) > 0:
-            peer.is_filling = True
             bytes_max = min(self._config.append_bytes_max, self._window_bytes(peer))
-            self._outbox.replicate.append(
-                Replicate(peer.node, self._term, peer.next_index, bytes_max)
-            )
+            replicate = Replicate(peer.node, self._term, peer.next_index, bytes_max)
+            peer.work = replicate
+            self._outbox.replicate.append(replicate)
             self._outbox.touch()
 
     def _likely_agrees(self, prev_index: int) -> bool:
@@ -223,9 +223,9 @@ class Leadership:
     def fill(self, work: Replicate, entries: Sequence[EntryMeta]) -> AppendRequest | None:
         """Make the append that `work` asked for, or None if things have changed since."""
         peer = self._peers.get(work.to)
-        if peer is None or not peer.is_filling:
+        if peer is None or peer.work is not work:
             return None
-        peer.is_filling = False
+        peer.work = None
         prev_index = peer.next_index - 1
         if not peer.is_alive or peer.state is _SNAPSHOT:
             return None
@@ -253,9 +253,9 @@ class Leadership:
     ) -> SnapshotRequest | None:
         """Make the snapshot message that `work` asked for, or None if things have changed."""
         peer = self._peers.get(work.to)
-        if peer is None or not peer.is_filling:
+        if peer is None or peer.work is not work:
             return None
-        peer.is_filling = False
+        peer.work = None
         if not peer.is_alive or peer.state is not _SNAPSHOT:
             self._make_due(peer)
             return None
@@ -274,8 +274,8 @@ class Leadership:
     def on_snapshot_failed(self, work: SendSnapshot) -> None:
         """The driver could not make or send it: the retry tick asks again."""
         peer = self._peers.get(work.to)
-        if peer is not None and peer.state is _SNAPSHOT:
-            peer.is_filling = False
+        if peer is not None and peer.work is work:
+            peer.work = None
             peer.awaits_answer = True
             peer.sent_tick = self._tick
 
@@ -304,6 +304,8 @@ class Leadership:
         if peer.inflight:
             peer.awaits_answer = True
             peer.sent_tick = self._tick
+        elif self._config.tell_commit_at_once and peer.sent_commit_index < log.commit_index:
+            self._make_due(peer)
         if not has_moved:
             return False
         self._note_in_sync(peer)
@@ -314,7 +316,7 @@ class Leadership:
     def _settle(self, peer: PeerProgress, message: AppendResponse) -> None:
         next_index = max(message.matched_index, peer.synced_index) + 1
         if peer.state is _SNAPSHOT:
-            if peer.is_filling or next_index <= self._log.start_index:
+            if peer.work is not None or next_index <= self._log.start_index:
                 peer.awaits_answer = True
                 return
             peer.turn(_PROBE, next_index)
@@ -393,6 +395,8 @@ class Leadership:
         if peer is None:
             return
         peer.is_alive = False
+        peer.heard_tick = NEVER_TICK
+        peer.work = None
         next_index = peer.synced_index + 1 if peer.state is _REPLICATE else peer.next_index
         peer.turn(_PROBE, next_index)
         if node == self.transferee:
@@ -428,9 +432,9 @@ class Leadership:
                     if silence >= config.snapshot_retry_ticks:
                         peer.turn(_PROBE, peer.next_index)
                         self._make_due(peer)
-                elif silence >= config.retry_ticks and not peer.is_filling:
+                elif silence >= config.retry_ticks and peer.work is None:
                     self._send_empty(peer)
-            elif peer.state is _REPLICATE and not peer.is_filling and not peer.is_due:
+            elif peer.state is _REPLICATE and peer.work is None and not peer.is_due:
                 is_untold = peer.peer_commit_index < self._log.commit_index and silence > 0
                 is_behind = peer.synced_index < self._log.last_index
                 if is_untold or (is_behind and silence >= config.retry_ticks):
@@ -526,7 +530,7 @@ class Leadership:
                 peer.synced_index != log.last_index
                 or peer.peer_commit_index < log.commit_index
                 or peer.state is not _REPLICATE
-                or peer.is_filling
+                or peer.work is not None
                 or peer.awaits_answer
             ):
                 return False

@@ -44,7 +44,6 @@ class PeerProgress:
         "inflight_bytes",
         "is_alive",
         "is_due",
-        "is_filling",
         "is_in_sync",
         "next_index",
         "node",
@@ -53,6 +52,7 @@ class PeerProgress:
         "sent_tick",
         "state",
         "synced_index",
+        "work",
     )
 
     def __init__(self, node: NodeId, next_index: int, tick: int, *, is_alive: bool) -> None:
@@ -69,8 +69,9 @@ class PeerProgress:
         self.is_alive = is_alive
         #: Listed by the leader as having something to be sent.
         self.is_due = False
-        #: A `Replicate` or `SendSnapshot` is with the driver.
-        self.is_filling = False
+        #: The `Replicate` or `SendSnapshot` that is with the driver. At most one; whatever else
+        #: comes back is from before the peer was lost or left.
+        self.work: object | None = None
         #: Something was sent at `sent_tick` and nothing was heard since.
         self.awaits_answer = False
         self.sent_tick = tick

@@ -14,7 +14,7 @@ from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration, PlacedConfiguration
 from kafkaesque.raft.core import RaftCore
-from kafkaesque.raft.entries import EntryKind, EntryMeta, Proposal
+from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
 from kafkaesque.raft.messages import AnyMessage, SnapshotRequest
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.wire import read_message, write_message
@@ -377,6 +377,32 @@ class Cluster:
 
     # --- for tests that tell a story ----------------------------------------------------------
 
+    def given_log(self, node: int, *terms: int, term: int | None = None) -> None:
+        """Let a node that is not running have a log with these terms, one entry a position."""
+        durable = self.members[NodeId(node)].durable
+        before = (0, Term(0))
+        starts: list[TermStart] = []
+        for index, at in enumerate(terms, start=1):
+            data = b"%d.%d" % (at, index)
+            entry = EntryMeta(index, index, Term(at), EntryKind.DATA, len(data), data)
+            if at != before[1]:
+                starts.append(TermStart(Term(at), index))
+            self.checker.on_appended(before, [entry])
+            durable.apply(Write(entries=[entry], term_starts=list(starts)))
+            before = (index, Term(at))
+        hard_state = HardState(Term(max([0, *terms] if term is None else [term])), None)
+        durable.apply(Write(hard_state=hard_state, term_starts=list(starts)))
+
+    def start_all(self) -> None:
+        for node, member in self.members.items():
+            if member.core is None:
+                self.start(node)
+        self.notice_all()
+
+    def on_wire(self, kind: type[AnyMessage]) -> list[AnyMessage]:
+        """Return the messages of one type that are on their way."""
+        return [message for message in self.wire if isinstance(message, kind)]
+
     def flow(self, rounds: int = 100) -> None:
         """Let everything that is on its way arrive and be synced, in order, until nothing is."""
         for _ in range(rounds):
@@ -398,11 +424,19 @@ class Cluster:
 
     def elect(self, node: int) -> None:
         """Make a node leader of the nodes that it can reach."""
-        self[node].campaign()
-        self.settle(node)
-        self.flow()
+        for _ in range(2):  # the first round may only teach it a newer term
+            if not self[node].is_leader:
+                self[node].campaign()
+                self.settle(node)
+                self.flow()
         if not self[node].is_leader:
             raise Violation(f"node {node} was not elected")
+
+    def leads(self, node: int) -> bool:
+        return self[node].is_leader
+
+    def is_quiet(self, node: int) -> bool:
+        return self[node].is_quiet
 
     @property
     def leader(self) -> int | None:

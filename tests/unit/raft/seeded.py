@@ -70,11 +70,15 @@ class SeededRun:
             (self.compact, 0.7),
             (self.remove, 1),
             (self.transfer, 0.5),
+            (self.campaign, 0.5),
             (self.change_configuration, 0.8),
             (self.set_min_insync, 0.3),
         ):
             self.actions.append(action)
             weights.append(weight)
+        if dice.random() < 0.3:  # little but elections, by members that hardly live
+            for action, factor in ((self.campaign, 10), (self.crash, 6), (self.restart, 6)):
+                weights[self.actions.index(action)] *= factor
         self.weights = weights
 
         if dice.random() < 0.8:
@@ -83,7 +87,7 @@ class SeededRun:
     def run(self, steps: int) -> None:
         for action in self.dice.choices(self.actions, self.weights, k=steps):
             action()
-        self.converge()
+        converge(self.cluster)
 
     def _up(self) -> list[NodeId]:
         return [n for n, member in self.cluster.members.items() if member.core is not None]
@@ -191,6 +195,11 @@ class SeededRun:
                 return
             self.cluster.settle(leader)
 
+    def campaign(self) -> None:
+        if (node := self._node()) is not None:
+            self.cluster[node].campaign()
+            self.cluster.settle(node)
+
     def change_configuration(self) -> None:
         leader = self.cluster.leader
         if leader is None:
@@ -214,38 +223,41 @@ class SeededRun:
                 member.core.set_min_insync(min_insync)
                 self.cluster.settle(node)
 
-    def converge(self, rounds: int = 150) -> None:
-        """End all faults; then there must be one leader, one log, and quiet."""
-        cluster = self.cluster
-        cluster.heal()
-        for node, member in cluster.members.items():
-            if member.core is None:
-                cluster.start(node)
-        for _ in range(rounds):
-            cluster.notice_all()
-            cluster.flow()
-            leader = cluster.leader
-            if leader is not None and self._is_settled(leader):
-                return
-            cluster.tick()
-        raise Violation(f"no agreement after {rounds} ticks without faults: {self.report()}")
 
-    def _is_settled(self, leader: int) -> bool:
-        core = self.cluster[leader]
-        members = [self.cluster[node] for node in core.configuration.members]
-        return (
-            not core.configuration.is_joint
-            and all(member.is_quiet for member in members)
-            and all(member.leader == leader for member in members)
-            and all(member.log.last_index == core.log.last_index for member in members)
-            and all(member.commit_index == core.log.last_index for member in members)
-        )
+def converge(cluster: Cluster, rounds: int = 150) -> None:
+    """End all faults; then there must be one leader, one log, and quiet."""
+    cluster.heal()
+    for node, member in cluster.members.items():
+        if member.core is None:
+            cluster.start(node)
+    for _ in range(rounds):
+        cluster.notice_all()
+        cluster.flow()
+        leader = cluster.leader
+        if leader is not None and _is_settled(cluster, leader):
+            return
+        cluster.tick()
+    raise Violation(f"no agreement after {rounds} ticks without faults: {report(cluster)}")
 
-    def report(self) -> list[str]:
-        return [
-            f"{node}: {core.role.value} t{core.term} leader {core.leader} log"
-            f" {core.log.start_index}..{core.log.last_index} synced {core.log.synced_index} commit"
-            f" {core.commit_index} {core.configuration} quiet {core.is_quiet}"
-            for node in self._up()
-            for core in [self.cluster[node]]
-        ]
+
+def _is_settled(cluster: Cluster, leader: int) -> bool:
+    core = cluster[leader]
+    members = [cluster[node] for node in core.configuration.members]
+    return (
+        not core.configuration.is_joint
+        and all(member.is_quiet for member in members)
+        and all(member.leader == leader for member in members)
+        and all(member.log.last_index == core.log.last_index for member in members)
+        and all(member.commit_index == core.log.last_index for member in members)
+    )
+
+
+def report(cluster: Cluster) -> list[str]:
+    """Return a line on each live member."""
+    return [
+        f"{node}: {core.role.value} t{core.term} leader {core.leader} log"
+        f" {core.log.start_index}..{core.log.last_index} synced {core.log.synced_index} commit"
+        f" {core.commit_index} {core.configuration} quiet {core.is_quiet}"
+        for node, member in cluster.members.items()
+        if (core := member.core) is not None
+    ]
