@@ -1,0 +1,102 @@
+"""Whose data directory it is, and the directories of its partitions."""
+
+import json
+
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.ids import NodeId
+from kafkaesque.storage.checkpoint import CHECKPOINT, ROOT
+from kafkaesque.storage.entries import LogIdentity
+from kafkaesque.storage.errors import StorageCorrupt, WrongDirectory
+from kafkaesque.storage.log_snapshot import read_identity, write_identity
+
+META = "meta.json"
+META_NEW = "meta.json.new"
+FORMAT = 1
+PARTITION_METADATA = "partition.metadata"
+STRAY_SUFFIX = ".stray"
+DELETED_SUFFIX = ".deleted"
+#: Attempts to find a free name for a directory that is moved aside.
+STRAYS_MAX = 10_000
+
+
+def check_owner(disk: Disk, cluster_id: str, node: NodeId) -> bool:
+    """Return whether the directory is this broker's; False if it is new and nobody's.
+
+    Raises:
+        WrongDirectory: it belongs to somebody else, or was written in another format.
+        StorageCorrupt: it cannot be read.
+    """
+    if not disk.exists(META):
+        if disk.exists(CHECKPOINT) and disk.list_dir("wal"):
+            raise StorageCorrupt(
+                f"the data directory has a {CHECKPOINT!r} but no {META!r}: restore that file, or"
+                " start this broker with an empty directory and a new broker id"
+            )
+        return False
+    file = disk.open(META)
+    data = file.read_blocking(0, file.size())
+    file.close()
+    try:
+        found = json.loads(data)
+        version, cluster, owner = found["format"], found["cluster_id"], found["node"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageCorrupt(f"{META!r} in the data directory cannot be read: {error}") from error
+    if version != FORMAT:
+        raise WrongDirectory(f"the data directory has format {version}; this is format {FORMAT}")
+    if cluster != cluster_id or owner != node:
+        raise WrongDirectory(
+            f"the data directory belongs to broker {owner} of cluster {cluster!r}, and this is"
+            f" broker {node} of cluster {cluster_id!r}: give this broker a directory of its own,"
+            " or start the one that this directory belongs to"
+        )
+    return True
+
+
+def write_owner(disk: Disk, cluster_id: str, node: NodeId) -> None:
+    """Make the directory this broker's, durably; waits. Everything else has to be there."""
+    content = json.dumps({"format": FORMAT, "cluster_id": cluster_id, "node": node}).encode()
+    file = disk.open(META_NEW, create=True)
+    file.truncate(0)
+    file.write_at(0, [content + b"\n"])
+    disk.sync_blocking([file])
+    file.close()
+    disk.rename(META_NEW, META)
+    disk.sync_blocking([], [ROOT])
+
+
+def make_partition_directory(disk: Disk, identity: LogIdentity) -> None:
+    """Make a partition's directory and say in it whose it is; buffered."""
+    disk.make_dir(identity.directory)
+    file = disk.open(f"{identity.directory}/{PARTITION_METADATA}", create=True)
+    file.truncate(0)
+    file.write_at(0, [write_identity(identity) + b"\n"])
+    file.close()
+
+
+def read_partition_metadata(disk: Disk, directory: str) -> LogIdentity | None:
+    """Return whose directory it is; None if that cannot be read. Waits."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return read_identity(file.read_blocking(0, file.size()))
+    except ValueError:
+        return None
+    finally:
+        file.close()
+
+
+def move_aside(disk: Disk, directory: str) -> str:
+    """Give a directory that is not ours another name; buffered. Return that name."""
+    for number in range(1, STRAYS_MAX):
+        name = f"{directory}{STRAY_SUFFIX}" + (f"-{number}" if number > 1 else "")
+        if not disk.exists(name):
+            disk.rename(directory, name)
+            return name
+    raise StorageCorrupt(f"{STRAYS_MAX} directories {directory}{STRAY_SUFFIX}: remove some")
+
+
+def grave_of(identity: LogIdentity) -> str:
+    """Return the name of a deleted log's directory until it is removed."""
+    return f"{identity.directory}.{identity.group}{DELETED_SUFFIX}"

@@ -1,0 +1,666 @@
+"""One Raft group's log: batches in segments, marks beside them, and two ways to count both.
+
+Theory of operation. `append` writes batches into the active segment at once, through the page
+cache, and queues everything for the write-ahead log; what is durable is known when the store's
+group commit reports. After a crash the write-ahead log since the last checkpoint is the truth and
+segments are rewritten from it, so what a segment holds may be torn, too long or too short beyond
+the checkpoint, but never before it. To keep it so, bytes that a checkpoint covers are overwritten
+or removed only after the record that says so is durable:
+
+- `truncate_to` and `reset_to` change what is known at once, and the files only after their group
+  commit ("held" until then). Batches appended meanwhile go to the write-ahead log and wait in
+  memory for their segment.
+- `advance_start` removes files after its group commit.
+
+With `write_caching` batches are not in the write-ahead log. Then recovery takes what it finds in
+the segments after the checkpoint, checked, and must not misplace it: a mark that was lost would
+shift all indexes behind it. So a mark ends the segment, and a segment begun since the checkpoint
+counts only if its SEGMENT record is there. After a truncation batches go to the write-ahead log
+until a checkpoint covers it, because old ones could be found behind the new ones.
+"""
+
+from collections.abc import Callable, Sequence
+
+from kafkaesque.env.disk import Buffer, Disk, FileRange
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
+from kafkaesque.model.ids import Index, NodeId, Offset, Term
+from kafkaesque.storage import log_reads
+from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD, MAGIC
+from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.entries import (
+    EntryKind,
+    EntryLike,
+    HardState,
+    LogEntry,
+    LogIdentity,
+    LogStart,
+    Mark,
+    TermSpan,
+)
+from kafkaesque.storage.file_pool import FilePool
+from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, write_start
+from kafkaesque.storage.positions import LogPositions
+from kafkaesque.storage.read_steps import Cold, run_blocking, run_cold, run_warm
+from kafkaesque.storage.segment import Segment
+from kafkaesque.storage.segment_table import Cut, Run, SegmentTable
+from kafkaesque.storage.statistics import StorageStatistics
+from kafkaesque.storage.wal_format import RecordKind
+from kafkaesque.storage.workbench import Workbench
+
+__all__ = ["EntryKind", "GroupLog", "LogEntry"]
+
+_DATA = EntryKind.DATA
+_header = HEADER.unpack_from
+
+
+class GroupLog:
+    """See the module; made by `LogStore` only."""
+
+    __slots__ = (
+        "_barrier",
+        "_bench",
+        "_cut_at",
+        "_doomed",
+        "_held",
+        "_is_settling",
+        "_wal_always",
+        "_written_end",
+        "commit_hint",
+        "generation",
+        "hard_state",
+        "identity",
+        "is_deleted",
+        "positions",
+        "segments",
+        "write_caching",
+    )
+
+    def __init__(self, bench: Workbench, identity: LogIdentity) -> None:
+        self._bench = bench
+        self.identity = identity
+        self.positions = LogPositions()
+        self.segments = SegmentTable(bench, identity.directory, self._on_segment_opened)
+        self.hard_state = HardState(Term(0), None)
+        #: A commit index that once was true; not durable by itself.
+        self.commit_hint = Index(0)
+        #: Counts what makes positions that were read before void.
+        self.generation = 0
+        self.is_deleted = False
+        #: Data goes to the page cache only; changed by `set_options`.
+        self.write_caching = False
+        #: Batches go to the write-ahead log in spite of write caching.
+        self._wal_always = False
+        #: Batches that wait for their segment; None: files are as they should be.
+        self._held: Run | None = None
+        #: While held: how far segments can be read, and whether one of them is too long.
+        self._written_end = 0
+        self._cut_at: int | None = None
+        #: Held until this group commit is durable.
+        self._barrier = 0
+        self._is_settling = False
+        #: Segments to be removed, each list with its group commit.
+        self._doomed: list[tuple[int, list[Segment]]] = []
+
+    def __repr__(self) -> str:
+        return f"GroupLog({self.identity.directory!r}, group {self.identity.group})"
+
+    # -- what is known without reading
+
+    @property
+    def group(self) -> int:
+        """The Raft group."""
+        return self.identity.group
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset that clients may read."""
+        return Offset(self.positions.start_offset)
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset that the next record gets; buffered, not durable."""
+        return Offset(self.positions.end_offset)
+
+    @property
+    def start_index(self) -> Index:
+        """The last index that is not in the log any more; 0 if all are."""
+        return Index(self.positions.prev_index)
+
+    @property
+    def start_term(self) -> Term:
+        """The term at `start_index`."""
+        return Term(self.positions.prev_term)
+
+    @property
+    def base_offset(self) -> Offset:
+        """How many record positions there are up to `start_index`; a snapshot has to say it."""
+        return Offset(self.positions.offset_after(self.positions.prev_index))
+
+    @property
+    def last_index(self) -> Index:
+        """The last entry's last index; buffered, not durable."""
+        return Index(self.positions.last_index)
+
+    @property
+    def last_term(self) -> Term:
+        """The term at `last_index`."""
+        return Term(self.positions.last_term)
+
+    @property
+    def term_spans(self) -> list[TermSpan]:
+        """The terms, oldest first; the first span may begin at or before `start_index`."""
+        return self.positions.spans
+
+    @property
+    def term(self) -> Term:
+        """The term of the hard state."""
+        return self.hard_state.term
+
+    @property
+    def vote(self) -> NodeId | None:
+        """The vote of the hard state."""
+        return self.hard_state.vote
+
+    @property
+    def configurations(self) -> list[tuple[Index, bytes]]:
+        """The configurations that count, oldest first, with their indexes."""
+        return [(mark.index, mark.payload) for mark in self.positions.configurations()]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
+
+    def offset_of_index(self, index: int) -> Offset:
+        """Return the offset of the record at an index; for a mark, that of the next record."""
+        return Offset(self.positions.offset_of_index(index))
+
+    def offset_after(self, index: int) -> Offset:
+        """Return the number of record positions up to and including an index.
+
+        For a commit index this is the high watermark.
+        """
+        return Offset(self.positions.offset_after(index))
+
+    def index_of_offset(self, offset: int) -> Index:
+        """Return the index of the record at an offset."""
+        return Index(self.positions.index_of_offset(offset))
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
+        """Return (the greatest epoch up to `epoch`, its end offset); (-1, -1) if unknown."""
+        found, end = self.positions.end_of_epoch(epoch)
+        return found, Offset(end)
+
+    # -- writing
+
+    def append(self, entries: Sequence[EntryLike]) -> None:
+        """Write entries at the end; buffered, durable with the next group commit.
+
+        With write caching only marks become durable; batches are buffered, for good.
+
+        Raises:
+            DiskFailed: the disk failed, or is too full; in the latter case nothing has changed.
+            InvariantBroken: they do not fit to the end of the log.
+        """
+        bench = self._bench
+        if bench.blocked is not None and (
+            bench.has_failed or any(entry.kind == _DATA for entry in entries)
+        ):
+            raise bench.blocked
+        positions, queue, group = self.positions, bench.wal.queue, self.identity.group
+        to_wal = not self.write_caching or self._wal_always
+        run: Run = []
+        for entry in entries:
+            first, last, term = entry.first_index, entry.last_index, entry.term
+            before = positions.last_index
+            if entry.kind != _DATA:
+                if run and self.write_caching:
+                    self._write(run)
+                    run = []
+                self._append_mark(entry)
+                continue
+            data: Buffer = entry.data  # type: ignore[assignment]
+            base, length, epoch, magic, _, _, delta, _, latest = _header(data)
+            if (
+                magic != MAGIC
+                or epoch != term
+                or delta != last - first
+                or length + LENGTH_OVERHEAD != len(data)
+                or base != positions.add_data(first, last, term)
+            ):
+                raise InvariantBroken(
+                    f"{self!r}: the batch at offset {base} of epoch {epoch}, {len(data)} bytes, is"
+                    f" not the entry {first} to {last} of term {term}"
+                )
+            if to_wal:
+                queue(
+                    group, 0, term=term, first_index=first, last_index=last,
+                    prev_index=before, payload=data,
+                )  # fmt: skip
+            run.append((entry, data, base, latest))
+        bench.dirty_logs[self] = None
+        if run:
+            self._write(run)
+
+    def _append_mark(self, entry: EntryLike) -> None:
+        payload = bytes(entry.data)  # type: ignore[call-overload]
+        kind = EntryKind(entry.kind)
+        if entry.first_index != entry.last_index:
+            raise InvariantBroken(f"{self!r}: a mark from {entry.first_index} is not one wide")
+        before = self.positions.last_index
+        self.positions.add_mark(Mark(Index(entry.last_index), entry.term, kind, payload))
+        self._queue(
+            RecordKind(kind),
+            term=entry.term,
+            first_index=entry.first_index,
+            last_index=entry.last_index,
+            prev_index=before,
+            payload=payload,
+        )
+        if self.write_caching:
+            self.segments.roll_next = True
+
+    def _write(self, run: Run) -> None:
+        if self._held is not None:
+            self._held.extend(run)
+            return
+        try:
+            self.segments.write(run)
+        except DiskFailed as error:
+            self._bench.fail(error)
+            raise
+
+    def begin_term(self, term: Term, first_index: int) -> None:
+        """Let a term begin in the hole before the next entry; durable like an entry.
+
+        Needed only where a compacted log is copied: otherwise terms begin with their entries.
+        """
+        self._refuse_if_failed()
+        self.positions.begin_term(term, first_index)
+        self._queue(RecordKind.TERM, term=term, first_index=first_index)
+
+    def save_hard_state(self, term: Term, vote: NodeId | None) -> None:
+        """Write what a voter must not forget; queued, durable with the next group commit.
+
+        Raises:
+            InvariantBroken: the term would go back, or the vote of a term change.
+        """
+        old = self.hard_state
+        if term < old.term or (term == old.term and old.vote not in (None, vote)):
+            raise InvariantBroken(f"{self!r}: hard state from {old} to {(term, vote)}")
+        self._refuse_if_failed()
+        self.hard_state = HardState(term, vote)
+        self._queue(RecordKind.HARD_STATE, term=term, last_index=vote or 0)
+
+    def save_commit_hint(self, index: int) -> None:
+        """Remember a commit index; free, and durable whenever a checkpoint happens to be made."""
+        self.commit_hint = Index(index)
+
+    def truncate_to(self, index: int) -> None:
+        """Cut everything after an index; queued, durable with the next group commit.
+
+        Raises:
+            InvariantBroken: the index is not in the log, or inside a batch.
+        """
+        self._refuse_if_failed()
+        if index == self.positions.last_index and index >= self.positions.prev_index:
+            return
+        before, end_before = self.positions.last_index, self.positions.end_offset
+        self.positions.truncate_to(index)
+        self.generation += 1
+        self._queue(RecordKind.TRUNCATE, last_index=index, prev_index=before)
+        end = self.positions.end_offset
+        self._wal_always = True
+        if end < end_before or self._held is not None:
+            self._hold(end)
+
+    def advance_start(self, offset: int) -> None:
+        """Let clients see nothing before an offset, and remove segments that end before it.
+
+        Queued, durable with the next group commit; then the files go, too. All before the offset
+        has to be committed.
+
+        Raises:
+            OffsetOutOfRange: the offset is after the log's end.
+        """
+        self._refuse_if_failed()
+        positions = self.positions
+        if offset <= positions.start_offset:
+            return
+        if offset > positions.end_offset:
+            raise OffsetOutOfRange(f"{self!r} ends at {positions.end_offset}, before {offset}")
+        table = self.segments
+        gone = table.at_offset(offset)
+        if table.segments and offset == positions.end_offset and self._held is None:
+            gone = len(table.segments)
+        prev_index = positions.prev_index
+        if gone:
+            base = table.end_of(gone - 1, positions.end_offset)
+            prev_index = max(prev_index, positions.index_of_offset(base - 1))
+        positions.advance(offset, prev_index)
+        self._doom(table.take_before(gone))
+        self._queue(RecordKind.START, first_index=offset, last_index=prev_index)
+
+    def reset_to(
+        self,
+        *,
+        start_offset: int,
+        index: int,
+        term: Term,
+        configuration: tuple[int, bytes] | None = None,
+        base_offset: int | None = None,
+    ) -> None:
+        """Empty the log and let it begin after (index, term), as a snapshot says.
+
+        `base_offset` is the sender's `base_offset`: the number of record positions up to `index`;
+        `start_offset` if it is not given. Queued, durable with the next group commit.
+        """
+        base = start_offset if base_offset is None else base_offset
+        if not 0 <= base <= min(start_offset, index):
+            raise InvariantBroken(f"{self!r}: {base} records cannot lie up to index {index}")
+        self._refuse_if_failed()
+        mark = None
+        if configuration is not None:
+            mark = Mark(Index(configuration[0]), term, EntryKind.CONFIG, configuration[1])
+        start = LogStart(
+            start_offset=Offset(start_offset),
+            prev_index=Index(index),
+            prev_term=term,
+            marks_before=index - base,
+            configuration=mark,
+        )
+        self._queue(RecordKind.RESET, payload=write_start(start))
+        self.positions = LogPositions(start)
+        self.generation += 1
+        self._wal_always = True
+        if self._held is not None:
+            self._held.clear()
+        self._hold(0)
+        self._written_end = base
+
+    def set_options(self, options: SegmentOptions, *, write_caching: bool) -> None:
+        """Take a topic's options for what is written from now on."""
+        self.segments.set_options(options)
+        if write_caching == self.write_caching:
+            return
+        self.write_caching = write_caching
+        self.segments.roll_next = True
+        if not write_caching:
+            # What follows in the write-ahead log stands on batches that are not in it.
+            self._bench.sync_too[self] = self._bench.next_commit
+        self._bench.dirty_logs[self] = None
+
+    # -- reading
+
+    @property
+    def pool(self) -> FilePool:
+        """The broker's open files."""
+        return self._bench.pool
+
+    @property
+    def disk(self) -> Disk:
+        """The broker's disk."""
+        return self._bench.disk
+
+    @property
+    def statistics(self) -> StorageStatistics:
+        """The broker's counters."""
+        return self._bench.statistics
+
+    @property
+    def written_end(self) -> int:
+        """The offset before which batches are in the segments."""
+        return self.positions.end_offset if self._held is None else self._written_end
+
+    @property
+    def held_entries(self) -> list[EntryLike]:
+        """Entries behind that."""
+        return [] if self._held is None else [item[0] for item in self._held]
+
+    def _check_offset(self, offset: int) -> None:
+        if not self.positions.start_offset <= offset <= self.positions.end_offset:
+            raise OffsetOutOfRange(
+                f"{self!r} holds offsets {self.start_offset} to {self.end_offset}, not {offset}"
+            )
+
+    def locate(self, offset: int, bytes_max: int, limit_offset: int) -> list[FileRange] | None:
+        """Return where whole batches lie, from the one with `offset` up to `limit_offset`.
+
+        At least one batch, if there is one, even if it is longer than `bytes_max`; a segment's end
+        may end it early. None: it is not known without the device, use `locate_async`.
+
+        Raises:
+            OffsetOutOfRange: before the log's start or after its end.
+        """
+        self._check_offset(offset)
+        limit = min(limit_offset, self.written_end)
+        if offset >= limit:
+            return []
+        found = self.segments.locate_in_tail(offset, bytes_max, limit)
+        if found is not None:
+            return found
+        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
+        try:
+            return run_warm(steps, self._bench.pool)
+        except Cold:
+            return None
+
+    def locate_async(
+        self,
+        offset: int,
+        bytes_max: int,
+        limit_offset: int,
+        on_done: Callable[[list[FileRange] | Exception], None],
+    ) -> None:
+        """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
+        try:
+            self._check_offset(offset)
+        except OffsetOutOfRange as error:
+            on_done(error)
+            return
+        limit = min(limit_offset, self.written_end)
+        if offset >= limit:
+            on_done([])
+            return
+        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
+        log_reads.run(self, steps, [], on_done)
+
+    def locate_blocking(self, offset: int, bytes_max: int, limit_offset: int) -> list[FileRange]:
+        """Do the same, waiting; for start-up only."""
+        self._check_offset(offset)
+        limit = min(limit_offset, self.written_end)
+        if offset >= limit:
+            return []
+        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
+        return run_blocking(steps, self._bench.pool)
+
+    def cached_batches(self, offset: int, bytes_max: int, limit_offset: int) -> list[Buffer] | None:
+        """Return what `locate` would find as the very buffers, or None if they are not kept."""
+        self._check_offset(offset)
+        return log_reads.cached_batches(self, offset, bytes_max, limit_offset)
+
+    def entries_from(self, first_index: int, bytes_max: int) -> list[EntryLike] | None:
+        """Return entries whose last index is at least `first_index`, marks included.
+
+        At least one if there is one, and not more than `bytes_max` bytes beyond that. None: use
+        `entries_async`.
+
+        Raises:
+            EntriesGone: the log begins later.
+        """
+        return log_reads.entries_from(self, first_index, bytes_max)
+
+    def entries_async(
+        self,
+        first_index: int,
+        bytes_max: int,
+        on_done: Callable[[list[EntryLike] | Exception], None],
+    ) -> None:
+        """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
+        log_reads.entries_async(self, first_index, bytes_max, on_done)
+
+    def offset_for_timestamp(
+        self, timestamp: int, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
+    ) -> None:
+        """Find (timestamp, offset) of the first record that is not older; None if there is none.
+
+        It is not looked at whether that is committed.
+        """
+        log_reads.run(self, log_reads.offset_for_timestamp(self, timestamp), None, on_done)
+
+    def max_timestamp(
+        self, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
+    ) -> None:
+        """Find (timestamp, offset) of the first of the newest records; None in an empty log."""
+        log_reads.run(self, log_reads.max_timestamp(self), None, on_done)
+
+    def retention_candidate(
+        self, now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
+    ) -> Offset | None:
+        """Return where the log should start by its topic's options (-1: no limit), if later.
+
+        Whole segments before the high watermark are given up; by size never the active one.
+        """
+        return log_reads.retention_candidate(
+            self, now_wall_ms, retention_ms, retention_bytes, high_watermark
+        )
+
+    # -- inside: records
+
+    def _queue(
+        self,
+        kind: RecordKind,
+        *,
+        term: int = 0,
+        first_index: int = 0,
+        last_index: int = 0,
+        prev_index: int = 0,
+        payload: Buffer = b"",
+    ) -> None:
+        self._bench.wal.queue(
+            self.identity.group,
+            kind,
+            term=term,
+            first_index=first_index,
+            last_index=last_index,
+            prev_index=prev_index,
+            payload=payload,
+        )
+        self._bench.dirty_logs[self] = None
+
+    def _refuse_if_failed(self) -> None:
+        bench = self._bench
+        if bench.has_failed and bench.blocked is not None:
+            raise bench.blocked
+
+    def _on_segment_opened(self, segment: Segment) -> None:
+        if self.write_caching and not self._wal_always and not self._bench.is_recovering:
+            base = segment.base_offset
+            prev_index = self.positions.index_of_offset(base) - 1
+            self._queue(RecordKind.SEGMENT, first_index=base, prev_index=prev_index)
+            self._bench.ask_submit()
+
+    # -- inside: files follow when records are durable
+
+    def _hold(self, end: int) -> None:
+        """Let the segments end at an offset, once the record just queued is durable."""
+        if self._held is None:
+            self._held = []
+            self._written_end = self.positions.end_offset
+        else:
+            last_index = self.positions.last_index
+            while self._held and self._held[-1][0].last_index > last_index:
+                self._held.pop()
+        self._written_end = min(self._written_end, end)
+        table = self.segments
+        table.tail.truncate(end)
+        self._doom(table.take_from(end))
+        self._cut_at = end if self._cut_at is None else min(self._cut_at, end)
+        self._barrier = self._bench.next_commit
+        self._bench.unsettled[self] = None
+
+    def _doom(self, segments: list[Segment]) -> None:
+        if segments:
+            self._doomed.append((self._bench.next_commit, segments))
+            self._bench.unsettled[self] = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the files do not have what the log has, because a group commit is waited for."""
+        return self._held is not None
+
+    def on_committed(self, commit: int) -> None:
+        """A group commit is durable: do to the files what waited for it."""
+        while self._doomed and self._doomed[0][0] <= commit:
+            for segment in self._doomed.pop(0)[1]:
+                self.segments.remove_files(segment.paths())
+        self._maybe_settle()
+
+    def _maybe_settle(self) -> None:
+        if self._held is None:
+            if not self._doomed:
+                self._bench.unsettled.pop(self, None)
+        elif self._barrier <= self._bench.durable_commit and not self._is_settling:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._is_settling = True
+        cut_at, barrier = self._cut_at, self._barrier
+
+        def on_found(cut: Cut | Exception | None) -> None:
+            self._is_settling = False
+            if self.is_deleted:
+                return
+            if barrier != self._barrier:
+                # It was cut again meanwhile.
+                self._maybe_settle()
+            elif isinstance(cut, Exception):
+                failed = cut if isinstance(cut, DiskFailed) else DiskFailed(f"cannot cut: {cut}")
+                self._bench.fail(failed)
+            else:
+                self._release(cut)
+
+        steps = self.segments.find_cut(cut_at if cut_at is not None else 0)
+        run_cold(steps, self._bench.pool, self._bench.disk, on_found)
+
+    def _release(self, cut: Cut | None) -> None:
+        held = self._held
+        try:
+            if cut is not None:
+                self.segments.apply_cut(cut)
+            self._held = self._cut_at = None
+            if held:
+                self.segments.write(held)
+        except DiskFailed as error:
+            self._bench.fail(error)
+            return
+        self._maybe_settle()
+        # Somebody may have waited for this, to make a checkpoint or to close.
+        self._bench.ask_submit()
+
+    # -- inside: checkpoints
+
+    def snapshot(self) -> LogSnapshot:
+        """Return what a checkpoint keeps of this log, as it is now."""
+        table = self.segments
+        return LogSnapshot(
+            identity=self.identity,
+            hard_state=self.hard_state,
+            start=self.positions.start(),
+            marks=tuple(self.positions.marks),
+            spans=tuple(self.positions.spans),
+            last_index=self.positions.last_index,
+            commit_hint=min(self.commit_hint, self.positions.last_index),
+            write_caching=self.write_caching,
+            absorb=self.write_caching and not self._wal_always,
+            segments=tuple(
+                SegmentSummary(s.base_offset, s.size, s.max_timestamp, s.created_ms)
+                for s in table.segments
+            ),
+        )
+
+    def on_checkpointed(self, generation: int) -> None:
+        """A checkpoint that covers the log as of a generation is durable."""
+        if generation == self.generation and self._wal_always:
+            self._wal_always = False
+            self.segments.roll_next = self.segments.roll_next or self.write_caching

@@ -1,0 +1,285 @@
+"""Reading a log: entries for peers, offsets by time, what retention gives up."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaesque.env.disk import Buffer
+from kafkaesque.model.ids import Offset, Term
+from kafkaesque.model.records import decode_batch
+from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
+from kafkaesque.storage.entries import EntryKind, EntryLike, LogEntry, Mark
+from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
+from kafkaesque.storage.read_steps import Cold, ReadRequest, Steps, run_cold, run_warm
+from kafkaesque.storage.segment import NO_TIMESTAMP, Segment, walk
+
+if TYPE_CHECKING:
+    from kafkaesque.storage.group_log import GroupLog
+
+T = TypeVar("T")
+
+#: What one batch may decompress to when a timestamp is looked for in it.
+DECOMPRESSED_BYTES_MAX = 1024 * 1024 * 1024
+
+
+def run(
+    log: "GroupLog", steps: Steps[T], nothing: T, on_done: Callable[[T | Exception], None]
+) -> None:
+    """Run off the loop; a log that is cut or emptied meanwhile gives `nothing`."""
+    generation = log.generation
+
+    def done(result: T | Exception) -> None:
+        if log.generation != generation or log.is_deleted:
+            on_done(nothing)
+        elif isinstance(result, FileNotFoundError):
+            # Retention has removed the segment.
+            on_done(nothing)
+        else:
+            on_done(result)
+
+    run_cold(steps, log.pool, log.disk, done)
+
+
+# -- in index space
+
+
+def entries_from(log: "GroupLog", first_index: int, bytes_max: int) -> list[EntryLike] | None:
+    """See `GroupLog.entries_from`."""
+    _check_index(log, first_index)
+    if first_index > log.positions.last_index:
+        return []
+    in_memory = _entries_in_memory(log, first_index, bytes_max)
+    if in_memory is not None:
+        return _merge(log, first_index, in_memory[0], bytes_max, is_all=in_memory[1])
+    try:
+        data = run_warm(_read_entries(log, first_index, bytes_max), log.pool)
+    except Cold:
+        log.statistics.cold_reads += 1
+        return None
+    return _merge(log, first_index, data, bytes_max, is_all=False)
+
+
+def entries_async(
+    log: "GroupLog",
+    first_index: int,
+    bytes_max: int,
+    on_done: Callable[[list[EntryLike] | Exception], None],
+) -> None:
+    """See `GroupLog.entries_async`."""
+    try:
+        _check_index(log, first_index)
+    except EntriesGone as error:
+        on_done(error)
+        return
+
+    def on_read(data: list[EntryLike] | Exception) -> None:
+        if isinstance(data, list):
+            data = _merge(log, first_index, data, bytes_max, is_all=False) if data else []
+        on_done(data)
+
+    if first_index > log.positions.last_index:
+        on_done([])
+        return
+    in_memory = _entries_in_memory(log, first_index, bytes_max)
+    if in_memory is not None:
+        on_done(_merge(log, first_index, in_memory[0], bytes_max, is_all=in_memory[1]))
+    else:
+        run(log, _read_entries(log, first_index, bytes_max), [], on_read)
+
+
+def _check_index(log: "GroupLog", first_index: int) -> None:
+    if first_index <= log.positions.prev_index:
+        raise EntriesGone(f"{log!r} begins after index {log.positions.prev_index}")
+
+
+def _entries_in_memory(
+    log: "GroupLog", first_index: int, bytes_max: int
+) -> tuple[list[EntryLike], bool] | None:
+    """Return DATA entries from an index on until beyond `bytes_max`; and whether that is all."""
+    offset = log.positions.offset_after(first_index - 1)
+    found: list[EntryLike] = []
+    size = 0
+    tail = log.segments.tail
+    if offset < log.written_end:
+        at = tail.find(offset)
+        if at is None:
+            return None
+        for entry, data in tail.from_place(at):
+            if size > bytes_max:
+                return found, False
+            size += len(data)
+            found.append(entry)
+    for entry in log.held_entries:
+        if entry.last_index >= first_index:
+            if size > bytes_max:
+                return found, False
+            size += len(entry.data)  # type: ignore[arg-type]
+            found.append(entry)
+    return found, True
+
+
+def _read_entries(log: "GroupLog", first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
+    """Read DATA entries of one segment, in one piece."""
+    offset = log.positions.offset_after(first_index - 1)
+    table = log.segments
+    for at in range(table.at_offset(offset), len(table.segments)):
+        segment = table.segments[at]
+        position, place = yield from table.find_batch(segment, offset)
+        if place is None:
+            continue
+        length = min(max(bytes_max, place.size_bytes), segment.size - position)
+        data = yield ReadRequest(segment.path, position, length)
+        return _split(log, memoryview(data), segment)
+    return []
+
+
+def _split(log: "GroupLog", data: memoryview, segment: Segment) -> list[EntryLike]:
+    entries: list[EntryLike] = []
+    at = 0
+    while len(data) - at >= HEADER_BYTES:
+        place = read_place(data, at)
+        if place is None:
+            raise StorageCorrupt(f"{segment.path}: no record batch after {entries[-1:]}")
+        if at + place.size_bytes > len(data) or place.base_offset >= log.written_end:
+            break
+        first = log.positions.index_of_offset(place.base_offset)
+        last = first + place.last_offset - place.base_offset
+        batch = data[at : at + place.size_bytes]
+        entries.append(LogEntry(EntryKind.DATA, first, last, Term(place.term), batch))
+        at += place.size_bytes
+    return entries
+
+
+def _merge(
+    log: "GroupLog", first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
+) -> list[EntryLike]:
+    """Put marks between DATA entries; `is_all`: none are missing up to the end or `bytes_max`."""
+    end = log.positions.last_index if is_all or not data else data[-1].last_index
+    marks = log.positions.marks_between(first_index, end)
+    merged: list[EntryLike] = []
+    size = 0
+    at = 0
+    for entry in data:
+        while at < len(marks) and marks[at].index < entry.first_index:
+            merged.append(_mark_entry(marks[at]))
+            at += 1
+        size += len(entry.data)  # type: ignore[arg-type]
+        if size > bytes_max and merged:
+            return merged
+        merged.append(entry)
+    merged.extend(_mark_entry(mark) for mark in marks[at:])
+    return merged
+
+
+def _mark_entry(mark: Mark) -> LogEntry:
+    return LogEntry(mark.kind, mark.index, mark.index, mark.term, mark.payload)
+
+
+# -- in offset space
+
+
+def cached_batches(
+    log: "GroupLog", offset: int, bytes_max: int, limit_offset: int
+) -> list[Buffer] | None:
+    """See `GroupLog.cached_batches`."""
+    limit = min(limit_offset, log.written_end)
+    if offset >= limit:
+        return []
+    tail = log.segments.tail
+    at = tail.find(offset)
+    if at is None:
+        return None
+    found: list[Buffer] = []
+    for place, (_, data) in enumerate(tail.from_place(at), at):
+        bytes_max -= len(data)
+        if tail.last_offsets[place] >= limit or (bytes_max < 0 and found):
+            break
+        found.append(data)
+    return found
+
+
+def offset_for_timestamp(log: "GroupLog", timestamp: int) -> Steps[tuple[int, Offset] | None]:
+    """Find the first record that is not older than a timestamp.
+
+    Source: Kafka's ListOffsets with a timestamp.
+    """
+    start = log.positions.start_offset
+    for segment in tuple(log.segments.segments):
+        if segment.max_timestamp < timestamp:
+            continue
+        index = yield from log.segments.index_of(segment)
+        entry = index.before_time(timestamp)
+        position = 0 if entry is None else entry[1]
+        while True:
+            position, place = yield from walk(
+                segment, position, segment.size, lambda p, _: _is_newer(p, timestamp, start)
+            )
+            if place is None:
+                break
+            found = yield from _first_in_batch(segment, position, place, timestamp, start)
+            if found is not None:
+                return found
+            position += place.size_bytes
+    return None
+
+
+def _is_newer(place: BatchPlace, timestamp: int, start_offset: int) -> bool:
+    return place.max_timestamp >= timestamp and place.last_offset >= start_offset
+
+
+def _first_in_batch(
+    segment: Segment, position: int, place: BatchPlace, timestamp: int, start_offset: int
+) -> Steps[tuple[int, Offset] | None]:
+    data = yield ReadRequest(segment.path, position, place.size_bytes)
+    for record in decode_batch(data, DECOMPRESSED_BYTES_MAX):
+        if record.timestamp_ms >= timestamp and record.offset >= start_offset:
+            return record.timestamp_ms, Offset(record.offset)
+    return None
+
+
+def max_timestamp(log: "GroupLog") -> Steps[tuple[int, Offset] | None]:
+    """Find the first of the records with the greatest timestamp (KIP-734)."""
+    latest = max((s.max_timestamp for s in log.segments.segments), default=NO_TIMESTAMP)
+    while latest > NO_TIMESTAMP:
+        found = yield from offset_for_timestamp(log, latest)
+        if found is not None:
+            return found
+        # It is before the start offset, or a header says more than its records.
+        latest = yield from _next_latest(log, latest)
+    return None
+
+
+def _next_latest(log: "GroupLog", below: int) -> Steps[int]:
+    """Return the greatest timestamp of a batch that is visible and less than another."""
+    start = log.positions.start_offset
+    latest = NO_TIMESTAMP
+
+    def note(place: BatchPlace, _: int) -> bool:
+        nonlocal latest
+        if place.last_offset >= start and place.max_timestamp < below:
+            latest = max(latest, place.max_timestamp)
+        return False
+
+    for segment in tuple(log.segments.segments):
+        yield from walk(segment, 0, segment.size, note)
+    return latest
+
+
+def retention_candidate(
+    log: "GroupLog", now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
+) -> Offset | None:
+    """See `GroupLog.retention_candidate`."""
+    table = log.segments
+    start = log.positions.start_offset
+    too_much = table.size_bytes - retention_bytes if retention_bytes >= 0 else -1
+    for at, segment in enumerate(table.segments):
+        end = table.end_of(at, log.written_end)
+        if end > high_watermark or log.is_held:
+            break
+        newest = segment.created_ms if segment.max_timestamp < 0 else segment.max_timestamp
+        is_old = 0 <= retention_ms < now_wall_ms - newest
+        is_active = at == len(table.segments) - 1
+        too_much -= segment.size
+        if not is_old and (too_much < 0 or is_active):
+            break
+        start = max(start, end)
+    return Offset(start) if start > log.positions.start_offset else None

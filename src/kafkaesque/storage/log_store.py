@@ -1,0 +1,419 @@
+"""The engine: all logs of a broker, their group commit, and the life of the data directory.
+
+Theory of operation. Logs queue records for the write-ahead log; `submit`, called at the end of a
+turn of the loop, writes all that is queued as one block and syncs it, one sync at a time. What is
+queued while a sync is on its way gathers for the next one. So the number of syncs depends on how
+long one takes, and not on how many logs are written. When a file of the write-ahead log is full,
+the next block goes into another file, and a checkpoint is made in the background.
+
+A write or sync that fails fences the store for good: nothing is reported as durable any more and
+nothing is appended; what is there can be read.
+"""
+
+from collections.abc import Callable
+
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk, File
+from kafkaesque.model.errors import DiskFailed, DiskFull, InvariantBroken
+from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.storage.checkpoint import ROOT
+from kafkaesque.storage.checkpointer import Checkpointer
+from kafkaesque.storage.config import SegmentOptions, StorageConfig
+from kafkaesque.storage.directory import grave_of, make_partition_directory, move_aside
+from kafkaesque.storage.entries import LogIdentity
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_snapshot import write_identity
+from kafkaesque.storage.recovery import Recovery, RecoveryReport
+from kafkaesque.storage.segment import Segment
+from kafkaesque.storage.statistics import StorageStatistics
+from kafkaesque.storage.wal_format import RecordKind
+from kafkaesque.storage.workbench import Workbench
+
+#: Free space is looked at after this many written bytes, and not more often than in ...
+SPACE_CHECK_BYTES = 1024 * 1024
+#: ... this time while appends are refused.
+SPACE_CHECK_MS = 500
+
+_FAILED_ADVICE = (
+    "this broker accepts and acknowledges nothing more, for what it wrote last may be lost; its"
+    " replicas on other brokers take over. Check the disk and its free space, then restart the"
+    " broker"
+)
+
+
+def _nothing(_: DiskFailed) -> None:
+    """Nobody has asked to be told."""
+
+
+class LogStore:
+    """See the module."""
+
+    def __init__(
+        self, *, disk: Disk, clock: Clock, config: StorageConfig, cluster_id: str, node: NodeId
+    ) -> None:
+        self._bench = Workbench(disk, clock, config, fail=self._fail, ask_submit=self._ask_submit)
+        self._cluster_id = cluster_id
+        self._node = node
+        self._logs: dict[int, GroupLog] = {}
+        self._damaged: dict[int, str] = {}
+        self._checkpointer = Checkpointer(self._bench, self._on_checkpointed)
+        #: Told once, in a later turn, when a write or sync has failed.
+        self.on_failed: Callable[[DiskFailed], None] = _nothing
+        self._waiting: list[Callable[[], None]] = []
+        self._in_flight: list[Callable[[], None]] = []
+        self._is_syncing = False
+        self._is_reporting = False
+        self._is_submit_asked = False
+        self._is_checkpoint_wanted = False
+        self._graves: list[tuple[int, str]] = []
+        self._on_closed: Callable[[], None] | None = None
+        self._space_checked_bytes = 0
+        self._space_checked_ms = 0
+
+    # -- life
+
+    def open(self) -> RecoveryReport:
+        """Recover the data directory; waits for the disk.
+
+        Raises:
+            WrongDirectory: it is another broker's.
+            StorageCorrupt: it is damaged; single damaged logs are listed in the report instead.
+            DiskFailed: the device refused.
+        """
+        recovery = Recovery(self._bench, self._cluster_id, self._node)
+        recovery.run()
+        self._logs = recovery.logs
+        self._damaged = recovery.report.damaged
+        self._checkpointer.set_lines(recovery.lines)
+        self._check_space()
+        return recovery.report
+
+    def close(self, on_done: Callable[[], None]) -> None:
+        """Commit what is queued, sync everything, note that nothing has to be recovered."""
+        self._on_closed = on_done
+        if self._bench.has_failed:
+            self._close_now()
+        else:
+            self._maybe_close()
+
+    def _maybe_close(self) -> None:
+        """Go on with closing, if that was asked for and nothing is on its way."""
+        bench = self._bench
+        if self._on_closed is None or self._is_syncing or not self._checkpointer.is_idle:
+            return
+        if bench.wal.has_queued or self._waiting:
+            self._start_commit()
+        elif not bench.unsettled:
+            self._write_indexes()
+            self._checkpointer.note(bench.wal.number + 1, is_clean=True)
+            self._checkpointer.start()
+
+    def _write_indexes(self) -> None:
+        try:
+            for log in self._logs.values():
+                if log.segments.segments:
+                    log.segments.close_segment(log.segments.segments[-1])
+        except DiskFailed as error:
+            self._fail(error)
+
+    def _close_now(self) -> None:
+        on_done, self._on_closed = self._on_closed, None
+        self._bench.wal.close()
+        self._bench.pool.close()
+        if on_done is not None:
+            on_done()
+
+    # -- logs
+
+    @property
+    def logs(self) -> list[GroupLog]:
+        """All logs, in the order of their making."""
+        return list(self._logs.values())
+
+    @property
+    def damaged(self) -> dict[int, str]:
+        """Groups whose logs cannot be used, and why; they are left as they are."""
+        return dict(self._damaged)
+
+    @property
+    def statistics(self) -> StorageStatistics:
+        """Counters."""
+        return self._bench.statistics
+
+    def get(self, group: int) -> GroupLog | None:
+        """Return a group's log, if there is one."""
+        return self._logs.get(group)
+
+    def open_log(
+        self,
+        *,
+        group: int,
+        topic: str,
+        partition: int,
+        topic_id: TopicId,
+        options: SegmentOptions | None = None,
+        write_caching: bool = False,
+    ) -> GroupLog:
+        """Return a group's log, made if it is missing; a new one is durable with its first data.
+
+        A directory of that name that is not this log's is moved aside, never used.
+
+        Raises:
+            StorageCorrupt: the log is damaged.
+            InvariantBroken: group and identity do not fit to what is open.
+            DiskFailed: the device refused.
+        """
+        identity = LogIdentity(group, topic, partition, bytes(topic_id))
+        if group in self._damaged:
+            raise StorageCorrupt(self._damaged[group])
+        log = self._logs.get(group)
+        if log is None:
+            log = self._make_log(identity)
+        elif log.identity != identity:
+            raise InvariantBroken(f"group {group} is {log.identity}, not {identity}")
+        log.set_options(options or SegmentOptions(), write_caching=write_caching)
+        return log
+
+    def _make_log(self, identity: LogIdentity) -> GroupLog:
+        bench = self._bench
+        if bench.has_failed and bench.blocked is not None:
+            raise bench.blocked
+        directory = identity.directory
+        if any(log.identity.directory == directory for log in self._logs.values()):
+            raise InvariantBroken(f"{directory} is open for another group: delete that one first")
+        try:
+            if bench.disk.exists(directory):
+                move_aside(bench.disk, directory)
+            make_partition_directory(bench.disk, identity)
+        except DiskFailed as error:
+            self._fail(error)
+            raise
+        log = GroupLog(bench, identity)
+        self._logs[identity.group] = log
+        bench.wal.queue(identity.group, RecordKind.CREATE, payload=write_identity(identity))
+        bench.dirty_logs[log] = None
+        bench.dirty_directories[directory] = None
+        self._ask_submit()
+        return log
+
+    def delete_log(self, log: GroupLog) -> None:
+        """Give up a log and its files; durable with the next group commit."""
+        bench, identity = self._bench, log.identity
+        if self._logs.pop(identity.group, None) is not log:
+            raise InvariantBroken(f"{log!r} is not open")
+        log.is_deleted = True
+        log.segments.take_from(0)
+        log.segments.tail.clear()
+        for table in (bench.dirty_logs, bench.unsettled, bench.sync_too):
+            table.pop(log, None)
+        bench.pool.drop_directory(identity.directory)
+        bench.dirty_directories.pop(identity.directory, None)
+        bench.gone_directories[identity.directory] = None
+        self._checkpointer.forget(identity.group)
+        if bench.has_failed:
+            return
+        bench.wal.queue(identity.group, RecordKind.DELETE)
+        try:
+            bench.disk.rename(identity.directory, grave_of(identity))
+        except FileNotFoundError:
+            pass
+        except DiskFailed as error:
+            self._fail(error)
+            return
+        bench.dirty_directories[ROOT] = None
+        self._graves.append((bench.next_commit, grave_of(identity)))
+        self._ask_submit()
+
+    # -- the group commit
+
+    @property
+    def over_bound(self) -> bool:
+        """Whether more is queued than should be: gateways read no more until it is not."""
+        wal, config = self._bench.wal, self._bench.config
+        return (
+            wal.pending_bytes > config.wal_pending_bytes_max
+            or wal.file_count > config.wal_files_max
+        )
+
+    @property
+    def refusal(self) -> DiskFailed | None:
+        """Why appends are refused, if they are: look before proposing."""
+        bench = self._bench
+        if bench.blocked is not None and not bench.has_failed:
+            if bench.clock.now_ms() >= self._space_checked_ms + SPACE_CHECK_MS:
+                self._check_space()
+        return bench.blocked
+
+    def submit(self, on_durable: Callable[[], None] | None = None) -> None:
+        """Make everything queued so far durable; `on_durable` then, in the order of asking.
+
+        Raises:
+            DiskFailed: the store is fenced; nothing more becomes durable.
+        """
+        bench = self._bench
+        if bench.has_failed and bench.blocked is not None:
+            raise bench.blocked
+        if on_durable is not None:
+            self._waiting.append(on_durable)
+        if not self._is_syncing and not self._is_reporting:
+            self._start_commit()
+            if bench.has_failed and bench.blocked is not None:
+                raise bench.blocked
+
+    def _ask_submit(self) -> None:
+        if not self._is_submit_asked:
+            self._is_submit_asked = True
+            self._bench.clock.call_soon(self._on_submit_asked)
+
+    def _on_submit_asked(self) -> None:
+        self._is_submit_asked = False
+        if not self._is_syncing and not self._is_reporting and not self._bench.has_failed:
+            self._start_commit()
+            self._maybe_close()
+
+    def _start_commit(self) -> None:
+        bench = self._bench
+        if not bench.wal.has_queued and not self._can_checkpoint_now():
+            if self._waiting and not self._is_syncing:
+                self._is_syncing = True
+                self._in_flight, self._waiting = self._waiting, []
+                bench.clock.call_soon(lambda: self._on_synced(None, 0))
+            return
+        commit = bench.next_commit
+        bench.next_commit += 1
+        self._is_syncing = True
+        self._in_flight, self._waiting = self._waiting, []
+        try:
+            bench.statistics.count_commit(bench.wal.queued_records)
+            file, directories = bench.wal.write(commit)
+            files, more = self._segments_to_sync()
+        except DiskFailed as error:
+            self._fail(error)
+            return
+        self._maybe_note_checkpoint()
+        self._maybe_check_space()
+        bench.statistics.commit_syncs += 1
+        bench.disk.sync(
+            [file, *files], lambda error: self._on_synced(error, commit), [*directories, *more]
+        )
+
+    def _segments_to_sync(self) -> tuple[list[File], list[str]]:
+        """Return what has to be synced with the write-ahead log, which stands on it."""
+        bench = self._bench
+        if not bench.sync_too:
+            return [], []
+        segments: dict[Segment, None] = {}
+        for log in bench.sync_too:
+            segments.update(dict.fromkeys(log.segments.noted))
+            segments.update(log.segments.dirty)
+        files = [bench.pool.get(s.path) for s in segments if not s.is_removed]
+        return files, [log.identity.directory for log in bench.sync_too]
+
+    def _on_synced(self, error: DiskFailed | None, commit: int) -> None:
+        bench = self._bench
+        self._is_syncing = False
+        if error is not None:
+            self._fail(error)
+            return
+        if bench.has_failed:
+            return
+        if commit:
+            bench.durable_commit = commit
+            bench.wal.on_synced()
+            self._after_commit(commit)
+        done, self._in_flight = self._in_flight, []
+        self._is_reporting = True
+        try:
+            for callback in done:
+                callback()
+        finally:
+            self._is_reporting = False
+        if not bench.has_failed:
+            self._start_commit()
+            self._maybe_close()
+
+    def _after_commit(self, commit: int) -> None:
+        bench = self._bench
+        try:
+            for log in list(bench.unsettled):
+                log.on_committed(commit)
+            while self._graves and self._graves[0][0] <= commit:
+                bench.disk.remove_tree(self._graves.pop(0)[1])
+        except DiskFailed as error:
+            self._fail(error)
+            return
+        if self._checkpointer.is_noted:
+            self._checkpointer.start()
+
+    # -- checkpoints
+
+    def _can_checkpoint_now(self) -> bool:
+        return (
+            self._is_checkpoint_wanted
+            and self._checkpointer.is_idle
+            and not any(log.is_held for log in self._bench.unsettled)
+        )
+
+    def _maybe_note_checkpoint(self) -> None:
+        """At the end of a file of the write-ahead log go on in another, and note how things are."""
+        bench = self._bench
+        if bench.wal.is_full:
+            self._is_checkpoint_wanted = True
+        if self._can_checkpoint_now():
+            self._is_checkpoint_wanted = False
+            bench.wal.roll()
+            self._checkpointer.note(bench.wal.number)
+        elif bench.wal.is_full:
+            bench.wal.roll()
+            bench.statistics.checkpoints_late += 1
+
+    def request_checkpoint(self) -> None:
+        """Have a checkpoint made soon, though the write-ahead log is not full."""
+        self._is_checkpoint_wanted = True
+        self._ask_submit()
+
+    def _on_checkpointed(self) -> None:
+        if self._on_closed is not None and self._checkpointer.was_clean:
+            self._close_now()
+        elif self._is_checkpoint_wanted or self._on_closed is not None:
+            self._ask_submit()
+
+    # -- what goes wrong
+
+    def _fail(self, error: DiskFailed) -> None:
+        bench = self._bench
+        if bench.has_failed:
+            return
+        kind = DiskFull if isinstance(error, DiskFull) else DiskFailed
+        failure = kind(f"{error}: {_FAILED_ADVICE}")
+        failure.__cause__ = error
+        bench.blocked = failure
+        bench.has_failed = True
+        self._waiting = []
+        self._in_flight = []
+        bench.clock.call_soon(lambda: self.on_failed(failure))
+        if self._on_closed is not None:
+            bench.clock.call_soon(self._close_now)
+
+    def _maybe_check_space(self) -> None:
+        statistics = self._bench.statistics
+        written = statistics.wal_bytes + statistics.segment_bytes
+        if written - self._space_checked_bytes >= SPACE_CHECK_BYTES:
+            self._space_checked_bytes = written
+            self._check_space()
+
+    def _check_space(self) -> None:
+        bench = self._bench
+        if bench.has_failed:
+            return
+        self._space_checked_ms = bench.clock.now_ms()
+        free, least = bench.disk.free_bytes(), bench.config.free_bytes_min
+        if free >= least:
+            bench.blocked = None
+        elif bench.blocked is None:
+            bench.blocked = DiskFull(
+                f"only {free} bytes are free on the disk, and {least} are kept for the broker's own"
+                " needs: free some space, or let topics keep less (retention.bytes, retention.ms);"
+                " nothing is appended until then"
+            )

@@ -1,0 +1,319 @@
+"""Opens a data directory: finds out what was promised, and brings every log back to at least that.
+
+Theory of operation. The checkpoint says how each log was at one moment of the write-ahead log; the
+records after that moment are first looked through (is the chain of files whole, where does it end,
+which logs are deleted later on), then done again, in order. What comes out is synced and becomes
+the new checkpoint before anything else happens, so the old write-ahead log is not needed again.
+"""
+
+from dataclasses import dataclass, field
+
+from kafkaesque.env.disk import File
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.ids import NodeId
+from kafkaesque.storage.checkpoint import (
+    ROOT,
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint_blocking,
+    write_checkpoint,
+)
+from kafkaesque.storage.directory import (
+    DELETED_SUFFIX,
+    check_owner,
+    grave_of,
+    make_partition_directory,
+    move_aside,
+    read_partition_metadata,
+    write_owner,
+)
+from kafkaesque.storage.entries import LogIdentity
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_recovery import LogRecovery
+from kafkaesque.storage.log_snapshot import LogSnapshot, read_identity, write_snapshot
+from kafkaesque.storage.wal import WAL_DIRECTORY, list_wal_numbers, wal_path
+from kafkaesque.storage.wal_format import Block, RecordKind, WalReader, WalRecord
+from kafkaesque.storage.workbench import Workbench
+
+
+@dataclass(slots=True, kw_only=True)
+class RecoveryReport:
+    """What was found at the start."""
+
+    logs: int = 0
+    was_clean: bool = True
+    duration_ms: int = 0
+    wal_files: int = 0
+    wal_records: int = 0
+    wal_bytes: int = 0
+    #: Bytes behind the last good ones in segments, and whether the write-ahead log ended torn.
+    cut_bytes: int = 0
+    #: Directories that were not ours and were moved aside: their new names.
+    strays: list[str] = field(default_factory=list)
+    #: Logs that cannot be used, by group, and why.
+    damaged: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _WalOutline:
+    """What the first look at the write-ahead log has found."""
+
+    numbers: list[int]
+    #: Blocks in each file.
+    blocks: list[int] = field(default_factory=list)
+    deleted: dict[int, None] = field(default_factory=dict)
+    #: Per group the last index that is given up later on.
+    start_prev: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    size_bytes: int = 0
+
+
+class Recovery:
+    """One start."""
+
+    def __init__(self, bench: Workbench, cluster_id: str, node: NodeId) -> None:
+        self._bench = bench
+        self._cluster_id = cluster_id
+        self._node = node
+        self.logs: dict[int, GroupLog] = {}
+        #: For the checkpointer.
+        self.lines: dict[int, bytes] = {}
+        self.report = RecoveryReport()
+        self._parts: dict[int, LogRecovery] = {}
+        self._damaged_lines: dict[int, bytes] = {}
+
+    def run(self) -> None:
+        """Open the directory; waits.
+
+        Raises:
+            WrongDirectory: it is another broker's.
+            StorageCorrupt: what all logs depend on is damaged.
+            DiskFailed: the device refused.
+        """
+        bench = self._bench
+        begun_ms = bench.clock.now_ms()
+        bench.is_recovering = True
+        if not check_owner(bench.disk, self._cluster_id, self._node):
+            self._make_new()
+        checkpoint = load_checkpoint(bench.disk)
+        outline = self._outline(checkpoint)
+        self.report.was_clean = checkpoint.header.is_clean and not outline.numbers
+        self._restore(checkpoint, outline)
+        self._replay(outline)
+        self._finish()
+        self._persist(checkpoint, outline)
+        bench.is_recovering = False
+        self.report.logs = len(self.logs)
+        self.report.duration_ms = bench.clock.now_ms() - begun_ms
+        statistics = bench.statistics
+        statistics.recovery_ms = self.report.duration_ms
+        statistics.recovery_bytes += outline.size_bytes
+        statistics.recovery_records = outline.records
+        statistics.recovery_cut_bytes = self.report.cut_bytes
+
+    def _make_new(self) -> None:
+        disk = self._bench.disk
+        disk.make_dir(WAL_DIRECTORY)
+        content = write_checkpoint(wal_first=1, is_clean=True, lines=[])
+        save_checkpoint_blocking(disk, content)
+        write_owner(disk, self._cluster_id, self._node)
+
+    # -- the write-ahead log, first look
+
+    def _outline(self, checkpoint: Checkpoint) -> _WalOutline:
+        disk = self._bench.disk
+        first = checkpoint.header.wal_first
+        numbers = [number for number in list_wal_numbers(disk) if number >= first]
+        outline = _WalOutline(numbers)
+        if numbers and numbers != list(range(first, first + len(numbers))):
+            raise StorageCorrupt(
+                f"files of the write-ahead log are missing: there are {numbers}, and the"
+                f" checkpoint needs all from {first} on; {_ADVICE}"
+            )
+        expected: int | None = None
+        ended = 0
+        for number in numbers:
+            file = disk.open(wal_path(number))
+            reader = WalReader(file, number)
+            count = 0
+            for block in reader.blocks(expected):
+                self._check_link(block, number, count, ended, is_first=number == first)
+                self._note_block(outline, block)
+                count += 1
+                expected = block.number + 1
+            outline.blocks.append(count)
+            self._check_end(reader, number, numbers[-1], count, expected)
+            ended = reader.position
+            outline.size_bytes += ended
+            file.close()
+        self.report.wal_files = len(numbers)
+        self.report.wal_records = outline.records
+        self.report.wal_bytes = outline.size_bytes
+        return outline
+
+    @staticmethod
+    def _check_link(block: Block, number: int, count: int, ended: int, *, is_first: bool) -> None:
+        if count:
+            return
+        link = block.records[0] if block.records else None
+        if link is None or link.kind != RecordKind.FILE:
+            raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {_ADVICE}")
+        if not is_first and (link.first_index != number - 1 or link.last_index != ended):
+            raise StorageCorrupt(
+                f"{wal_path(number - 1)} can be read up to byte {ended} only, but it ended at byte"
+                f" {link.last_index}; {_ADVICE}"
+            )
+
+    def _check_end(
+        self, reader: WalReader, number: int, last: int, count: int, expected: int | None
+    ) -> None:
+        if number != last and not count:
+            raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
+        newer = reader.newer_block_after(reader.position, expected if expected is not None else 0)
+        if newer is not None:
+            raise StorageCorrupt(
+                f"{wal_path(number)} is damaged at byte {reader.position}: what was written later,"
+                f" at byte {newer.position}, is whole; {_ADVICE}"
+            )
+
+    @staticmethod
+    def _note_block(outline: _WalOutline, block: Block) -> None:
+        outline.records += len(block.records)
+        for record in block.records:
+            if record.kind == RecordKind.DELETE:
+                outline.deleted[record.group] = None
+            elif record.kind == RecordKind.START:
+                outline.start_prev[record.group] = record.last_index
+
+    # -- the logs
+
+    def _restore(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
+        for snapshot in checkpoint.logs:
+            group = snapshot.identity.group
+            if group in outline.deleted:
+                continue
+            part = self._add(snapshot.identity, outline)
+            part.restore(snapshot)
+            self.lines[group] = write_snapshot(snapshot)
+            self._check_directory(part, snapshot)
+
+    def _add(self, identity: LogIdentity, outline: _WalOutline) -> LogRecovery:
+        log = GroupLog(self._bench, identity)
+        part = LogRecovery(self._bench, log, outline.start_prev.get(identity.group, 0))
+        self._parts[identity.group] = part
+        return part
+
+    def _check_directory(self, part: LogRecovery, snapshot: LogSnapshot | None) -> None:
+        """See that the directory is there, and ours."""
+        disk, identity = self._bench.disk, part.log.identity
+        directory = identity.directory
+        if disk.exists(directory):
+            found = read_partition_metadata(disk, directory)
+            if found == identity:
+                return
+            if found is not None:
+                self.report.strays.append(move_aside(disk, directory))
+        grave = grave_of(identity)
+        if disk.exists(grave):
+            # It was to be deleted, but that was not durable: so it was not.
+            disk.rename(grave, directory)
+        make_partition_directory(disk, identity)
+        self._bench.dirty_directories[directory] = None
+        self._bench.dirty_directories[ROOT] = None
+
+    def _replay(self, outline: _WalOutline) -> None:
+        for number, count in zip(outline.numbers, outline.blocks, strict=True):
+            file = self._bench.disk.open(wal_path(number))
+            reader = WalReader(file, number)
+            blocks = reader.blocks(None)
+            for _ in range(count):
+                for record in next(blocks).records:
+                    self._replay_record(record, outline)
+            file.close()
+
+    def _replay_record(self, record: WalRecord, outline: _WalOutline) -> None:
+        group = record.group
+        if record.kind == RecordKind.FILE or group in outline.deleted:
+            return
+        if record.kind == RecordKind.CREATE:
+            part = self._add(read_identity(record.payload), outline)
+            self._check_directory(part, None)
+            return
+        if group in self.report.damaged:
+            return
+        found = self._parts.get(group)
+        if found is None:
+            raise StorageCorrupt(
+                f"the write-ahead log has records of group {group}, which the checkpoint does not"
+                f" know; {_ADVICE}"
+            )
+        try:
+            found.replay(record)
+        except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+            self._give_up(group, error)
+
+    def _finish(self) -> None:
+        bench = self._bench
+        for group, part in self._parts.items():
+            if group in self.report.damaged:
+                continue
+            try:
+                if self.report.was_clean:
+                    part.verify()
+                else:
+                    part.finish()
+            except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+                self._give_up(group, error)
+            self.report.cut_bytes += part.cut_bytes
+        for group, part in self._parts.items():
+            if group not in self.report.damaged:
+                self.logs[group] = part.log
+        for name in bench.disk.list_dir(ROOT):
+            if name.endswith(DELETED_SUFFIX):
+                bench.disk.remove_tree(name)
+
+    def _give_up(self, group: int, error: Exception) -> None:
+        self.report.damaged[group] = str(error)
+
+    # -- the new beginning
+
+    def _persist(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
+        """Make the outcome durable, and begin a new write-ahead log."""
+        bench = self._bench
+        number = checkpoint.header.wal_first
+        old = list_wal_numbers(bench.disk)
+        if outline.numbers:
+            self._sync_all()
+            number = outline.numbers[-1] + 1
+            lines = {
+                group: line for group, line in self.lines.items() if group in self.report.damaged
+            }
+            for group, log in self.logs.items():
+                log.segments.dirty.clear()
+                lines[group] = write_snapshot(log.snapshot())
+            self.lines = lines
+            content = write_checkpoint(wal_first=number, is_clean=False, lines=list(lines.values()))
+            save_checkpoint_blocking(bench.disk, content)
+        bench.dirty_logs.clear()
+        bench.wal.start(number, [n for n in old if n < number])
+        file, directories = bench.wal.write(0)
+        bench.disk.sync_blocking([file], directories)
+        bench.wal.on_synced()
+
+    def _sync_all(self) -> None:
+        bench = self._bench
+        chunk_max = bench.config.sync_files_max
+        dirty = [segment for log in self.logs.values() for segment in log.segments.dirty]
+        for begin in range(0, len(dirty), chunk_max):
+            files: list[File] = [bench.pool.get(s.path) for s in dirty[begin : begin + chunk_max]]
+            bench.disk.sync_blocking(files)
+        directories = [name for name in bench.dirty_directories if bench.disk.exists(name)]
+        bench.disk.sync_blocking([], directories)
+        bench.dirty_directories.clear()
+
+
+_ADVICE = (
+    "it was damaged after it was synced: check the disk, then start this broker with an empty"
+    " directory and a new broker id, so that its replicas are copied from the other brokers"
+)

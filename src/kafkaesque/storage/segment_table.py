@@ -1,0 +1,384 @@
+"""The segments of one log: writing them, and finding offsets, places and times in them."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.storage.batch_header import BatchPlace
+from kafkaesque.storage.config import SegmentOptions, StorageConfig
+from kafkaesque.storage.entries import EntryLike
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.read_steps import Steps
+from kafkaesque.storage.segment import (
+    NO_TIMESTAMP,
+    Segment,
+    add_to_index,
+    load_index,
+    rebuild_index,
+    walk,
+)
+from kafkaesque.storage.segment_index import SegmentIndex
+from kafkaesque.storage.tail_cache import LogTail
+from kafkaesque.storage.workbench import Workbench
+
+#: A batch to be written: entry, bytes, base offset, maximal timestamp.
+Run = list[tuple[EntryLike, Buffer, int, int]]
+
+
+class Cut(NamedTuple):
+    """Where a segment has to end."""
+
+    segment: Segment
+    position: int
+    max_timestamp: int
+
+
+class SegmentTable:
+    """The segments in order; the last one is written, unless `roll_next` asks for another."""
+
+    __slots__ = (
+        "_bases",
+        "_bench",
+        "_on_opened",
+        "_virtual_end",
+        "directory",
+        "dirty",
+        "index_interval_bytes",
+        "noted",
+        "roll_next",
+        "segment_bytes_max",
+        "segment_ms_max",
+        "segments",
+        "tail",
+    )
+
+    def __init__(
+        self, bench: Workbench, directory: str, on_opened: Callable[[Segment], None]
+    ) -> None:
+        self._bench = bench
+        self._on_opened = on_opened
+        self.directory = directory
+        self.segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._virtual_end = 0
+        self.tail = LogTail()
+        #: Written since the last checkpoint began.
+        self.dirty: dict[Segment, None] = {}
+        #: Written before that, and maybe not synced yet.
+        self.noted: tuple[Segment, ...] = ()
+        self.roll_next = False
+        self.set_options(SegmentOptions())
+
+    def set_options(self, options: SegmentOptions) -> None:
+        """Take the topic's options for what is written from now on."""
+        config: StorageConfig = self._bench.config
+        self.segment_bytes_max = options.segment_bytes_max or config.segment_bytes_max
+        self.segment_ms_max = options.segment_ms_max or config.segment_ms_max
+        self.index_interval_bytes = options.index_interval_bytes or config.index_interval_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    # -- writing
+
+    def write(self, run: Run) -> None:
+        """Write batches at the end, one call to the disk per segment; buffered.
+
+        Raises:
+            DiskFailed: also when full; a part may have been written.
+        """
+        bench = self._bench
+        now_ms = bench.clock.wall_ms()
+        at, count = 0, len(run)
+        while at < count:
+            segment = self._segment_for(run[at], now_ms)
+            room = self.segment_bytes_max - segment.size
+            begin = at
+            buffers: list[Buffer] = []
+            while at < count:
+                data = run[at][1]
+                room -= len(data)
+                if room < 0 and buffers:
+                    break
+                buffers.append(data)
+                at += 1
+            bench.pool.get(segment.path).write_at(segment.size, buffers)
+            self.dirty[segment] = None
+            self._note_written(segment, run[begin:at] if at - begin != count else run)
+
+    def _note_written(self, segment: Segment, run: Run) -> None:
+        bench, tail = self._bench, self.tail
+        index = segment.index
+        if index is None:
+            index = segment.index = SegmentIndex(covered_from=segment.size)
+        interval = segment.index_interval_bytes
+        position, virtual = segment.size, segment.virtual_base
+        for entry, data, base_offset, latest in run:
+            positions = index.positions
+            if not positions or position - positions[-1] >= interval:
+                add_to_index(index, interval, base_offset, position, segment.max_timestamp)
+            if latest > segment.max_timestamp:
+                segment.max_timestamp = latest
+            size = len(data)
+            position += size
+            tail.entries.append(entry)
+            tail.last_offsets.append(base_offset + entry.last_index - entry.first_index)
+            tail.ends.append(virtual + position)
+            bench.cache.add(tail, size)
+        bench.statistics.segment_writes += 1
+        bench.statistics.segment_bytes += position - segment.size
+        segment.size = position
+        self._virtual_end = virtual + position
+
+    def _segment_for(self, item: tuple[EntryLike, Buffer, int, int], now_ms: int) -> Segment:
+        if self.segments:
+            active = self.segments[-1]
+            if (
+                not self.roll_next
+                and active.size + len(item[1]) <= self.segment_bytes_max
+                and now_ms - active.created_ms <= self.segment_ms_max
+            ):
+                return active
+            self.close_segment(active)
+        return self._open_segment(item[2], now_ms)
+
+    def _open_segment(self, base_offset: int, now_ms: int) -> Segment:
+        segment = self.add_segment(base_offset, now_ms)
+        file = self._bench.pool.get(segment.path, create=True)
+        if file.size():
+            file.truncate(0)
+        segment.index = SegmentIndex()
+        self.roll_next = False
+        self._bench.dirty_directories[self.directory] = None
+        self._on_opened(segment)
+        return segment
+
+    def add_segment(self, base_offset: int, created_ms: int) -> Segment:
+        """Add an empty segment at the end, without touching a file."""
+        segment = Segment(self.directory, base_offset, created_ms, self.index_interval_bytes)
+        segment.virtual_base = self._virtual_end
+        self.segments.append(segment)
+        self._bases.append(base_offset)
+        return segment
+
+    def restore_segment(
+        self, base_offset: int, created_ms: int, size: int, max_timestamp: int
+    ) -> Segment:
+        """Add a segment whose file is known to be there."""
+        segment = self.add_segment(base_offset, created_ms)
+        segment.size = size
+        segment.max_timestamp = max_timestamp
+        self._virtual_end += size
+        return segment
+
+    def close_segment(self, segment: Segment) -> None:
+        """Write the index of a segment that is not written any more; buffered, and never needed."""
+        index = segment.index
+        if index is None or index.covered_from or not segment.size:
+            return
+        contents = index.write(segment.size)
+        for path, content in zip(segment.paths()[1:], contents, strict=True):
+            file = self._bench.pool.get(path, create=True)
+            file.truncate(0)
+            file.write_at(0, [content])
+        self._bench.indexes.touch(segment)
+
+    # -- cutting
+
+    def take_from(self, offset: int) -> list[Segment]:
+        """Remove and return the segments that begin at or after an offset."""
+        keep = bisect_right(self._bases, offset - 1)
+        taken = self.segments[keep:]
+        del self.segments[keep:], self._bases[keep:]
+        self._virtual_end = taken[0].virtual_base if taken else self._virtual_end
+        self._forget(taken)
+        return taken
+
+    def take_before(self, count: int) -> list[Segment]:
+        """Remove and return the first segments."""
+        taken = self.segments[:count]
+        del self.segments[:count], self._bases[:count]
+        self._forget(taken)
+        return taken
+
+    def _forget(self, taken: list[Segment]) -> None:
+        for segment in taken:
+            segment.is_removed = True
+            self.dirty.pop(segment, None)
+            self._bench.indexes.forget(segment)
+
+    def find_cut(self, offset: int) -> Steps[Cut | None]:
+        """Find where the last segment has to end so that the log ends before an offset."""
+        if not self.segments:
+            return None
+        segment = self.segments[-1]
+        start, latest = yield from self._floor(segment, offset - 1)
+
+        def stop(place: BatchPlace, position: int) -> bool:
+            nonlocal latest
+            if place.base_offset >= offset:
+                return True
+            if place.last_offset >= offset:
+                raise StorageCorrupt(
+                    f"{segment.path} cannot be cut at offset {offset}: that is inside a batch"
+                )
+            latest = max(latest, place.max_timestamp)
+            return False
+
+        position, _ = yield from walk(segment, start, segment.size, stop)
+        return Cut(segment, position, latest)
+
+    def apply_cut(self, cut: Cut) -> None:
+        """Let a segment end earlier; buffered."""
+        segment, position, latest = cut
+        if position >= segment.size and segment.index is not None:
+            return
+        self._bench.pool.get(segment.path).truncate(position)
+        segment.size = position
+        segment.max_timestamp = latest
+        self._virtual_end = segment.virtual_base + position
+        if segment.index is None:
+            segment.index = SegmentIndex(covered_from=position)
+        segment.index.truncate(position)
+        self._bench.indexes.forget(segment)
+        self.remove_files(segment.paths()[1:])
+        self.dirty[segment] = None
+
+    def reset_positions(self) -> None:
+        """Forget the tail, and count positions anew; after recovery."""
+        self.tail.clear()
+        self._virtual_end = 0
+        for segment in self.segments:
+            segment.virtual_base = self._virtual_end
+            self._virtual_end += segment.size
+
+    def remove_files(self, paths: tuple[str, ...]) -> None:
+        """Remove files of this log."""
+        for path in paths:
+            self._bench.pool.drop(path)
+            self._bench.disk.remove(path)
+        self._bench.dirty_directories[self.directory] = None
+
+    # -- finding
+
+    def at_offset(self, offset: int) -> int:
+        """Return which segment an offset is in, or would be in."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def end_of(self, at: int, log_end: int) -> int:
+        """Return the offset after a segment's last one."""
+        return self._bases[at + 1] if at + 1 < len(self._bases) else log_end
+
+    def index_of(self, segment: Segment) -> Steps[SegmentIndex]:
+        """Return a segment's whole index, loaded or rebuilt if need be."""
+        index = segment.index
+        if index is None or index.covered_from:
+            end = segment.size if index is None else index.covered_from
+            older = yield from load_index(segment)
+            if older is None:
+                older = yield from rebuild_index(segment, end)
+                self._bench.statistics.indexes_rebuilt += 1
+            # Much may have happened meanwhile.
+            if segment.index is None:
+                segment.index = older
+            elif segment.index.covered_from:
+                segment.index.prepend(older)
+            index = segment.index
+        if not self.segments or segment is not self.segments[-1]:
+            self._bench.indexes.touch(segment)
+        return index
+
+    def _floor(self, segment: Segment, offset: int) -> Steps[tuple[int, int]]:
+        """Return a position at or before an offset's batch, and the latest time before it."""
+        index = segment.index
+        entry = None if index is None else index.before_offset(offset)
+        if entry is None and (index is None or index.covered_from):
+            index = yield from self.index_of(segment)
+            entry = index.before_offset(offset)
+        return (0, NO_TIMESTAMP) if entry is None else (entry[1], entry[2])
+
+    def find_batch(self, segment: Segment, offset: int) -> Steps[tuple[int, BatchPlace | None]]:
+        """Find a segment's first batch that ends at or after an offset."""
+        for attempt in range(2):
+            start, _ = yield from self._floor(segment, offset)
+            try:
+                position, place = yield from walk(
+                    segment, start, segment.size, lambda place, _: place.last_offset >= offset
+                )
+            except StorageCorrupt:
+                if attempt or not start:
+                    raise
+            else:
+                if place is None or not start or place.base_offset <= offset or position > start:
+                    return position, place
+            # The index is not this file's: make another, once.
+            segment.index = None
+            self.remove_files(segment.paths()[1:])
+        raise StorageCorrupt(f"{segment.path}: no way to offset {offset}")
+
+    def locate(
+        self, offset: int, bytes_max: int, limit: int, log_end: int
+    ) -> Steps[list[FileRange]]:
+        """Find whole batches from an offset up to a limit, all within one segment."""
+        at = self.at_offset(offset)
+        while at < len(self.segments):
+            segment = self.segments[at]
+            position, place = yield from self.find_batch(segment, offset)
+            if place is None:
+                at += 1
+                continue
+            if place.last_offset >= limit:
+                return []
+            last = self.end_of(at, log_end) <= limit
+            end = yield from self._find_end(segment, position, place, bytes_max, limit, last)
+            file = self._bench.pool.get(segment.path)
+            return [FileRange(file, position, end - position)]
+        return []
+
+    def _find_end(
+        self,
+        segment: Segment,
+        position: int,
+        first: BatchPlace,
+        bytes_max: int,
+        limit: int,
+        limit_is_behind: bool,
+    ) -> Steps[int]:
+        """Return where to stop, at least after the first batch."""
+        cap = position + bytes_max
+        if limit_is_behind and segment.size <= cap:
+            return segment.size
+        start = position + first.size_bytes
+        index = segment.index
+        if index is not None:
+            by_place, by_offset = index.before_position(cap), index.before_offset(limit)
+            if by_place is not None and by_offset is not None:
+                start = max(start, min(by_place[1], by_offset[1]))
+        end, _ = yield from walk(
+            segment,
+            start,
+            segment.size,
+            lambda place, at: at + place.size_bytes > cap or place.last_offset >= limit,
+        )
+        return end
+
+    def locate_in_tail(self, offset: int, bytes_max: int, limit: int) -> list[FileRange] | None:
+        """Do what `locate` does without looking at a file, or return None."""
+        tail = self.tail
+        at = tail.find(offset)
+        if at is None:
+            return None
+        if tail.last_offsets[at] >= limit:
+            return []
+        begin = tail.ends[at] - len(tail.data(at))
+        segment = self.segments[self.at_offset(tail.last_offsets[at])]
+        segment_end = segment.virtual_base + segment.size
+        # The first that is too far for any of three reasons; the one at `at` is always taken.
+        too_far = bisect_right(tail.ends, min(begin + bytes_max, segment_end), at)
+        too_far = min(too_far, bisect_right(tail.last_offsets, limit - 1, at))
+        end = tail.ends[max(too_far - 1, at)]
+        file = self._bench.pool.get(segment.path)
+        return [FileRange(file, begin - segment.virtual_base, end - begin)]

@@ -1,0 +1,197 @@
+"""The write-ahead log: what every log of the broker has queued leaves in one write.
+
+Theory of operation. Records gather in a queue; `write` turns the queue into one block of the
+current file (buffered) and names what has to be synced for it. The caller syncs, and does not call
+`write` again before that. A file that has reached its size is left for a new one; old files are
+numbered on and reused once a checkpoint covers them (`release_before`).
+"""
+
+from collections.abc import Sequence
+
+from kafkaesque.env.disk import Buffer, Disk, File
+from kafkaesque.storage.config import StorageConfig
+from kafkaesque.storage.statistics import StorageStatistics
+from kafkaesque.storage.wal_format import RECORD, RecordKind, write_block
+
+WAL_DIRECTORY = "wal"
+#: Files kept for reuse.
+SPARE_FILES_MAX = 2
+
+_pack = RECORD.pack
+
+
+def wal_path(number: int) -> str:
+    """Return a file's path."""
+    return f"{WAL_DIRECTORY}/{number:010d}.wal"
+
+
+def list_wal_numbers(disk: Disk) -> list[int]:
+    """Return the numbers of the files that are there, in order."""
+    stems = [name[:-4] for name in disk.list_dir(WAL_DIRECTORY) if name.endswith(".wal")]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+class WriteAheadLog:
+    """The files and the queue."""
+
+    __slots__ = (
+        "_config",
+        "_count",
+        "_disk",
+        "_file",
+        "_first_number",
+        "_in_flight_bytes",
+        "_link",
+        "_number",
+        "_parts",
+        "_position",
+        "_spares",
+        "_statistics",
+        "queued_bytes",
+    )
+
+    def __init__(self, disk: Disk, config: StorageConfig, statistics: StorageStatistics) -> None:
+        self._disk = disk
+        self._config = config
+        self._statistics = statistics
+        self._parts: list[Buffer] = []
+        self._count = 0
+        self.queued_bytes = 0
+        self._in_flight_bytes = 0
+        self._file: File | None = None
+        self._number = 0
+        self._first_number = 0
+        self._position = 0
+        self._spares: list[int] = []
+        #: What the first record of a new file says: the file before, and where it ended.
+        self._link: tuple[int, int] | None = None
+
+    # -- the queue
+
+    def queue(
+        self,
+        group: int,
+        kind: int,
+        *,
+        term: int = 0,
+        first_index: int = 0,
+        last_index: int = 0,
+        prev_index: int = 0,
+        payload: Buffer = b"",
+    ) -> None:
+        """Add a record to the next block; not even buffered yet."""
+        size = len(payload)
+        self._parts.append(_pack(group, kind, term, first_index, last_index, prev_index, size))
+        if size:
+            self._parts.append(payload)
+        self._count += 1
+        self.queued_bytes += RECORD.size + size
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether there is anything to write."""
+        return self._count > 0
+
+    @property
+    def queued_records(self) -> int:
+        """How many records that is."""
+        return self._count
+
+    @property
+    def pending_bytes(self) -> int:
+        """What is queued or being synced."""
+        return self.queued_bytes + self._in_flight_bytes
+
+    # -- the files
+
+    @property
+    def number(self) -> int:
+        """Number of the file that is written."""
+        return self._number
+
+    @property
+    def file_count(self) -> int:
+        """How many files wait for a checkpoint, the current one included."""
+        return self._number - self._first_number + 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the current file has reached its size."""
+        return self._position >= self._config.wal_bytes
+
+    def start(self, number: int, spares: Sequence[int]) -> None:
+        """Begin in a new file; the first `write` makes it. `spares` may be overwritten."""
+        self._number = number
+        self._first_number = number
+        self._position = 0
+        self._spares = list(spares)
+        self._file = None
+        self._trim_spares()
+        self._link = (0, 0)
+
+    def roll(self) -> None:
+        """Let the next block go into a new file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        ended, self._position = self._position, 0
+        self._link = (self._number, ended)
+        self._number += 1
+
+    def write(self, block_number: int) -> tuple[File, tuple[str, ...]]:
+        """Write all that is queued as one block (nothing queued is allowed); buffered.
+
+        Returns the file, and directories, that have to be synced.
+
+        Raises:
+            DiskFailed: also when full; nothing of it may be acknowledged.
+        """
+        directories: tuple[str, ...] = ()
+        if self._file is None:
+            self._file = self._open_next()
+            directories = (WAL_DIRECTORY,)
+        parts, count = self._parts, self._count
+        self._in_flight_bytes, self.queued_bytes = self.queued_bytes, 0
+        self._parts, self._count = [], 0
+        if self._link is not None:
+            before, ended = self._link
+            parts.insert(0, _pack(0, RecordKind.FILE, 0, before, ended, 0, 0))
+            count += 1
+            self._link = None
+        buffers, size = write_block(self._number, self._position, block_number, count, parts)
+        self._file.write_at(self._position, buffers)
+        self._position += size
+        self._statistics.wal_bytes += size
+        self._statistics.wal_records += count
+        return self._file, directories
+
+    def on_synced(self) -> None:
+        """What `write` wrote is durable."""
+        self._in_flight_bytes = 0
+
+    def _open_next(self) -> File:
+        path = wal_path(self._number)
+        if self._spares:
+            self._disk.rename(wal_path(self._spares.pop(0)), path)
+        file = self._disk.open(path, create=True)
+        if file.size() < self._config.wal_bytes:
+            file.preallocate(self._config.wal_bytes)
+        self._statistics.wal_files += 1
+        return file
+
+    def release_before(self, number: int) -> None:
+        """A checkpoint covers all files below this number: reuse or remove them."""
+        for old in range(self._first_number, number):
+            self._spares.append(old)
+        self._first_number = max(self._first_number, number)
+        self._trim_spares()
+
+    def _trim_spares(self) -> None:
+        while len(self._spares) > SPARE_FILES_MAX:
+            self._disk.remove(wal_path(self._spares.pop()))
+
+    def close(self) -> None:
+        """Give the handle back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,178 @@
+"""The bytes of the write-ahead log: blocks of records, and how far they can be believed.
+
+Theory of operation. What one commit writes is one block: a header with a checksum over everything,
+then records, padded to a sector. A block counts as a whole or not at all; since nothing of a commit
+is acknowledged before all of it is synced, dropping a torn one loses nothing. Files are reused, so
+old blocks may follow the newest one: the checksum begins with the number of the file and the
+position, which no two blocks ever share, and block numbers go up by one. The first record of a file
+says where the file before it ended. So three things that look alike can be told apart: the torn
+last block (ends the log), the end of a file (the next one says so), and damage in the middle
+(something newer and whole lies behind it).
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from kafkaesque.env.disk import Buffer, File
+from kafkaesque.model.checksum import crc32c
+
+#: Magic, checksum, block number, bytes of all records, number of records.
+BLOCK = Struct("<IIQII")
+#: Group, kind, term, first index, last index, index before it, payload bytes.
+RECORD = Struct("<IBIQQQI")
+SALT = Struct("<QQ")
+MAGIC = 0x4B514C57
+MAGIC_BYTES = MAGIC.to_bytes(4, "little")
+#: Blocks begin at multiples of this: what is durable is never in the sector of what is not.
+ALIGNMENT = 512
+#: Smaller blocks are put together before they are written.
+JOIN_BYTES_MAX = 64 * 1024
+#: What is read at once in recovery.
+READ_BYTES = 1024 * 1024
+#: No block is longer; what claims to be is not a block.
+BLOCK_BYTES_MAX = 2**31
+
+
+class RecordKind(IntEnum):
+    """What a record says; the first three are `EntryKind`."""
+
+    DATA = 0
+    NOOP = 1
+    CONFIG = 2
+    #: `term`, `last_index` = vote or 0.
+    HARD_STATE = 3
+    #: Everything after `last_index` is void.
+    TRUNCATE = 4
+    #: `first_index` = start offset, `last_index` = last index that is gone.
+    START = 5
+    #: The payload is the new beginning.
+    RESET = 6
+    #: The payload is the identity.
+    CREATE = 7
+    DELETE = 8
+    #: A write-caching log went on in a segment with the base offset `first_index`.
+    SEGMENT = 9
+    #: `term` begins at `first_index`.
+    TERM = 10
+    #: First of a file: `first_index` = number of the file before, `last_index` = where it ended.
+    FILE = 11
+
+
+class WalRecord(NamedTuple):
+    """One record."""
+
+    group: int
+    kind: int
+    term: int
+    first_index: int
+    last_index: int
+    #: The log's last index before this record.
+    prev_index: int
+    payload: memoryview
+
+
+class Block(NamedTuple):
+    """One commit."""
+
+    number: int
+    position: int
+    size_bytes: int
+    records: list[WalRecord]
+
+
+def padded(size_bytes: int) -> int:
+    """Return the size with padding."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def write_block(
+    file_number: int, position: int, number: int, count: int, parts: Sequence[Buffer]
+) -> tuple[list[Buffer], int]:
+    """Return a block's buffers and its size; `parts` are record headers and payloads in turn."""
+    size = sum(map(len, parts))
+    joined: Sequence[Buffer] = parts if size > JOIN_BYTES_MAX else (b"".join(parts),)
+    header = BLOCK.pack(MAGIC, 0, number, size, count)
+    checksum = crc32c(header[8:], crc32c(SALT.pack(file_number, position)))
+    for part in joined:
+        checksum = crc32c(part, checksum)
+    header = BLOCK.pack(MAGIC, checksum, number, size, count)
+    total = padded(BLOCK.size + size)
+    padding = bytes(total - BLOCK.size - size)
+    return [header, *joined, padding], total
+
+
+class WalReader:
+    """Reads one file's blocks, in order; for recovery and offline tools."""
+
+    def __init__(self, file: File, file_number: int) -> None:
+        self._file = file
+        self._number = file_number
+        self._size = file.size()
+        self._window = memoryview(b"")
+        self._window_at = 0
+        #: After the last good block.
+        self.position = 0
+
+    def _bytes(self, position: int, length: int) -> memoryview:
+        start = position - self._window_at
+        if start < 0 or start + length > len(self._window):
+            data = self._file.read_blocking(position, max(length, READ_BYTES))
+            self._window = memoryview(data)
+            self._window_at, start = position, 0
+        return self._window[start : start + length]
+
+    def block_at(self, position: int) -> Block | None:
+        """Return the block that begins here, or None if there is no whole one."""
+        if position + BLOCK.size > self._size:
+            return None
+        header = self._bytes(position, BLOCK.size)
+        magic, stated, number, size, count = BLOCK.unpack(header)
+        if magic != MAGIC or size > min(BLOCK_BYTES_MAX, self._size - position - BLOCK.size):
+            return None
+        whole = self._bytes(position, BLOCK.size + size)
+        checksum = crc32c(whole[8:], crc32c(SALT.pack(self._number, position)))
+        if checksum != stated:
+            return None
+        records = _read_records(whole[BLOCK.size :], count)
+        return None if records is None else Block(number, position, len(whole), records)
+
+    def blocks(self, number: int | None) -> Iterator[Block]:
+        """Read until the first block that is not whole, or not the next after `number` - 1."""
+        while True:
+            block = self.block_at(self.position)
+            if block is None or (number is not None and block.number != number):
+                return
+            yield block
+            number = block.number + 1
+            self.position += padded(block.size_bytes)
+
+    def newer_block_after(self, position: int, number: int) -> Block | None:
+        """Look behind a broken place for a whole block with a number above `number`."""
+        position = padded(position + 1)
+        while position < self._size:
+            data = self._file.read_blocking(position, READ_BYTES)
+            at = data.find(MAGIC_BYTES)
+            while at >= 0:
+                block = None if at % ALIGNMENT else self.block_at(position + at)
+                if block is not None and block.number > number:
+                    return block
+                at = data.find(MAGIC_BYTES, at + 1)
+            position += READ_BYTES
+        return None
+
+
+def _read_records(body: memoryview, count: int) -> list[WalRecord] | None:
+    records: list[WalRecord] = []
+    at = 0
+    for _ in range(count):
+        if at + RECORD.size > len(body):
+            return None
+        group, kind, term, first, last, before, length = RECORD.unpack_from(body, at)
+        at += RECORD.size
+        if at + length > len(body):
+            return None
+        records.append(WalRecord(group, kind, term, first, last, before, body[at : at + length]))
+        at += length
+    return records if at == len(body) else None

@@ -1,0 +1,113 @@
+"""What all logs of a broker share: the disk, the queue of the write-ahead log, caches, lists."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.errors import DiskFailed
+from kafkaesque.storage.config import StorageConfig
+from kafkaesque.storage.file_pool import FilePool
+from kafkaesque.storage.segment import Segment
+from kafkaesque.storage.statistics import StorageStatistics
+from kafkaesque.storage.tail_cache import TailCache
+from kafkaesque.storage.wal import WriteAheadLog
+
+if TYPE_CHECKING:
+    from kafkaesque.storage.group_log import GroupLog
+
+
+class IndexCache:
+    """Bounds what the indexes of closed segments take; they can always be read again."""
+
+    __slots__ = ("_bytes_max", "_loaded", "size_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._loaded: dict[Segment, int] = {}
+        self.size_bytes = 0
+
+    def touch(self, segment: Segment) -> None:
+        """A closed segment's index was loaded or used."""
+        self.forget(segment)
+        if segment.index is None or segment.is_removed:
+            return
+        size = segment.index.size_bytes
+        self._loaded[segment] = size
+        self.size_bytes += size
+        while self.size_bytes > self._bytes_max and len(self._loaded) > 1:
+            oldest = next(iter(self._loaded))
+            oldest.index = None
+            self.forget(oldest)
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is written again, or gone."""
+        self.size_bytes -= self._loaded.pop(segment, 0)
+
+
+class Workbench:
+    """Shared, and changed by logs and store alike; the store makes it and empties the lists."""
+
+    __slots__ = (
+        "ask_submit",
+        "blocked",
+        "cache",
+        "clock",
+        "config",
+        "dirty_directories",
+        "dirty_logs",
+        "disk",
+        "durable_commit",
+        "fail",
+        "gone_directories",
+        "has_failed",
+        "indexes",
+        "is_recovering",
+        "next_commit",
+        "pool",
+        "statistics",
+        "sync_too",
+        "unsettled",
+        "wal",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        config: StorageConfig,
+        *,
+        fail: Callable[[DiskFailed], None],
+        ask_submit: Callable[[], None],
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.config = config
+        self.statistics = StorageStatistics()
+        self.pool = FilePool(disk, config.open_files_max)
+        self.wal = WriteAheadLog(disk, config, self.statistics)
+        self.cache = TailCache(config.cache_bytes_max)
+        self.indexes = IndexCache(config.index_cache_bytes_max)
+        #: Fences the store.
+        self.fail = fail
+        #: Asks for a group commit although nobody waits for one.
+        self.ask_submit = ask_submit
+        #: Why nothing may be appended now.
+        self.blocked: DiskFailed | None = None
+        #: That is for good; otherwise the disk is only too full.
+        self.has_failed = False
+        #: What is written now is in the write-ahead log already.
+        self.is_recovering = False
+        #: Number of the group commit that takes what is queued now.
+        self.next_commit = 1
+        #: Number of the last one that is durable.
+        self.durable_commit = 0
+        #: Logs that have changed since the last checkpoint began.
+        self.dirty_logs: dict[GroupLog, None] = {}
+        #: Directories with new names in them since then, and those that were taken away.
+        self.dirty_directories: dict[str, None] = {}
+        self.gone_directories: dict[str, None] = {}
+        #: Logs that wait for a group commit before they touch their files.
+        self.unsettled: dict[GroupLog, None] = {}
+        #: Logs whose segments each group commit has to sync, with the commit since which they do.
+        self.sync_too: dict[GroupLog, int] = {}
