@@ -33,8 +33,9 @@ class ReaderEmitter(Emitter):
                 self.lines.insert(start, self.lines.pop())
         with self.block("except MALFORMED as error:"):
             self.emit(f'raise cut_short("{self.message.name}") from error')
-        # What is read from a client's own payload may be of a newer version, with more behind it.
-        operator = ">" if self.message.kind == "data" else "!="
+        # Clients leave bytes behind a request (librdkafka behind Metadata), and what is read from
+        # their own payloads may be of a newer version; Kafka takes both.
+        operator = "!=" if self.message.kind == "response" else ">"
         with self.block(f"if pos {operator} end:"):
             self.emit(f'raise wrong_length("{self.message.name}", pos, end)')
         self.emit(f"return {expression}")

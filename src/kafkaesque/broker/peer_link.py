@@ -153,7 +153,14 @@ class _Outbound:
         self.state = "open"
         self._opened_ms = owner.env.clock.now_ms()
         self.connection = connection
-        hello = Hello(PROTOCOL_VERSION, owner.cluster_id, owner.node, self.node, owner.incarnation)
+        hello = Hello(
+            PROTOCOL_VERSION,
+            owner.cluster_id,
+            owner.node,
+            self.node,
+            owner.incarnation,
+            *owner.advertised,
+        )
         self._parts[:0] = write_section(SectionKind.HELLO, hello)
         owner.on_link_open(self.node)
 

@@ -171,6 +171,7 @@ class RaftDriver:
 
     def start(self) -> None:
         """Begin to tick."""
+        self.store.on_failed = self.fail
         self._on_tick()
 
     def stop(self) -> None:

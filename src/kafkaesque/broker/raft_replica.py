@@ -136,8 +136,9 @@ class Replica:
             NotLeader: this member does not lead, or is handing over.
             StorageFailed: the disk below failed.
         """
-        if self.driver.failure is not None:
-            raise StorageFailed(str(self.driver.failure))
+        refusal = self.driver.store.refusal
+        if refusal is not None:
+            raise StorageFailed(str(refusal))
         self._settle()
         width = batch.last_offset_delta + 1
         entry = self.core.propose((Proposal(width, len(data), data),))[0]

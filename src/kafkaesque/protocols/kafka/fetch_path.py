@@ -135,7 +135,7 @@ def read_fetch_request(frame: memoryview, pos: int, api_version: int) -> FetchCa
             call, pos = _read_legacy(frame, pos, api_version)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != len(frame):
+    if pos > len(frame):
         raise wrong_length("FetchRequest", pos, len(frame))
     return call
 

@@ -83,7 +83,7 @@ def read_produce_request(frame: memoryview, pos: int, api_version: int) -> Produ
             call, pos = _read_legacy(frame, pos)
     except MALFORMED as error:
         raise cut_short("ProduceRequest") from error
-    if pos != len(frame):
+    if pos > len(frame):
         raise wrong_length("ProduceRequest", pos, len(frame))
     return call
 

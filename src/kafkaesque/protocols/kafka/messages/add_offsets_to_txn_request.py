@@ -60,7 +60,7 @@ def read_add_offsets_to_txn_request_v0(buf: memoryview, pos: int = 0) -> AddOffs
         group_id = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("AddOffsetsToTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AddOffsetsToTxnRequest", pos, end)
     return AddOffsetsToTxnRequest(transactional_id, producer_id, producer_epoch, group_id)
 
@@ -106,7 +106,7 @@ def read_add_offsets_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddOffs
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AddOffsetsToTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AddOffsetsToTxnRequest", pos, end)
     return AddOffsetsToTxnRequest(transactional_id, producer_id, producer_epoch, group_id)
 

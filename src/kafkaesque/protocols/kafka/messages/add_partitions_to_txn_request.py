@@ -117,7 +117,7 @@ def read_add_partitions_to_txn_request_v0(buf: memoryview, pos: int = 0) -> AddP
             v3_and_below_topics.append(AddPartitionsToTxnTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("AddPartitionsToTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AddPartitionsToTxnRequest", pos, end)
     return AddPartitionsToTxnRequest((), v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics)
 
@@ -193,7 +193,7 @@ def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddP
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AddPartitionsToTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AddPartitionsToTxnRequest", pos, end)
     return AddPartitionsToTxnRequest((), v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics)
 
@@ -274,7 +274,7 @@ def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddP
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AddPartitionsToTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AddPartitionsToTxnRequest", pos, end)
     return AddPartitionsToTxnRequest(transactions)
 

@@ -141,7 +141,7 @@ def read_alter_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> AlterC
         pos += 1
     except MALFORMED as error:
         raise cut_short("AlterClientQuotasRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterClientQuotasRequest", pos, end)
     return AlterClientQuotasRequest(entries, validate_only)
 
@@ -241,7 +241,7 @@ def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterC
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AlterClientQuotasRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterClientQuotasRequest", pos, end)
     return AlterClientQuotasRequest(entries, validate_only)
 

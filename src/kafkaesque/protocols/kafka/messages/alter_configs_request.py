@@ -118,7 +118,7 @@ def read_alter_configs_request_v0(buf: memoryview, pos: int = 0) -> AlterConfigs
         pos += 1
     except MALFORMED as error:
         raise cut_short("AlterConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterConfigsRequest", pos, end)
     return AlterConfigsRequest(resources, validate_only)
 
@@ -206,7 +206,7 @@ def read_alter_configs_request_v2(buf: memoryview, pos: int = 0) -> AlterConfigs
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AlterConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterConfigsRequest", pos, end)
     return AlterConfigsRequest(resources, validate_only)
 

@@ -122,7 +122,7 @@ def read_alter_partition_reassignments_request_v0(buf: memoryview, pos: int = 0)
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AlterPartitionReassignmentsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterPartitionReassignmentsRequest", pos, end)
     return AlterPartitionReassignmentsRequest(timeout_ms, True, topics)
 
@@ -205,7 +205,7 @@ def read_alter_partition_reassignments_request_v1(buf: memoryview, pos: int = 0)
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("AlterPartitionReassignmentsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("AlterPartitionReassignmentsRequest", pos, end)
     return AlterPartitionReassignmentsRequest(timeout_ms, allow_replication_factor_change, topics)
 

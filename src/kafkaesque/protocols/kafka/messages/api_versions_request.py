@@ -38,7 +38,7 @@ def read_api_versions_request_v0(buf: memoryview, pos: int = 0) -> ApiVersionsRe
         end = len(buf)
     except MALFORMED as error:
         raise cut_short("ApiVersionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ApiVersionsRequest", pos, end)
     return ApiVersionsRequest()
 
@@ -78,7 +78,7 @@ def read_api_versions_request_v3(buf: memoryview, pos: int = 0) -> ApiVersionsRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ApiVersionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ApiVersionsRequest", pos, end)
     return ApiVersionsRequest(client_software_name, client_software_version)
 

@@ -64,7 +64,7 @@ def read_consumer_group_describe_request_v0(buf: memoryview, pos: int = 0) -> Co
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ConsumerGroupDescribeRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ConsumerGroupDescribeRequest", pos, end)
     return ConsumerGroupDescribeRequest(group_ids, include_authorized_operations)
 

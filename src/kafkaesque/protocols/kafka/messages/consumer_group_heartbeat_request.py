@@ -148,7 +148,7 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ConsumerGroupHeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ConsumerGroupHeartbeatRequest", pos, end)
     return ConsumerGroupHeartbeatRequest(group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, None, server_assignor, topic_partitions)
 
@@ -289,7 +289,7 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ConsumerGroupHeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ConsumerGroupHeartbeatRequest", pos, end)
     return ConsumerGroupHeartbeatRequest(group_id, member_id, member_epoch, instance_id, rack_id, rebalance_timeout_ms, subscribed_topic_names, subscribed_topic_regex, server_assignor, topic_partitions)
 

@@ -116,7 +116,7 @@ def read_create_partitions_request_v0(buf: memoryview, pos: int = 0) -> CreatePa
         pos += 5
     except MALFORMED as error:
         raise cut_short("CreatePartitionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("CreatePartitionsRequest", pos, end)
     return CreatePartitionsRequest(topics, timeout_ms, validate_only)
 
@@ -202,7 +202,7 @@ def read_create_partitions_request_v2(buf: memoryview, pos: int = 0) -> CreatePa
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("CreatePartitionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("CreatePartitionsRequest", pos, end)
     return CreatePartitionsRequest(topics, timeout_ms, validate_only)
 

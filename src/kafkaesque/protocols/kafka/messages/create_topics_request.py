@@ -156,7 +156,7 @@ def read_create_topics_request_v2(buf: memoryview, pos: int = 0) -> CreateTopics
         pos += 5
     except MALFORMED as error:
         raise cut_short("CreateTopicsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("CreateTopicsRequest", pos, end)
     return CreateTopicsRequest(topics, timeout_ms, validate_only)
 
@@ -279,7 +279,7 @@ def read_create_topics_request_v5(buf: memoryview, pos: int = 0) -> CreateTopics
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("CreateTopicsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("CreateTopicsRequest", pos, end)
     return CreateTopicsRequest(topics, timeout_ms, validate_only)
 

@@ -60,7 +60,7 @@ def read_delete_groups_request_v0(buf: memoryview, pos: int = 0) -> DeleteGroups
             groups_names.append(item)
     except MALFORMED as error:
         raise cut_short("DeleteGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteGroupsRequest", pos, end)
     return DeleteGroupsRequest(groups_names)
 
@@ -106,7 +106,7 @@ def read_delete_groups_request_v2(buf: memoryview, pos: int = 0) -> DeleteGroups
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DeleteGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteGroupsRequest", pos, end)
     return DeleteGroupsRequest(groups_names)
 

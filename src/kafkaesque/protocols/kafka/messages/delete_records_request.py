@@ -105,7 +105,7 @@ def read_delete_records_request_v0(buf: memoryview, pos: int = 0) -> DeleteRecor
         pos += 4
     except MALFORMED as error:
         raise cut_short("DeleteRecordsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteRecordsRequest", pos, end)
     return DeleteRecordsRequest(topics, timeout_ms)
 
@@ -174,7 +174,7 @@ def read_delete_records_request_v2(buf: memoryview, pos: int = 0) -> DeleteRecor
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DeleteRecordsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteRecordsRequest", pos, end)
     return DeleteRecordsRequest(topics, timeout_ms)
 

@@ -84,7 +84,7 @@ def read_delete_topics_request_v1(buf: memoryview, pos: int = 0) -> DeleteTopics
         pos += 4
     except MALFORMED as error:
         raise cut_short("DeleteTopicsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteTopicsRequest", pos, end)
     return DeleteTopicsRequest((), topic_names, timeout_ms)
 
@@ -137,7 +137,7 @@ def read_delete_topics_request_v4(buf: memoryview, pos: int = 0) -> DeleteTopics
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DeleteTopicsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteTopicsRequest", pos, end)
     return DeleteTopicsRequest((), topic_names, timeout_ms)
 
@@ -188,7 +188,7 @@ def read_delete_topics_request_v6(buf: memoryview, pos: int = 0) -> DeleteTopics
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DeleteTopicsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DeleteTopicsRequest", pos, end)
     return DeleteTopicsRequest(topics, (), timeout_ms)
 

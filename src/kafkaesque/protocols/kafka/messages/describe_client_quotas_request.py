@@ -91,7 +91,7 @@ def read_describe_client_quotas_request_v0(buf: memoryview, pos: int = 0) -> Des
         pos += 1
     except MALFORMED as error:
         raise cut_short("DescribeClientQuotasRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeClientQuotasRequest", pos, end)
     return DescribeClientQuotasRequest(components, strict)
 
@@ -149,7 +149,7 @@ def read_describe_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> Des
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeClientQuotasRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeClientQuotasRequest", pos, end)
     return DescribeClientQuotasRequest(components, strict)
 

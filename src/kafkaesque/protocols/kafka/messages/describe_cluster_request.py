@@ -48,7 +48,7 @@ def read_describe_cluster_request_v0(buf: memoryview, pos: int = 0) -> DescribeC
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeClusterRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeClusterRequest", pos, end)
     return DescribeClusterRequest(include_cluster_authorized_operations)
 
@@ -67,7 +67,7 @@ def read_describe_cluster_request_v1(buf: memoryview, pos: int = 0) -> DescribeC
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeClusterRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeClusterRequest", pos, end)
     return DescribeClusterRequest(include_cluster_authorized_operations, endpoint_type)
 
@@ -86,7 +86,7 @@ def read_describe_cluster_request_v2(buf: memoryview, pos: int = 0) -> DescribeC
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeClusterRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeClusterRequest", pos, end)
     return DescribeClusterRequest(include_cluster_authorized_operations, endpoint_type, include_fenced_brokers)
 

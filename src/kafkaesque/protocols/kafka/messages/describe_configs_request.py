@@ -107,7 +107,7 @@ def read_describe_configs_request_v1(buf: memoryview, pos: int = 0) -> DescribeC
         pos += 1
     except MALFORMED as error:
         raise cut_short("DescribeConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeConfigsRequest", pos, end)
     return DescribeConfigsRequest(resources, include_synonyms)
 
@@ -176,7 +176,7 @@ def read_describe_configs_request_v3(buf: memoryview, pos: int = 0) -> DescribeC
         pos += 2
     except MALFORMED as error:
         raise cut_short("DescribeConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeConfigsRequest", pos, end)
     return DescribeConfigsRequest(resources, include_synonyms, include_documentation)
 
@@ -247,7 +247,7 @@ def read_describe_configs_request_v4(buf: memoryview, pos: int = 0) -> DescribeC
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeConfigsRequest", pos, end)
     return DescribeConfigsRequest(resources, include_synonyms, include_documentation)
 

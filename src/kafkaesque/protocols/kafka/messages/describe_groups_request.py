@@ -66,7 +66,7 @@ def read_describe_groups_request_v0(buf: memoryview, pos: int = 0) -> DescribeGr
             groups.append(item)
     except MALFORMED as error:
         raise cut_short("DescribeGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeGroupsRequest", pos, end)
     return DescribeGroupsRequest(groups)
 
@@ -115,7 +115,7 @@ def read_describe_groups_request_v3(buf: memoryview, pos: int = 0) -> DescribeGr
         pos += 1
     except MALFORMED as error:
         raise cut_short("DescribeGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeGroupsRequest", pos, end)
     return DescribeGroupsRequest(groups, include_authorized_operations)
 
@@ -162,7 +162,7 @@ def read_describe_groups_request_v5(buf: memoryview, pos: int = 0) -> DescribeGr
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeGroupsRequest", pos, end)
     return DescribeGroupsRequest(groups, include_authorized_operations)
 

@@ -83,7 +83,7 @@ def read_describe_log_dirs_request_v1(buf: memoryview, pos: int = 0) -> Describe
                 topics.append(DescribableLogDirTopic(topic, partitions))
     except MALFORMED as error:
         raise cut_short("DescribeLogDirsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeLogDirsRequest", pos, end)
     return DescribeLogDirsRequest(topics)
 
@@ -144,7 +144,7 @@ def read_describe_log_dirs_request_v2(buf: memoryview, pos: int = 0) -> Describe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeLogDirsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeLogDirsRequest", pos, end)
     return DescribeLogDirsRequest(topics)
 

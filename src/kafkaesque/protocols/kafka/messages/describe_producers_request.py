@@ -85,7 +85,7 @@ def read_describe_producers_request_v0(buf: memoryview, pos: int = 0) -> Describ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeProducersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeProducersRequest", pos, end)
     return DescribeProducersRequest(topics)
 

@@ -109,7 +109,7 @@ def read_describe_topic_partitions_request_v0(buf: memoryview, pos: int = 0) -> 
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeTopicPartitionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeTopicPartitionsRequest", pos, end)
     return DescribeTopicPartitionsRequest(topics, response_partition_limit, cursor)
 

@@ -59,7 +59,7 @@ def read_describe_transactions_request_v0(buf: memoryview, pos: int = 0) -> Desc
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("DescribeTransactionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("DescribeTransactionsRequest", pos, end)
     return DescribeTransactionsRequest(transactional_ids)
 

@@ -94,7 +94,7 @@ def read_elect_leaders_request_v0(buf: memoryview, pos: int = 0) -> ElectLeaders
         pos += 4
     except MALFORMED as error:
         raise cut_short("ElectLeadersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ElectLeadersRequest", pos, end)
     return ElectLeadersRequest(0, topic_partitions, timeout_ms)
 
@@ -148,7 +148,7 @@ def read_elect_leaders_request_v1(buf: memoryview, pos: int = 0) -> ElectLeaders
         pos += 4
     except MALFORMED as error:
         raise cut_short("ElectLeadersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ElectLeadersRequest", pos, end)
     return ElectLeadersRequest(election_type, topic_partitions, timeout_ms)
 
@@ -211,7 +211,7 @@ def read_elect_leaders_request_v2(buf: memoryview, pos: int = 0) -> ElectLeaders
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ElectLeadersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ElectLeadersRequest", pos, end)
     return ElectLeadersRequest(election_type, topic_partitions, timeout_ms)
 

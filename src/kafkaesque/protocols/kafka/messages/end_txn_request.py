@@ -57,7 +57,7 @@ def read_end_txn_request_v0(buf: memoryview, pos: int = 0) -> EndTxnRequest:
         pos += 11
     except MALFORMED as error:
         raise cut_short("EndTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("EndTxnRequest", pos, end)
     return EndTxnRequest(transactional_id, producer_id, producer_epoch, committed)
 
@@ -96,7 +96,7 @@ def read_end_txn_request_v3(buf: memoryview, pos: int = 0) -> EndTxnRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("EndTxnRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("EndTxnRequest", pos, end)
     return EndTxnRequest(transactional_id, producer_id, producer_epoch, committed)
 

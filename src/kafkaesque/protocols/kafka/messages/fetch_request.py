@@ -187,7 +187,7 @@ def read_fetch_request_v4(buf: memoryview, pos: int = 0) -> FetchRequest:
             topics.append(FetchTopic(ZERO_UUID, topic, partitions))
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(None, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics)
 
@@ -237,7 +237,7 @@ def read_fetch_request_v5(buf: memoryview, pos: int = 0) -> FetchRequest:
             topics.append(FetchTopic(ZERO_UUID, topic, partitions))
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(None, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics)
 
@@ -315,7 +315,7 @@ def read_fetch_request_v7(buf: memoryview, pos: int = 0) -> FetchRequest:
             forgotten_topics_data.append(ForgottenTopic(ZERO_UUID, topic_2, partitions_2))
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(None, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data)
 
@@ -402,7 +402,7 @@ def read_fetch_request_v9(buf: memoryview, pos: int = 0) -> FetchRequest:
             forgotten_topics_data.append(ForgottenTopic(ZERO_UUID, topic_2, partitions_2))
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(None, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data)
 
@@ -494,7 +494,7 @@ def read_fetch_request_v11(buf: memoryview, pos: int = 0) -> FetchRequest:
         rack_id = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(None, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 
@@ -618,7 +618,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
                     bad_tag(tag)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(cluster_id, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 
@@ -746,7 +746,7 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
                     bad_tag(tag)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(cluster_id, None, replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 
@@ -883,7 +883,7 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
                     bad_tag(tag)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(cluster_id, replica_state, -1, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 
@@ -1040,7 +1040,7 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
                     bad_tag(tag_2)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(cluster_id, replica_state, -1, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 
@@ -1205,7 +1205,7 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
                     bad_tag(tag_2)
     except MALFORMED as error:
         raise cut_short("FetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FetchRequest", pos, end)
     return FetchRequest(cluster_id, replica_state, -1, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id)
 

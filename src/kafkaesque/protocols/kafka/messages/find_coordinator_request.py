@@ -56,7 +56,7 @@ def read_find_coordinator_request_v0(buf: memoryview, pos: int = 0) -> FindCoord
         key = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("FindCoordinatorRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FindCoordinatorRequest", pos, end)
     return FindCoordinatorRequest(key)
 
@@ -80,7 +80,7 @@ def read_find_coordinator_request_v1(buf: memoryview, pos: int = 0) -> FindCoord
         pos += 1
     except MALFORMED as error:
         raise cut_short("FindCoordinatorRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FindCoordinatorRequest", pos, end)
     return FindCoordinatorRequest(key, key_type)
 
@@ -113,7 +113,7 @@ def read_find_coordinator_request_v3(buf: memoryview, pos: int = 0) -> FindCoord
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("FindCoordinatorRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FindCoordinatorRequest", pos, end)
     return FindCoordinatorRequest(key, key_type)
 
@@ -151,7 +151,7 @@ def read_find_coordinator_request_v4(buf: memoryview, pos: int = 0) -> FindCoord
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("FindCoordinatorRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("FindCoordinatorRequest", pos, end)
     return FindCoordinatorRequest("", key_type, coordinator_keys)
 

@@ -61,7 +61,7 @@ def read_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> HeartbeatRequest
         member_id = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("HeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("HeartbeatRequest", pos, end)
     return HeartbeatRequest(group_id, generation_id, member_id)
 
@@ -108,7 +108,7 @@ def read_heartbeat_request_v3(buf: memoryview, pos: int = 0) -> HeartbeatRequest
         group_instance_id = None if n < 0 else str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("HeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("HeartbeatRequest", pos, end)
     return HeartbeatRequest(group_id, generation_id, member_id, group_instance_id)
 
@@ -154,7 +154,7 @@ def read_heartbeat_request_v4(buf: memoryview, pos: int = 0) -> HeartbeatRequest
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("HeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("HeartbeatRequest", pos, end)
     return HeartbeatRequest(group_id, generation_id, member_id, group_instance_id)
 

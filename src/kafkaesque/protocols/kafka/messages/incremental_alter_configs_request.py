@@ -120,7 +120,7 @@ def read_incremental_alter_configs_request_v0(buf: memoryview, pos: int = 0) -> 
         pos += 1
     except MALFORMED as error:
         raise cut_short("IncrementalAlterConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("IncrementalAlterConfigsRequest", pos, end)
     return IncrementalAlterConfigsRequest(resources, validate_only)
 
@@ -203,7 +203,7 @@ def read_incremental_alter_configs_request_v1(buf: memoryview, pos: int = 0) -> 
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("IncrementalAlterConfigsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("IncrementalAlterConfigsRequest", pos, end)
     return IncrementalAlterConfigsRequest(resources, validate_only)
 

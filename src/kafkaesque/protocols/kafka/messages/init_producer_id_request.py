@@ -65,7 +65,7 @@ def read_init_producer_id_request_v0(buf: memoryview, pos: int = 0) -> InitProdu
         pos += 4
     except MALFORMED as error:
         raise cut_short("InitProducerIdRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("InitProducerIdRequest", pos, end)
     return InitProducerIdRequest(transactional_id, transaction_timeout_ms)
 
@@ -102,7 +102,7 @@ def read_init_producer_id_request_v2(buf: memoryview, pos: int = 0) -> InitProdu
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("InitProducerIdRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("InitProducerIdRequest", pos, end)
     return InitProducerIdRequest(transactional_id, transaction_timeout_ms)
 
@@ -133,7 +133,7 @@ def read_init_producer_id_request_v3(buf: memoryview, pos: int = 0) -> InitProdu
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("InitProducerIdRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("InitProducerIdRequest", pos, end)
     return InitProducerIdRequest(transactional_id, transaction_timeout_ms, producer_id, producer_epoch)
 
@@ -176,7 +176,7 @@ def read_init_producer_id_request_v6(buf: memoryview, pos: int = 0) -> InitProdu
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("InitProducerIdRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("InitProducerIdRequest", pos, end)
     return InitProducerIdRequest(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable_2pc, keep_prepared_txn)
 

@@ -113,7 +113,7 @@ def read_join_group_request_v0(buf: memoryview, pos: int = 0) -> JoinGroupReques
             protocols.append(JoinGroupRequestProtocol(name, metadata))
     except MALFORMED as error:
         raise cut_short("JoinGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("JoinGroupRequest", pos, end)
     return JoinGroupRequest(group_id, session_timeout_ms, -1, member_id, None, protocol_type, protocols)
 
@@ -179,7 +179,7 @@ def read_join_group_request_v1(buf: memoryview, pos: int = 0) -> JoinGroupReques
             protocols.append(JoinGroupRequestProtocol(name, metadata))
     except MALFORMED as error:
         raise cut_short("JoinGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("JoinGroupRequest", pos, end)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, None, protocol_type, protocols)
 
@@ -268,7 +268,7 @@ def read_join_group_request_v5(buf: memoryview, pos: int = 0) -> JoinGroupReques
             protocols.append(JoinGroupRequestProtocol(name, metadata))
     except MALFORMED as error:
         raise cut_short("JoinGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("JoinGroupRequest", pos, end)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols)
 
@@ -355,7 +355,7 @@ def read_join_group_request_v6(buf: memoryview, pos: int = 0) -> JoinGroupReques
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("JoinGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("JoinGroupRequest", pos, end)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols)
 
@@ -456,7 +456,7 @@ def read_join_group_request_v8(buf: memoryview, pos: int = 0) -> JoinGroupReques
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("JoinGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("JoinGroupRequest", pos, end)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason)
 

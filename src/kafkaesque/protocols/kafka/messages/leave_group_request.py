@@ -74,7 +74,7 @@ def read_leave_group_request_v0(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         member_id = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("LeaveGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("LeaveGroupRequest", pos, end)
     return LeaveGroupRequest(group_id, (), member_id)
 
@@ -131,7 +131,7 @@ def read_leave_group_request_v3(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
             members.append(MemberIdentity(member_id, group_instance_id))
     except MALFORMED as error:
         raise cut_short("LeaveGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("LeaveGroupRequest", pos, end)
     return LeaveGroupRequest(group_id, members)
 
@@ -195,7 +195,7 @@ def read_leave_group_request_v4(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("LeaveGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("LeaveGroupRequest", pos, end)
     return LeaveGroupRequest(group_id, members)
 
@@ -266,7 +266,7 @@ def read_leave_group_request_v5(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("LeaveGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("LeaveGroupRequest", pos, end)
     return LeaveGroupRequest(group_id, members)
 

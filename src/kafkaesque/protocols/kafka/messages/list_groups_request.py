@@ -41,7 +41,7 @@ def read_list_groups_request_v0(buf: memoryview, pos: int = 0) -> ListGroupsRequ
         end = len(buf)
     except MALFORMED as error:
         raise cut_short("ListGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListGroupsRequest", pos, end)
     return ListGroupsRequest()
 
@@ -71,7 +71,7 @@ def read_list_groups_request_v3(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListGroupsRequest", pos, end)
     return ListGroupsRequest()
 
@@ -106,7 +106,7 @@ def read_list_groups_request_v4(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListGroupsRequest", pos, end)
     return ListGroupsRequest(states_filter)
 
@@ -162,7 +162,7 @@ def read_list_groups_request_v5(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListGroupsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListGroupsRequest", pos, end)
     return ListGroupsRequest(states_filter, types_filter)
 

@@ -117,7 +117,7 @@ def read_list_offsets_request_v1(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             topics.append(ListOffsetsTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("ListOffsetsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListOffsetsRequest", pos, end)
     return ListOffsetsRequest(replica_id, 0, topics)
 
@@ -167,7 +167,7 @@ def read_list_offsets_request_v2(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             topics.append(ListOffsetsTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("ListOffsetsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListOffsetsRequest", pos, end)
     return ListOffsetsRequest(replica_id, isolation_level, topics)
 
@@ -223,7 +223,7 @@ def read_list_offsets_request_v4(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             topics.append(ListOffsetsTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("ListOffsetsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListOffsetsRequest", pos, end)
     return ListOffsetsRequest(replica_id, isolation_level, topics)
 
@@ -291,7 +291,7 @@ def read_list_offsets_request_v6(buf: memoryview, pos: int = 0) -> ListOffsetsRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListOffsetsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListOffsetsRequest", pos, end)
     return ListOffsetsRequest(replica_id, isolation_level, topics)
 
@@ -374,7 +374,7 @@ def read_list_offsets_request_v10(buf: memoryview, pos: int = 0) -> ListOffsetsR
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListOffsetsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListOffsetsRequest", pos, end)
     return ListOffsetsRequest(replica_id, isolation_level, topics, timeout_ms)
 

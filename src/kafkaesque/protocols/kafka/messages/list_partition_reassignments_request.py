@@ -92,7 +92,7 @@ def read_list_partition_reassignments_request_v0(buf: memoryview, pos: int = 0) 
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListPartitionReassignmentsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListPartitionReassignmentsRequest", pos, end)
     return ListPartitionReassignmentsRequest(timeout_ms, topics)
 

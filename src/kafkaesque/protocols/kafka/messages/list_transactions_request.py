@@ -79,7 +79,7 @@ def read_list_transactions_request_v0(buf: memoryview, pos: int = 0) -> ListTran
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListTransactionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListTransactionsRequest", pos, end)
     return ListTransactionsRequest(state_filters, producer_id_filters)
 
@@ -132,7 +132,7 @@ def read_list_transactions_request_v1(buf: memoryview, pos: int = 0) -> ListTran
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListTransactionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListTransactionsRequest", pos, end)
     return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter)
 
@@ -190,7 +190,7 @@ def read_list_transactions_request_v2(buf: memoryview, pos: int = 0) -> ListTran
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ListTransactionsRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ListTransactionsRequest", pos, end)
     return ListTransactionsRequest(state_filters, producer_id_filters, duration_filter, transactional_id_pattern)
 

@@ -91,7 +91,7 @@ def read_metadata_request_v0(buf: memoryview, pos: int = 0) -> MetadataRequest:
             topics.append(MetadataRequestTopic(ZERO_UUID, name))
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics)
 
@@ -133,7 +133,7 @@ def read_metadata_request_v1(buf: memoryview, pos: int = 0) -> MetadataRequest:
                 topics.append(MetadataRequestTopic(ZERO_UUID, name))
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics)
 
@@ -190,7 +190,7 @@ def read_metadata_request_v4(buf: memoryview, pos: int = 0) -> MetadataRequest:
         pos += 1
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics, allow_auto_topic_creation)
 
@@ -254,7 +254,7 @@ def read_metadata_request_v8(buf: memoryview, pos: int = 0) -> MetadataRequest:
         pos += 3
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
 
@@ -307,7 +307,7 @@ def read_metadata_request_v9(buf: memoryview, pos: int = 0) -> MetadataRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
 
@@ -361,7 +361,7 @@ def read_metadata_request_v10(buf: memoryview, pos: int = 0) -> MetadataRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations)
 
@@ -417,7 +417,7 @@ def read_metadata_request_v11(buf: memoryview, pos: int = 0) -> MetadataRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("MetadataRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("MetadataRequest", pos, end)
     return MetadataRequest(topics, allow_auto_topic_creation, False, include_topic_authorized_operations)
 

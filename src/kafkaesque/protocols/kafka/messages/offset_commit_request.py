@@ -138,7 +138,7 @@ def read_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> OffsetCommit
             topics.append(OffsetCommitRequestTopic(ZERO_UUID, name, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, retention_time_ms, topics)
 
@@ -226,7 +226,7 @@ def read_offset_commit_request_v5(buf: memoryview, pos: int = 0) -> OffsetCommit
             topics.append(OffsetCommitRequestTopic(ZERO_UUID, name, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics)
 
@@ -302,7 +302,7 @@ def read_offset_commit_request_v6(buf: memoryview, pos: int = 0) -> OffsetCommit
             topics.append(OffsetCommitRequestTopic(ZERO_UUID, name, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics)
 
@@ -383,7 +383,7 @@ def read_offset_commit_request_v7(buf: memoryview, pos: int = 0) -> OffsetCommit
             topics.append(OffsetCommitRequestTopic(ZERO_UUID, name, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics)
 
@@ -485,7 +485,7 @@ def read_offset_commit_request_v8(buf: memoryview, pos: int = 0) -> OffsetCommit
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics)
 
@@ -592,7 +592,7 @@ def read_offset_commit_request_v10(buf: memoryview, pos: int = 0) -> OffsetCommi
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetCommitRequest", pos, end)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics)
 

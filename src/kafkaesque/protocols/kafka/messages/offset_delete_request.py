@@ -96,7 +96,7 @@ def read_offset_delete_request_v0(buf: memoryview, pos: int = 0) -> OffsetDelete
             topics.append(OffsetDeleteRequestTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetDeleteRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetDeleteRequest", pos, end)
     return OffsetDeleteRequest(group_id, topics)
 

@@ -129,7 +129,7 @@ def read_offset_fetch_request_v1(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             topics.append(OffsetFetchRequestTopic(name, partition_indexes))
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest((), group_id, topics)
 
@@ -187,7 +187,7 @@ def read_offset_fetch_request_v2(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 topics.append(OffsetFetchRequestTopic(name, partition_indexes))
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest((), group_id, topics)
 
@@ -274,7 +274,7 @@ def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest((), group_id, topics)
 
@@ -345,7 +345,7 @@ def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest((), group_id, topics, require_stable)
 
@@ -430,7 +430,7 @@ def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest(groups, "", (), require_stable)
 
@@ -524,7 +524,7 @@ def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest(groups, "", (), require_stable)
 
@@ -621,7 +621,7 @@ def read_offset_fetch_request_v10(buf: memoryview, pos: int = 0) -> OffsetFetchR
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetFetchRequest", pos, end)
     return OffsetFetchRequest(groups, "", (), require_stable)
 

@@ -106,7 +106,7 @@ def read_offset_for_leader_epoch_request_v2(buf: memoryview, pos: int = 0) -> Of
             topics.append(OffsetForLeaderTopic(topic, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetForLeaderEpochRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetForLeaderEpochRequest", pos, end)
     return OffsetForLeaderEpochRequest(-2, topics)
 
@@ -156,7 +156,7 @@ def read_offset_for_leader_epoch_request_v3(buf: memoryview, pos: int = 0) -> Of
             topics.append(OffsetForLeaderTopic(topic, partitions))
     except MALFORMED as error:
         raise cut_short("OffsetForLeaderEpochRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetForLeaderEpochRequest", pos, end)
     return OffsetForLeaderEpochRequest(replica_id, topics)
 
@@ -218,7 +218,7 @@ def read_offset_for_leader_epoch_request_v4(buf: memoryview, pos: int = 0) -> Of
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("OffsetForLeaderEpochRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("OffsetForLeaderEpochRequest", pos, end)
     return OffsetForLeaderEpochRequest(replica_id, topics)
 

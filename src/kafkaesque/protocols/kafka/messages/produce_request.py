@@ -121,7 +121,7 @@ def read_produce_request_v3(buf: memoryview, pos: int = 0) -> ProduceRequest:
             topic_data.append(TopicProduceData(ZERO_UUID, name, partition_data))
     except MALFORMED as error:
         raise cut_short("ProduceRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ProduceRequest", pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
 
@@ -236,7 +236,7 @@ def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ProduceRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ProduceRequest", pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
 
@@ -338,7 +338,7 @@ def read_produce_request_v13(buf: memoryview, pos: int = 0) -> ProduceRequest:
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ProduceRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ProduceRequest", pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data)
 

@@ -45,7 +45,7 @@ def read_sasl_authenticate_request_v0(buf: memoryview, pos: int = 0) -> SaslAuth
         auth_bytes = buf[pos : (pos := pos + n)]
     except MALFORMED as error:
         raise cut_short("SaslAuthenticateRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SaslAuthenticateRequest", pos, end)
     return SaslAuthenticateRequest(auth_bytes)
 
@@ -76,7 +76,7 @@ def read_sasl_authenticate_request_v2(buf: memoryview, pos: int = 0) -> SaslAuth
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("SaslAuthenticateRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SaslAuthenticateRequest", pos, end)
     return SaslAuthenticateRequest(auth_bytes)
 

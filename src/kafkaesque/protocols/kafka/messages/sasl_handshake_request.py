@@ -41,7 +41,7 @@ def read_sasl_handshake_request_v0(buf: memoryview, pos: int = 0) -> SaslHandsha
         mechanism = str(buf[pos : (pos := pos + n)], "utf-8")
     except MALFORMED as error:
         raise cut_short("SaslHandshakeRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SaslHandshakeRequest", pos, end)
     return SaslHandshakeRequest(mechanism)
 

@@ -162,7 +162,7 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareAcknowledgeRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareAcknowledgeRequest", pos, end)
     return ShareAcknowledgeRequest(group_id, member_id, share_session_epoch, False, topics)
 
@@ -276,7 +276,7 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareAcknowledgeRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareAcknowledgeRequest", pos, end)
     return ShareAcknowledgeRequest(group_id, member_id, share_session_epoch, is_renew_ack, topics)
 

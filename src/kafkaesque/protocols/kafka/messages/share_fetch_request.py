@@ -213,7 +213,7 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareFetchRequest", pos, end)
     return ShareFetchRequest(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, 0, False, topics, forgotten_topics_data)
 
@@ -358,7 +358,7 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareFetchRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareFetchRequest", pos, end)
     return ShareFetchRequest(group_id, member_id, share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, topics, forgotten_topics_data)
 

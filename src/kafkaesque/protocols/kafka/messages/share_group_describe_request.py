@@ -64,7 +64,7 @@ def read_share_group_describe_request_v1(buf: memoryview, pos: int = 0) -> Share
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareGroupDescribeRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareGroupDescribeRequest", pos, end)
     return ShareGroupDescribeRequest(group_ids, include_authorized_operations)
 

@@ -88,7 +88,7 @@ def read_share_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> Shar
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("ShareGroupHeartbeatRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("ShareGroupHeartbeatRequest", pos, end)
     return ShareGroupHeartbeatRequest(group_id, member_id, member_epoch, rack_id, subscribed_topic_names)
 

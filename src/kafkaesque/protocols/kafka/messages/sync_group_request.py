@@ -103,7 +103,7 @@ def read_sync_group_request_v0(buf: memoryview, pos: int = 0) -> SyncGroupReques
             assignments.append(SyncGroupRequestAssignment(member_id_2, assignment))
     except MALFORMED as error:
         raise cut_short("SyncGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SyncGroupRequest", pos, end)
     return SyncGroupRequest(group_id, generation_id, member_id, None, None, None, assignments)
 
@@ -178,7 +178,7 @@ def read_sync_group_request_v3(buf: memoryview, pos: int = 0) -> SyncGroupReques
             assignments.append(SyncGroupRequestAssignment(member_id_2, assignment))
     except MALFORMED as error:
         raise cut_short("SyncGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SyncGroupRequest", pos, end)
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, None, None, assignments)
 
@@ -257,7 +257,7 @@ def read_sync_group_request_v4(buf: memoryview, pos: int = 0) -> SyncGroupReques
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("SyncGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SyncGroupRequest", pos, end)
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, None, None, assignments)
 
@@ -349,7 +349,7 @@ def read_sync_group_request_v5(buf: memoryview, pos: int = 0) -> SyncGroupReques
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("SyncGroupRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("SyncGroupRequest", pos, end)
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments)
 

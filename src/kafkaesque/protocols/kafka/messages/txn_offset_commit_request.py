@@ -135,7 +135,7 @@ def read_txn_offset_commit_request_v0(buf: memoryview, pos: int = 0) -> TxnOffse
             topics.append(TxnOffsetCommitRequestTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("TxnOffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("TxnOffsetCommitRequest", pos, end)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics)
 
@@ -217,7 +217,7 @@ def read_txn_offset_commit_request_v2(buf: memoryview, pos: int = 0) -> TxnOffse
             topics.append(TxnOffsetCommitRequestTopic(name, partitions))
     except MALFORMED as error:
         raise cut_short("TxnOffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("TxnOffsetCommitRequest", pos, end)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics)
 
@@ -317,7 +317,7 @@ def read_txn_offset_commit_request_v3(buf: memoryview, pos: int = 0) -> TxnOffse
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("TxnOffsetCommitRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("TxnOffsetCommitRequest", pos, end)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, generation_id, member_id, group_instance_id, topics)
 

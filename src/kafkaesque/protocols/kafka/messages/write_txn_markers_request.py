@@ -125,7 +125,7 @@ def read_write_txn_markers_request_v1(buf: memoryview, pos: int = 0) -> WriteTxn
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("WriteTxnMarkersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("WriteTxnMarkersRequest", pos, end)
     return WriteTxnMarkersRequest(markers)
 
@@ -202,7 +202,7 @@ def read_write_txn_markers_request_v2(buf: memoryview, pos: int = 0) -> WriteTxn
             pos = skip_tags(buf, pos, n)
     except MALFORMED as error:
         raise cut_short("WriteTxnMarkersRequest") from error
-    if pos != end:
+    if pos > end:
         raise wrong_length("WriteTxnMarkersRequest", pos, end)
     return WriteTxnMarkersRequest(markers)
 
