@@ -299,7 +299,10 @@ class Broker:
             if not self._reports_asked:
                 self._reports_asked = True
                 self.env.clock.call_soon(self._send_reports)
-        else:
+            return
+        known = self.leaders.get(replica.group)
+        # The leader's own report may have come before this replica followed it in the same term.
+        if known is not None and (known.term < replica.term or known.leader == self.node):
             self.leaders.retire(replica.group, replica.term)
 
     def _send_reports(self) -> None:
