@@ -129,8 +129,7 @@ class RaftCore(Elector):
             )
         log.synced_index = last_index
         if self._leadership is None:
-            if self._leader is not None:
-                self._follower_log.acknowledge_synced(self._leader, self._term)
+            self._follower_log.on_synced()
         elif self._leadership.on_own_synced():
             self._on_committed()
 
@@ -240,7 +239,7 @@ class RaftCore(Elector):
 
     def on_snapshot_installed(self, last_index: int, last_term: Term) -> None:
         """The snapshot of a Ready has durably taken the log's place."""
-        self._follower_log.on_snapshot_installed(last_index, last_term, self._leader, self._term)
+        self._follower_log.on_snapshot_installed(last_index, last_term)
 
     # --- leadership and membership ----------------------------------------------------------
 
@@ -310,6 +309,9 @@ class RaftCore(Elector):
     def take_ready(self) -> Ready | None:
         """Return the work that has come up since the last call, or None."""
         leadership = self._leadership
-        if leadership is not None and leadership.has_due:
-            leadership.collect()
+        if leadership is not None:
+            if leadership.has_due:
+                leadership.collect()
+        elif self._follower_log.owes_answer and self._leader is not None:
+            self._follower_log.answer(self._leader, self._term)
         return self._outbox.take(self._log.generation)

@@ -40,6 +40,7 @@ class FollowerLog:
         "_log",
         "_node",
         "_outbox",
+        "owes_answer",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class FollowerLog:
         self._agreed_index = log.commit_index
         #: The current leader was told that we are durable up to here.
         self._acknowledged_index = 0
+        #: The leader is to be told how far we are; `answer` does, once per Ready.
+        self.owes_answer = False
         #: A snapshot that the driver is putting in place: its end and its configuration.
         self._installing: tuple[int, Term, PlacedConfiguration] | None = None
 
@@ -67,6 +70,7 @@ class FollowerLog:
         """Another leader, or none: agreement has to be found anew."""
         self._agreed_index = self._log.commit_index
         self._acknowledged_index = 0
+        self.owes_answer = False
 
     # --- appends ----------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ class FollowerLog:
             self._agreed_index = agreed_index
         has_committed = self._commit(min(message.commit_index, agreed_index))
         if agreed_index <= log.synced_index or not entries:
-            self._acknowledge(message.sender, message.term)
+            self.owes_answer = True
         return has_committed
 
     def _append_over_committed(self, message: AppendRequest) -> int:
@@ -170,12 +174,14 @@ class FollowerLog:
 
     # --- answers ----------------------------------------------------------------------------
 
-    def acknowledge_synced(self, leader: NodeId, term: Term) -> None:
+    def on_synced(self) -> None:
         """More of the log is durable: tell the leader, if that is news to it."""
         if min(self._log.synced_index, self._agreed_index) > self._acknowledged_index:
-            self._acknowledge(leader, term)
+            self.owes_answer = True
 
-    def _acknowledge(self, leader: NodeId, term: Term) -> None:
+    def answer(self, leader: NodeId, term: Term) -> None:
+        """Tell the leader how far this log agrees with its own, and how far that is durable."""
+        self.owes_answer = False
         log = self._log
         synced_index = min(log.synced_index, self._agreed_index)
         self._acknowledged_index = synced_index
@@ -250,11 +256,9 @@ class FollowerLog:
             self._agreed_index = max(self._agreed_index, index)
             self._commit(index)
         self._agreed_index = max(self._agreed_index, log.commit_index)
-        self._acknowledge(message.sender, message.term)
+        self.owes_answer = True
 
-    def on_snapshot_installed(
-        self, last_index: int, last_term: Term, leader: NodeId | None, term: Term
-    ) -> None:
+    def on_snapshot_installed(self, last_index: int, last_term: Term) -> None:
         """The snapshot has durably taken the log's place."""
         installing, self._installing = self._installing, None
         if installing is None or installing[:2] != (last_index, last_term):
@@ -267,8 +271,7 @@ class FollowerLog:
         self._outbox.configuration = placed.configuration
         self._outbox.commit(last_index)
         self.on_new_leader()
-        if leader is not None and leader != self._node:
-            self._acknowledge(leader, term)
+        self.owes_answer = True
 
 
 def read_configurations(entries: Sequence[EntryMeta]) -> list[tuple[int, Configuration]]:

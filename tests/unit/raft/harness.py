@@ -226,6 +226,7 @@ class Cluster:
                 member.core.on_hard_state_synced(*report.hard_state)
             if report.synced is not None:
                 member.core.on_synced(*report.synced)
+        if member.core is not None:
             self.settle(node)
 
     def work(self, node: int) -> None:

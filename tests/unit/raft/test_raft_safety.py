@@ -103,13 +103,13 @@ def commit_an_old_terms_entry_by_counting(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    original = FollowerLog._acknowledge
+    original = FollowerLog.answer
 
     def wrong(self: FollowerLog, leader: NodeId, term: Term) -> None:
         self._log.synced_index = self._log.last_index
         original(self, leader, term)
 
-    patch.setattr(FollowerLog, "_acknowledge", wrong)
+    patch.setattr(FollowerLog, "answer", wrong)
 
 
 def count_the_leader_before_its_sync(patch: pytest.MonkeyPatch) -> None:
