@@ -230,6 +230,11 @@ class ApacheKafka:
     ) -> None:
         self.close()
 
+    @staticmethod
+    def topic_options(*, sync: bool) -> Mapping[str, str]:
+        """Return the options of a topic whose acknowledgements wait, or not, for the disk."""
+        return {"flush.messages": "1"} if sync else {}
+
     def prepare(self) -> None:
         """Fetch, configure and format; nothing runs yet.
 
