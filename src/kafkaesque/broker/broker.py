@@ -262,8 +262,11 @@ class Broker:
         match record:
             case BrokerRegistered():
                 self._on_broker_registered(record)
-            case TopicCreated() | PartitionsAdded() | TopicDeleted():
+            case TopicCreated() | PartitionsAdded():
                 self.partitions.reconcile_soon()
+            case TopicDeleted():
+                self.partitions.reconcile_soon()
+                self.coordinators.on_topic_deleted(record.name, record.topic_id)
             case TopicConfigChanged():
                 self.partitions.refresh_configs()
             case BrokerConfigChanged():

@@ -18,7 +18,14 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.env.clock import Timer
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError, WriteFailure
-from kafkaesque.groups.events import Event, Instant, ListGroups, RequestToken, TopicsDeleted
+from kafkaesque.groups.events import (
+    DeletedTopic,
+    Event,
+    Instant,
+    ListGroups,
+    RequestToken,
+    TopicsDeleted,
+)
 from kafkaesque.groups.partition import coordinator_partition
 from kafkaesque.groups.results import Append, ListedGroup, ListResult, Respond, Result
 from kafkaesque.groups.table import GroupTable
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
 WRITE_TIMEOUT_MS = 24 * 60 * 60 * 1000
 CREATE_TIMEOUT_MS = 5_000
 RELOAD_MS = 500
+#: Topics deleted while a table is loaded; offsets of any more wait for their retention to end.
+MISSED_EVENTS_MAX = 10_000
 
 OnResult = Callable[[Result | GroupError], None]
 
@@ -59,6 +68,8 @@ class Coordinator:
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
         self._watch: int | None = None
+        #: What happened while the table was being loaded.
+        self._missed: list[TopicsDeleted] = []
         self.is_loaded = False
         self._is_closed = False
 
@@ -97,6 +108,9 @@ class Coordinator:
             )
         self._table.activate(self._instant())
         self.is_loaded = True
+        missed, self._missed = self._missed, []
+        for event in missed:
+            self._table.step(event, self._instant())
         self._after_event()
 
     # -- events
@@ -110,6 +124,13 @@ class Coordinator:
             self._waiting[event.token] = on_result
         self._table.step(event, self._instant())
         self._after_event()
+
+    def on_topic_deleted(self, event: TopicsDeleted) -> None:
+        """Forget what was committed for a topic, at once or when the table is loaded."""
+        if self.is_loaded:
+            self.step(event, None)
+        elif len(self._missed) < MISSED_EVENTS_MAX:
+            self._missed.append(event)
 
     def _after_event(self) -> None:
         while work := self._table.take_ready():
@@ -300,11 +321,16 @@ class Coordinators:
             event = ListGroups(token=self.next_token(), states=states, types=types)
             coordinator.step(event, on_result)
 
-    def on_topics_deleted(self, event: TopicsDeleted) -> None:
-        """Topics are gone: forget what was committed for them."""
-        for coordinator in self._by_group.values():
-            if coordinator.is_loaded:
-                coordinator.step(event, None)
+    def on_topic_deleted(self, name: str, topic_id: bytes) -> None:
+        """A topic is gone: forget what was committed for it."""
+        event = TopicsDeleted(topics=(DeletedTopic(name, topic_id),))
+
+        def forget() -> None:
+            for coordinator in list(self._by_group.values()):
+                coordinator.on_topic_deleted(event)
+
+        # Not within the controller's turn: forgetting appends to other groups' logs.
+        self.broker.env.clock.call_soon(forget)
 
     # -- following leadership
 

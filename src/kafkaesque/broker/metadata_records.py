@@ -61,6 +61,8 @@ class TopicDeleted(MetadataRecord, tag="topic-deleted", frozen=True, kw_only=Tru
     """A topic is gone; its id is never used again."""
 
     topic_id: bytes
+    #: For those who keep something under it and hear of the record after it was applied.
+    name: str = ""
 
 
 class TopicConfigChanged(MetadataRecord, tag="topic-config", frozen=True, kw_only=True):

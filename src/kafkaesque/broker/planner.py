@@ -208,7 +208,7 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 def _plan_deletion(state: ClusterState, command: DeleteTopic) -> Plan:
     topic = _named_topic(state, command)
     return Plan(
-        records=[TopicDeleted(topic_id=topic.topic_id)],
+        records=[TopicDeleted(topic_id=topic.topic_id, name=topic.name)],
         result=_topic_result(topic),
     )
 
