@@ -29,11 +29,12 @@ class ClusterView:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._alive = {NodeId(found.node): found for found in broker.alive_brokers()}
+        alive = sorted(broker.alive_brokers(), key=lambda found: found.node)
+        self._alive = {NodeId(found.node): found for found in alive}
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
-        """The brokers that are alive."""
+        """The brokers that are alive, by their ids."""
         return list(self._alive.values())
 
     @property

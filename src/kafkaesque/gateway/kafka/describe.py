@@ -52,7 +52,7 @@ def on_describe_cluster(gateway: "KafkaGateway", call: Call) -> None:
             rack=found.rack,
             is_fenced=view.find_broker(found.node) is None,
         )
-        for found in gateway.broker.state.brokers.values()
+        for _, found in sorted(gateway.broker.state.brokers.items())
         if request.include_fenced_brokers or view.find_broker(found.node) is not None
     ]
     wants_operations = request.include_cluster_authorized_operations

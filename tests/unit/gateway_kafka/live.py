@@ -1,0 +1,274 @@
+"""Real brokers on one loop in this thread, and a client that speaks Kafka's messages to them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.partition import Partition
+from kafkaesque.env.network import Address
+from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
+from kafkaesque.model.ids import NodeId, TopicPartition
+from kafkaesque.model.options import OptionValue
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.kafka.api import SUPPORTED
+from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS
+from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkaesque.protocols.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafkaesque.runtime.env import RealEnv
+from kafkaesque.runtime.loop import new_loop, report_to
+
+PATIENCE_S = 10.0
+POLL_S = 0.005
+_LENGTH = struct.Struct(">i")
+_API_KEYS = {name: key for key, (_, _, _, name) in CODEC_VERSIONS.items()}
+
+
+def free_port() -> int:
+    """Returns a port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def key_of(request: object) -> int:
+    """Returns the API that a request message belongs to."""
+    return _API_KEYS[type(request).__module__.rpartition(".")[2].removesuffix("_request")]
+
+
+def versions_of(api_key: int) -> list[int]:
+    """Returns all versions that are served."""
+    versions = SUPPORTED[api_key]
+    return list(range(versions.first, versions.last + 1))
+
+
+class LiveBroker:
+    """One broker with its Kafka port."""
+
+    def __init__(self, cluster: LiveCluster, config: BrokerConfig, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
+        self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
+        self.gateway = KafkaGateway(self.broker, cluster.reports.append)
+        self.is_ready = False
+        self.is_stopped = False
+        self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._address = config.kafka_address
+        self.broker.start(self._on_ready)
+
+    def _on_ready(self) -> None:
+        self.gateway.start(self._address)
+        self.is_ready = True
+
+    async def exchange(self, frame: bytes) -> bytes:
+        """Sends a request's frame and returns the answer without its length."""
+        if self._link is None:
+            self._link = await asyncio.open_connection(*self._address)
+        reader, writer = self._link
+        writer.write(frame)
+        (length,) = _LENGTH.unpack(await reader.readexactly(4))
+        return await reader.readexactly(length)
+
+    def stop(self, on_stopped: Callable[[], None]) -> None:
+        """Closes everything, in good order."""
+        if self._link is not None:
+            self._link[1].close()
+        if self.is_ready:
+            self.gateway.stop()
+
+        def done() -> None:
+            self.is_stopped = True
+            on_stopped()
+
+        self.broker.stop(done)
+
+
+class LiveCluster:
+    """Brokers 1 to `count` with a controller group of all of them."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        count: int = 1,
+        options: Mapping[str, OptionValue] | None = None,
+        racks: Mapping[int, str] | None = None,
+    ) -> None:
+        self.loop = new_loop()
+        report_to(self.loop, self.on_fatal)
+        self.reports: list[str] = []
+        self.fatal: list[BaseException] = []
+        self._correlation_id = 0
+        nodes = [NodeId(number) for number in range(1, count + 1)]
+        peers = {node: Address("127.0.0.1", free_port()) for node in nodes}
+        self.nodes: dict[int, LiveBroker] = {}
+        for node in nodes:
+            config = BrokerConfig(
+                node=node,
+                cluster_id="live",
+                rack=(racks or {}).get(node),
+                peer_address=peers[node],
+                kafka_address=Address("127.0.0.1", free_port()),
+                controllers=peers,
+                options=dict(options or {}),
+                data_dir=str(root / str(node)),
+            )
+            self.nodes[node] = LiveBroker(self, config, root / str(node))
+        self.wait(lambda: all(live.is_ready for live in self.nodes.values()), "brokers are ready")
+
+    def on_fatal(self, error: BaseException) -> None:
+        """A defect of a broker's own: the test fails."""
+        self.fatal.append(error)
+
+    def _check(self) -> None:
+        if self.fatal:
+            raise AssertionError("".join(traceback.format_exception(self.fatal[0])))
+
+    @property
+    def broker(self) -> Broker:
+        """Broker 1."""
+        return self.nodes[1].broker
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Runs the loop until something holds."""
+
+        async def poll() -> None:
+            while not condition():
+                self._check()
+                await asyncio.sleep(POLL_S)
+
+        try:
+            self.loop.run_until_complete(asyncio.wait_for(poll(), PATIENCE_S))
+        except TimeoutError:
+            report = "\n".join(self.reports[-20:])
+            raise AssertionError(f"not within {PATIENCE_S} s: {what}\n{report}") from None
+
+    def ask(self, request: Any, version: int | None = None, *, node: int = 1) -> Any:
+        """Returns a broker's answer; the newest version unless told otherwise."""
+        api_key = key_of(request)
+        version = SUPPORTED[api_key].last if version is None else version
+        self._correlation_id += 1
+        frame = write_request(api_key, version, self._correlation_id, "test", request)
+        exchange = self.nodes[node].exchange(frame)
+        body = self.loop.run_until_complete(asyncio.wait_for(exchange, PATIENCE_S))
+        self._check()
+        correlation_id, answer = read_response(memoryview(body), api_key, version)
+        assert correlation_id == self._correlation_id
+        return answer
+
+    def ask_until(
+        self,
+        request: Any,
+        accepts: Callable[[Any], bool],
+        version: int | None = None,
+        *,
+        node: int = 1,
+    ) -> Any:
+        """Asks again and again, as clients do, until the answer is accepted."""
+        deadline = self.loop.time() + PATIENCE_S
+        while True:
+            answer = self.ask(request, version, node=node)
+            if accepts(answer):
+                return answer
+            if self.loop.time() > deadline:
+                raise AssertionError(f"the last answer was {answer}")
+            self.run_for(POLL_S)
+
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int = 1,
+        replication_factor: int = 1,
+        configs: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Creates a topic, waits until all brokers know who leads it, and returns its id."""
+        topic = CreatableTopic(
+            name,
+            partition_count,
+            replication_factor,
+            configs=[CreatableTopicConfig(key, value) for key, value in (configs or {}).items()],
+        )
+        (result,) = self.ask(CreateTopicsRequest([topic])).topics
+        assert result.error_code == 0, result
+        self.wait(lambda: self._is_led(name), f"{name} is led")
+        topic_id: bytes = result.topic_id
+        return topic_id
+
+    def _is_led(self, name: str) -> bool:
+        for live in self.nodes.values():
+            topic = live.broker.state.topics.get(name)
+            if topic is None:
+                return False
+            if any(live.broker.leaders.leader(p.group) is None for p in topic.partitions):
+                return False
+        return True
+
+    def partition(self, name: str, index: int = 0, *, node: int = 1) -> Partition:
+        """Returns a broker's own partition."""
+        return self.nodes[node].broker.partition(TopicPartition(name, index))
+
+    def leader(self, name: str, index: int = 0) -> int:
+        """Returns who leads a partition, as broker 1 knows."""
+        group = self.broker.state.topic(name).partitions[index].group
+        leader = self.broker.leaders.leader(group)
+        assert leader is not None
+        return leader
+
+    def produce(
+        self,
+        name: str,
+        index: int = 0,
+        *,
+        timestamps_ms: Sequence[int] = (0,),
+        node: int = 1,
+        options: BatchOptions = DEFAULT_OPTIONS,
+    ) -> int:
+        """Appends one batch, with a record for each timestamp, and returns its base offset."""
+        records = [
+            Record(number, timestamp_ms, None, b"value", ())
+            for number, timestamp_ms in enumerate(timestamps_ms)
+        ]
+        data = PartitionProduceData(index, encode_batch(records, options))
+        request = ProduceRequest(
+            None, -1, 5000, [TopicProduceData(name=name, partition_data=[data])]
+        )
+        answer = self.ask(request, 9, node=node)
+        result = answer.responses[0].partition_responses[0]
+        assert result.error_code == 0, result
+        base_offset: int = result.base_offset
+        return base_offset
+
+    def run_for(self, seconds: float) -> None:
+        """Lets the brokers go on."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def close(self) -> None:
+        """Stops all brokers and the loop."""
+        try:
+            for live in self.nodes.values():
+                if not live.is_stopped:
+                    live.stop(lambda: None)
+            self.wait(lambda: all(live.is_stopped for live in self.nodes.values()), "stopped")
+        finally:
+            for live in self.nodes.values():
+                live.world.close()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.close()
