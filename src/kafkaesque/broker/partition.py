@@ -68,6 +68,7 @@ class Partition:
         clock: Clock,
         producers: PartitionProducers,
         on_leadership: Callable[["Partition"], None],
+        report: Callable[[str], None],
     ) -> None:
         self.state = state
         self.config = config
@@ -77,6 +78,7 @@ class Partition:
         self.failure: Exception | None = None
         self._clock = clock
         self._on_leadership = on_leadership
+        self._report = report
         self._waiting_commit: deque[_Waiting] = deque()
         self._waiting_durable: deque[_Waiting] = deque()
         self._durable_offset = Offset(0)
@@ -330,6 +332,7 @@ class Partition:
 
     def on_leading(self, term: int) -> None:
         """See `ReplicaListener`."""
+        self._report(f"{self.name}: this broker leads in epoch {term}")
         self._on_leadership(self)
 
     def on_following(self, term: int, leader: NodeId | None) -> None:

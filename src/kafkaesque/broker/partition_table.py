@@ -94,6 +94,7 @@ class PartitionTable:
             clock=broker.env.clock,
             producers=producers,
             on_leadership=broker.coordinators.on_leadership,
+            report=broker.report,
         )
         partition.restore(log)
         self._partitions[state.group] = partition
