@@ -67,8 +67,14 @@ class Elector:
         jitter: Callable[[int], int],
         alive: Iterable[NodeId] = (),
         min_insync: int = 1,
+        is_volatile: bool = False,
     ) -> None:
-        """Make a follower. `jitter(n)` gives a number from 0 to n - 1; `alive` are live peers."""
+        """Make a follower.
+
+        `jitter(n)` gives a number from 0 to n - 1. `alive` are the peers that live: to others
+        nothing but votes and answers is sent until `on_peer_seen`. With `is_volatile` what is
+        reported as synced may still be lost (`write.caching`), and the commit index may go back.
+        """
         self.group = group
         self.node = node
         self._config = config
@@ -102,6 +108,7 @@ class Elector:
             log=self._log,
             outbox=self._outbox,
             configurations=self._configurations,
+            is_volatile=is_volatile,
         )
         self._elapsed_ticks = 0
         self._silence_ticks = config.election_ticks

@@ -7,6 +7,10 @@ the last place where they still can (at most the leader's term there), so that t
 whole term at once. Whatever is committed here is in every leader's log (§5.4.3), so nothing up to
 the commit index is compared or cut.
 
+With `is_volatile` that does not hold: a power cut may have taken from a majority what was committed
+(`write.caching`). Then only the log's start is sure, the commit index follows the log back, and the
+loss is what the user has chosen.
+
 Agreement is answered at once only if there is nothing to be synced first; otherwise `on_synced`
 brings the answer, one for all that has been synced together.
 """
@@ -37,6 +41,7 @@ class FollowerLog:
         "_configurations",
         "_group",
         "_installing",
+        "_is_volatile",
         "_log",
         "_node",
         "_outbox",
@@ -51,14 +56,16 @@ class FollowerLog:
         log: LogOutline,
         outbox: Outbox,
         configurations: ConfigurationTable,
+        is_volatile: bool,
     ) -> None:
+        self._is_volatile = is_volatile
         self._group = group
         self._node = node
         self._log = log
         self._outbox = outbox
         self._configurations = configurations
         #: Up to here this log is known to agree with the current leader's.
-        self._agreed_index = log.commit_index
+        self._agreed_index = self._sure_index()
         #: The current leader was told that we are durable up to here.
         self._acknowledged_index = 0
         #: The leader is to be told how far we are; `answer` does, once per Ready.
@@ -68,9 +75,13 @@ class FollowerLog:
 
     def on_new_leader(self) -> None:
         """Another leader, or none: agreement has to be found anew."""
-        self._agreed_index = self._log.commit_index
+        self._agreed_index = self._sure_index()
         self._acknowledged_index = 0
         self.owes_answer = False
+
+    def _sure_index(self) -> int:
+        """Return up to where every leader has what stands here."""
+        return self._log.start_index if self._is_volatile else self._log.commit_index
 
     # --- appends ----------------------------------------------------------------------------
 
@@ -86,10 +97,11 @@ class FollowerLog:
         log = self._log
         prev_index = message.prev_index
         entries = message.entries
-        if prev_index < log.commit_index:
-            agreed_index = self._append_over_committed(message)
+        sure_index = self._sure_index()
+        if prev_index < sure_index:
+            agreed_index = self._append_over_sure(message, sure_index)
         elif prev_index > log.last_index or log.term_at(prev_index) != message.prev_term:
-            self._reject_append(message)
+            self._reject_append(message, sure_index)
             return False
         elif not entries:
             agreed_index = prev_index
@@ -104,25 +116,26 @@ class FollowerLog:
             self.owes_answer = True
         return has_committed
 
-    def _append_over_committed(self, message: AppendRequest) -> int:
-        """Take an append that begins before our commit index, up to where all logs are the same."""
-        log = self._log
-        commit_index = log.commit_index
-        entries = [entry for entry in message.entries if entry.last_index > commit_index]
+    def _append_over_sure(self, message: AppendRequest, sure_index: int) -> int:
+        """Take an append that begins where all logs are the same; return up to where they agree."""
+        entries = [entry for entry in message.entries if entry.last_index > sure_index]
         if not entries:
-            return commit_index
+            return sure_index
         theirs = message.prev_term
         for start in message.term_starts:
-            if start.first_index <= commit_index:
+            if start.first_index <= sure_index:
                 theirs = start.term
-        if theirs != log.term_at(commit_index):
-            raise RaftInvariantBroken(
-                f"group {self._group}: leader {message.sender} has term {theirs} at {commit_index},"
-                f" which is committed here with term {log.term_at(commit_index)}"
-            )
-        starts = [start for start in message.term_starts if start.first_index > commit_index]
-        self._append_after(TermStart(theirs, commit_index), starts, entries, message.term)
+        if theirs != self._log.term_at(sure_index):
+            raise self._contradiction(message.sender, theirs, sure_index)
+        starts = [start for start in message.term_starts if start.first_index > sure_index]
+        self._append_after(TermStart(theirs, sure_index), starts, entries, message.term)
         return entries[-1].last_index
+
+    def _contradiction(self, leader: NodeId, theirs: Term, index: int) -> RaftInvariantBroken:
+        return RaftInvariantBroken(
+            f"group {self._group}: leader {leader} has term {theirs} at {index}, which is committed"
+            f" here with term {self._log.term_at(index)}"
+        )
 
     def _append_after(
         self,
@@ -160,6 +173,9 @@ class FollowerLog:
             self._outbox.configuration = self._configurations.effective
 
     def _truncate(self, last_index: int) -> None:
+        if self._is_volatile and last_index < self._log.commit_index:
+            self._log.commit_index = last_index
+            self._outbox.commit(last_index)
         self._log.truncate(last_index)
         self._outbox.truncate(last_index)
         if self._configurations.truncate(last_index):
@@ -201,16 +217,13 @@ class FollowerLog:
             )
         )
 
-    def _reject_append(self, message: AppendRequest) -> None:
+    def _reject_append(self, message: AppendRequest, sure_index: int) -> None:
         log = self._log
-        if message.prev_index == log.commit_index:
-            raise RaftInvariantBroken(
-                f"group {self._group}: leader {message.sender} has term {message.prev_term} at"
-                f" {log.commit_index}, which is committed here with another"
-            )
+        if message.prev_index == sure_index:
+            raise self._contradiction(message.sender, message.prev_term, sure_index)
         found = log.newest_not_above(message.prev_index, message.prev_term)
-        if found is None or found.first_index < log.commit_index:
-            found = TermStart(log.term_at(log.commit_index), log.commit_index)
+        if found is None or found.first_index < sure_index:
+            found = TermStart(log.term_at(sure_index), sure_index)
         self.reject(message.sender, message.term, message.prev_index, found.first_index, found.term)
 
     def reject(
@@ -246,16 +259,15 @@ class FollowerLog:
             return
         log = self._log
         index = message.last_index
-        if index > log.commit_index:
+        if index > self._sure_index():
             has_it = index <= log.last_index and log.term_at(index) == message.last_term
             if not has_it:
                 self._installing = (index, message.last_term, message.configuration)
                 self._outbox.install_snapshot = message
                 self._outbox.touch()
                 return
-            self._agreed_index = max(self._agreed_index, index)
             self._commit(index)
-        self._agreed_index = max(self._agreed_index, log.commit_index)
+        self._agreed_index = max(self._agreed_index, index, self._sure_index())
         self.owes_answer = True
 
     def on_snapshot_installed(self, last_index: int, last_term: Term) -> None:
@@ -265,6 +277,8 @@ class FollowerLog:
             raise RaftInvariantBroken(
                 f"group {self._group}: a snapshot at {last_index} was installed, not {installing}"
             )
+        if self._is_volatile:
+            self._log.commit_index = min(self._log.commit_index, last_index)
         self._log.reset(last_index, last_term)
         placed = installing[2]
         self._configurations.replace(placed.index, placed.configuration)

@@ -6,7 +6,6 @@ another without waiting, up to the in-flight bounds. SNAPSHOT: the peer needs wh
 no longer has; appends wait until it is there.
 """
 
-from collections import deque
 from enum import Enum
 
 from kafkaesque.model.ids import NodeId
@@ -77,7 +76,7 @@ class PeerProgress:
         self.sent_tick = tick
         self.heard_tick = NEVER_TICK
         #: (last index, bytes) of appends that are not known to be durable there.
-        self.inflight: deque[tuple[int, int]] = deque()
+        self.inflight: list[tuple[int, int]] = []
         self.inflight_bytes = 0
         #: At `caught_up_tick` it last had all that the leader had; `goal_index` was all that the
         #: leader had at `goal_tick`, so reaching it proves a later `caught_up_tick`.
@@ -114,8 +113,11 @@ class PeerProgress:
         if index > self.synced_index:
             self.synced_index = index
             inflight = self.inflight
+            if inflight and inflight[-1][0] <= index:
+                inflight.clear()
+                self.inflight_bytes = 0
             while inflight and inflight[0][0] <= index:
-                self.inflight_bytes -= inflight.popleft()[1]
+                self.inflight_bytes -= inflight.pop(0)[1]
 
     def note_caught_up(self, last_index: int, tick: int) -> None:
         """Move `caught_up_tick` on, if the peer has what the leader had at some later tick."""

@@ -71,7 +71,8 @@ class Ready:
     send_snapshots: list[SendSnapshot]
     #: Put this in the place of the log, durably and in one step, then `on_snapshot_installed`.
     install_snapshot: SnapshotRequest | None
-    #: The new commit index, if it has advanced; local durability may be behind it.
+    #: The new commit index, if it has changed; local durability may be behind it. It goes back only
+    #: in a volatile log.
     commit_index: int | None
     role_change: RoleChange | None
     #: The configuration now in force, if it is another.

@@ -181,8 +181,12 @@ class Cluster:
     def tick(self, *nodes: int, times: int = 1) -> None:
         for _ in range(times):
             for node in nodes or tuple(self.members):
-                if self.members[NodeId(node)].core is not None:
-                    self[node].tick()
+                core = self.members[NodeId(node)].core
+                if core is not None:
+                    was_quiet = core.is_quiet
+                    core.tick()
+                    if was_quiet and not (core.is_quiet and core.take_ready() is None):
+                        raise Violation(f"node {node} was quiet, but a tick changes something")
                     self.settle(node)
 
     def propose(self, node: int, width: int = 1, size_bytes: int = 0) -> EntryMeta:

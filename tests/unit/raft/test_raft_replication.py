@@ -6,11 +6,14 @@ import pytest
 
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
-from kafkaesque.raft.entries import EntryKind, EntryMeta, Proposal, TermStart
+from kafkaesque.raft.configuration import Configuration, PlacedConfiguration
+from kafkaesque.raft.core import RaftCore
+from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
 from kafkaesque.raft.errors import MalformedRaftMessage, RaftInvariantBroken
 from kafkaesque.raft.messages import AppendRequest, AppendResponse, SnapshotRequest
 from kafkaesque.raft.progress import ProgressState
 from kafkaesque.raft.ready import Replicate, SendSnapshot
+from kafkaesque.raft.restored_state import RestoredState
 from tests.unit.raft.harness import GROUP, Cluster
 
 FIGURE_7 = {
@@ -500,6 +503,55 @@ def test_a_follower_that_has_lost_what_it_acknowledged_gets_it_again() -> None:
     cluster.flow()
     assert cluster.log(3) == cluster.log(1)
     assert cluster[1].peers[1].state is ProgressState.REPLICATE
+
+
+def follower_of_five(*, is_volatile: bool) -> RaftCore:
+    """Return a follower with entries 1 to 5 of term 1, all known to be committed."""
+    configuration = Configuration(voters=(NodeId(1), NodeId(2), NodeId(3)))
+    restored = RestoredState(
+        hard_state=HardState(Term(1), None),
+        term_starts=[TermStart(Term(1), 1)],
+        last_index=5,
+        commit_index=5,
+        configurations=[PlacedConfiguration(0, configuration)],
+    )
+    return RaftCore(
+        group=GROUP,
+        node=NodeId(3),
+        restored=restored,
+        config=RaftConfig(),
+        jitter=lambda bound: 0,
+        is_volatile=is_volatile,
+    )
+
+
+def append_to_3(prev: tuple[int, int], *entries: EntryMeta) -> AppendRequest:
+    starts = [TermStart(entry.term, entry.first_index) for entry in entries[:1]]
+    head = (GROUP, NodeId(1), NodeId(3), Term(3))
+    return AppendRequest(*head, prev[0], Term(prev[1]), 0, starts, entries)
+
+
+def test_a_volatile_log_follows_its_leader_back_behind_its_commit_index() -> None:
+    core = follower_of_five(is_volatile=True)
+    core.step(append_to_3((4, 2)))
+    ready = core.take_ready()
+    assert ready is not None
+    [no] = ready.messages
+    assert isinstance(no, AppendResponse)
+    assert (no.rejected, no.hint_index, no.hint_term) == (True, 4, 1)
+    core.step(append_to_3((3, 1), _entry(4, 4, 3)))
+    ready = core.take_ready()
+    assert ready is not None
+    assert (ready.truncate_to, ready.commit_index, core.commit_index) == (3, 3, 3)
+    assert core.log.last_index == 4
+
+
+def test_a_durable_log_does_not_follow_its_leader_behind_its_commit_index() -> None:
+    core = follower_of_five(is_volatile=False)
+    core.step(append_to_3((3, 1), _entry(4, 4, 3)))
+    assert core.log.last_index == 5
+    with pytest.raises(RaftInvariantBroken, match="has term 3 at 5, which is committed here"):
+        core.step(append_to_3((3, 1), _entry(4, 4, 3), _entry(5, 6, 3)))
 
 
 # --- a peer's mistakes, and ours -----------------------------------------------------------------

@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.raft.seeded import SeededRun
 
-SEEDS_PER_TEST = 250
+SEEDS_PER_TEST = 150
 
 
-@pytest.mark.parametrize("first", range(0, 2500, SEEDS_PER_TEST), ids=lambda first: f"from-{first}")
+@pytest.mark.parametrize("first", range(0, 1500, SEEDS_PER_TEST), ids=lambda first: f"from-{first}")
 def test_claims_hold_and_the_cluster_comes_together(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         try:
