@@ -81,7 +81,8 @@ class Coordinator:
             return
         replica = self._partition.replica
         if replica is None or not replica.term_committed:
-            self._watch = self._partition.watch(self.load)
+            # Not within the group's turn: loading asks the log for its ends.
+            self._watch = self._partition.watch(lambda: self._clock.call_soon(self.load))
             return
         self._table = GroupTable(self._config)
         self._reader = LogReader(

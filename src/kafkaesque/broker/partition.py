@@ -307,7 +307,7 @@ class Partition:
         return self.log.end_of_epoch(epoch)
 
     def watch(self, on_more: Callable[[], None]) -> int:
-        """Call once when the high watermark or the leader changes; return a ticket for `unwatch`.
+        """Call once when more is committed or the leader changes; return a ticket for `unwatch`.
 
         Raises:
             OverBound: too many wait already.
@@ -367,6 +367,8 @@ class Partition:
     def on_committed(self, high_watermark: Offset) -> None:
         """See `ReplicaListener`."""
         if high_watermark <= self.high_watermark:
+            # Marks only: a new leader's term is committed, which some wait for.
+            self._wake()
             return
         self.high_watermark = high_watermark
         self.producers.on_committed(high_watermark)
