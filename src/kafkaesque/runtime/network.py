@@ -45,6 +45,7 @@ class RealNetwork:
         self._resolvers: Final = WorkerPool("resolve", RESOLVE_THREADS_MAX, Mailbox(loop))
         #: Everything that is open, in the order of opening.
         self._listeners: Final[dict[RealListener, None]] = {}
+        self._attempts: Final[dict[_Attempt, None]] = {}
         self._connections: Final[dict[RealConnection, None]] = {}
 
     def listen(
@@ -63,6 +64,7 @@ class RealNetwork:
         on_failed: Callable[[Exception], None],
     ) -> None:
         attempt = _Attempt(self, options, handler, on_failed)
+        self._attempts[attempt] = None
         family = _literal_family(address.host)
         if family is not None:
             self.shared.loop.call_soon(attempt.start, [(family, (address.host, address.port))])
@@ -106,6 +108,8 @@ class RealNetwork:
         """Drop everything at once."""
         for listener in list(self._listeners):
             listener.close()
+        for attempt in list(self._attempts):
+            attempt.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -119,9 +123,12 @@ class RealNetwork:
         """How many connections are open, those that are just closing too."""
         return len(self._connections)
 
-    def forget(self, listener: "RealListener") -> None:
-        """Take note that a listener is closed."""
-        self._listeners.pop(listener, None)
+    def forget(self, gone: "RealListener | _Attempt") -> None:
+        """Take note that a listener is closed, or an attempt has ended."""
+        if isinstance(gone, RealListener):
+            self._listeners.pop(gone, None)
+        else:
+            self._attempts.pop(gone, None)
 
     def _cutter(self, options: ListenOptions) -> Cutter:
         if options.framing is Framing.LENGTH_PREFIXED:
@@ -240,6 +247,7 @@ class _Attempt:
         if isinstance(targets, list):
             self.start(targets)
         else:
+            self._end()
             self._on_failed(error or OSError("the name has no address"))
 
     def start(self, targets: list[_Target]) -> None:
@@ -247,6 +255,9 @@ class _Attempt:
         timeout = CONNECT_MS_MAX / 1000
         self._timer = self._network.shared.loop.call_later(timeout, self._on_time_up)
         self._next()
+
+    def abort(self) -> None:
+        self._give_up(ConnectionAbortedError("the network is closed"))
 
     def _next(self) -> None:
         family, target = self._targets.pop(0)
@@ -275,9 +286,8 @@ class _Attempt:
             self._succeed(sock)
 
     def _succeed(self, sock: socket.socket) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._sock = None
+        self._end()
         self._network.adopt(sock, self._options, self._handler)
 
     def _fail(self, error: OSError) -> None:
@@ -287,16 +297,23 @@ class _Attempt:
         if self._targets:
             self._next()
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end()
         self._on_failed(error)
 
     def _on_time_up(self) -> None:
-        self._timer = None
+        self._give_up(TimeoutError(f"no answer within {CONNECT_MS_MAX} ms"))
+
+    def _give_up(self, error: OSError) -> None:
         self._targets.clear()
         if self._sock is not None:
             self._network.shared.poller.remove(self._sock.fileno())
-            self._fail(TimeoutError(f"no answer within {CONNECT_MS_MAX} ms"))
+        self._fail(error)
+
+    def _end(self) -> None:
+        self._network.forget(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _os_error(code: int, target: object) -> OSError:

@@ -38,6 +38,7 @@ class RealWorld:
         report_to(self.loop, self.fatal.append)
         self.doors = RealEnv(self.loop, root, self.fatal.append)
         self.env = self.doors.env
+        self.at_close: list[Callable[[], None]] = []
 
     def run_until(self, condition: Callable[[], bool], ms_max: int = 10_000) -> None:
         async def poll() -> bool:
@@ -54,6 +55,8 @@ class RealWorld:
         self.loop.run_until_complete(asyncio.sleep(0.05))
 
     def close(self) -> None:
+        for close in self.at_close:
+            close()
         self.doors.close()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()

@@ -1,0 +1,100 @@
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.runtime.runner import run
+
+class Service:
+    def __init__(self, env, how):
+        self.env, self.how = env, how
+        env.env.clock.call_soon(self.ready)
+    def ready(self):
+        print("ready", flush=True)
+        if self.how == "broken":
+            self.env.env.clock.call_later(10, self.fail)
+    def fail(self):
+        raise InvariantBroken("two leaders in term 7")
+    def stop(self, on_stopped):
+        print("stopping", flush=True)
+        if self.how != "slow":
+            self.env.env.clock.call_later(20, on_stopped)
+
+status = run(sys.argv[1], lambda env: Service(env, sys.argv[2]))
+print("ended", flush=True)
+sys.exit(status)
+"""
+
+
+def start(root: Path, how: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(root), how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+        cwd=Path(__file__).parents[3],
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with start(tmp_path, "good") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=20)
+    assert out == "stopping\nended\n"
+    assert process.returncode == 0
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    with start(tmp_path, "slow") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stopping\n"
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert out == ""
+    assert process.returncode == 1
+
+
+def test_a_broken_invariant_stops_with_a_report(tmp_path: Path) -> None:
+    with start(tmp_path, "broken") as process:
+        out, err = process.communicate(timeout=20)
+    assert out == "ready\n"
+    assert process.returncode == 70
+    assert "two leaders in term 7" in err
+    assert "Traceback" in err
+    assert "starting again is safe" in err
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with start(tmp_path, "good") as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        with start(tmp_path, "good") as second:
+            _, err = second.communicate(timeout=20)
+        assert f"in use by another process (pid {first.pid})" in err
+        first.kill()
+
+
+def test_the_settings_of_the_collector() -> None:
+    before = gc.get_threshold()
+    from kafkaesque.runtime.runner import GC_THRESHOLDS, settle_gc
+
+    try:
+        settle_gc()
+        assert gc.get_threshold() == GC_THRESHOLDS
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
