@@ -1,0 +1,185 @@
+"""`kafkaesque cluster`: what a cluster looks like, and waiting until it is ready."""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Screen, Table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata
+
+POLL_S = 0.2
+
+app = new_app(help="Look at a cluster, or wait until it is ready.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRow:
+    """A broker that is up."""
+
+    id: int
+    host: str
+    port: int
+    is_controller: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """A cluster as one of its brokers sees it; partitions are named topic-number."""
+
+    cluster_id: str
+    controller: int
+    brokers: list[BrokerRow]
+    topics: int
+    partitions: int
+    leaderless: list[str]
+    under_replicated: list[str]
+
+    def is_ready(self, brokers: int) -> bool:
+        return len(self.brokers) >= brokers and not self.leaderless
+
+    @property
+    def summary(self) -> str:
+        """What there is, and what is wrong, in one line."""
+        words = [f"{len(self.brokers)} brokers", f"{self.partitions} partitions"]
+        if self.leaderless:
+            words.append(f"{len(self.leaderless)} without a leader")
+        if self.under_replicated:
+            words.append(f"{len(self.under_replicated)} with replicas missing")
+        return ", ".join(words)
+
+
+@app.command()
+def status(
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show brokers, the controller, and partitions that lack a leader or replicas.
+
+    \b
+    Example:
+      kafkaesque cluster status
+      kafkaesque cluster status --bootstrap-server 10.0.0.7:9092 --json
+    """
+    found = read_status(bootstrap)
+    Screen(json=json).show(_tables(found), asdict(found))
+
+
+@app.command()
+def wait(
+    brokers: Annotated[int, typer.Option(min=1, help="How many brokers are to be up.")] = 1,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Wait until the brokers are up, and every partition has a leader.
+
+    Ends with 5 when that does not happen in time, and with 3 when nobody answers at all.
+
+    \b
+    Example:
+      kafkaesque cluster wait --brokers 3 --timeout 30
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        found = _try(bootstrap)
+        if isinstance(found, ClusterStatus) and found.is_ready(brokers):
+            Screen(json=json).done(f"ready: {found.summary}", asdict(found))
+            return
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_S)
+    if isinstance(found, CommandFailed):
+        raise found
+    raise CommandFailed(
+        f"not ready after {timeout:g} s: {found.summary}; {brokers} brokers were asked for",
+        hint="kafkaesque cluster status",
+        exit_code=TIMED_OUT,
+    )
+
+
+def read_status(bootstrap: str) -> ClusterStatus:
+    """Ask the cluster.
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
+    from kafkaesque.cli.kafka import Connection
+
+    connection = Connection(bootstrap)
+    return status_of(connection.metadata(connection.admin()))
+
+
+def status_of(metadata: "ClusterMetadata") -> ClusterStatus:
+    """Return the status that one answer shows."""
+    leaderless, under_replicated, count = [], [], 0
+    for name, topic in sorted(metadata.topics.items()):
+        for number, partition in sorted(topic.partitions.items()):
+            count += 1
+            if partition.leader < 0:
+                leaderless.append(f"{name}-{number}")
+            if len(partition.isrs) < len(partition.replicas):
+                under_replicated.append(f"{name}-{number}")
+    controller = metadata.controller_id
+    return ClusterStatus(
+        cluster_id=str(metadata.cluster_id),
+        controller=controller,
+        brokers=[
+            BrokerRow(
+                id=number,
+                host=str(each.host),
+                port=int(each.port or 0),
+                is_controller=number == controller,
+            )
+            for number, each in sorted(metadata.brokers.items())
+        ],
+        topics=len(metadata.topics),
+        partitions=count,
+        leaderless=leaderless,
+        under_replicated=under_replicated,
+    )
+
+
+def _try(bootstrap: str) -> ClusterStatus | CommandFailed:
+    try:
+        return read_status(bootstrap)
+    except CommandFailed as failure:
+        if failure.exit_code != UNREACHABLE:
+            raise
+        return failure
+
+
+def _tables(found: ClusterStatus) -> list[Table]:
+    brokers = Table(
+        title="brokers",
+        columns=("BROKER", "ADDRESS", "CONTROLLER"),
+        rows=[
+            (each.id, f"{each.host}:{each.port}", "yes" if each.is_controller else "no")
+            for each in found.brokers
+        ],
+    )
+    facts = Table(
+        title="cluster",
+        columns=("FACT", "VALUE"),
+        rows=[
+            ("cluster id", found.cluster_id),
+            ("controller", found.controller),
+            ("brokers", len(found.brokers)),
+            ("topics", found.topics),
+            ("partitions", found.partitions),
+            ("leaderless", len(found.leaderless)),
+            ("under-replicated", len(found.under_replicated)),
+        ],
+    )
+    tables = [facts, brokers]
+    troubles = [(name, "no leader") for name in found.leaderless]
+    troubles += [(name, "replicas missing") for name in found.under_replicated]
+    if troubles:
+        tables.append(Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=troubles))
+    return tables

@@ -1,0 +1,312 @@
+"""`kafkaesque consume`: prints a topic's messages, alone or as a member of a group."""
+
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, new_app, wrong_usage
+from kafkaesque.cli.exit_codes import TIMED_OUT
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.message_format import Format, choose_format, line_writer
+from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
+from kafkaesque.cli.screen import Progress, Screen
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+    from kafkaesque.cli.kafka import Connection
+
+BATCH_MAX = 1000
+POLL_S = 0.1
+REQUEST_TIMEOUT_S = 15.0
+#: librdkafka asks for a group even where none is joined.
+NO_GROUP = "kafkaesque-consume"
+
+app = new_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """When to end; without any of these only Ctrl-C ends it."""
+
+    max_messages: int | None
+    at_end: bool
+    idle_s: float | None
+
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+BeginningOption = Annotated[
+    bool, typer.Option("--from-beginning", help="Default: only what comes from now on.")
+]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        "-o",
+        metavar="PLACE",
+        help="earliest, latest, a number, -N for N before the end, or a time.",
+    ),
+]
+PartitionOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="May be repeated; default: all."),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Share the partitions, go on where the group was."),
+]
+MaxOption = Annotated[
+    int | None, typer.Option("--max", "-n", min=1, help="End after so many messages.")
+]
+EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option(min=0.1, help="End when nothing came for so many seconds.")
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="What a line shows.", show_default="value")
+]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
+
+
+@app.command()
+def consume(
+    topic: TopicArgument,
+    from_beginning: BeginningOption = False,
+    offset: OffsetOption = None,
+    partition: PartitionOption = None,
+    group: GroupOption = None,
+    max_messages: MaxOption = None,
+    until_end: EndOption = False,
+    timeout: TimeoutOption = None,
+    line_format: FormatOption = None,
+    json: JsonLinesOption = False,
+    key_separator: SeparatorOption = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Print messages, one a line; Ctrl-C ends it.
+
+    With --max and --timeout, ends with 5 when fewer messages came.
+
+    \b
+    Example:
+      kafkaesque consume greetings --from-beginning --max 10
+      kafkaesque consume orders --group billing --json
+      kafkaesque consume orders --partition 0 --offset -5 --until-end
+    """
+    if group is not None and (offset is not None or partition):
+        raise wrong_usage(
+            "a group decides on partitions and offsets by itself",
+            "kafkaesque group reset-offsets, or leave out --group",
+        )
+    if from_beginning and offset is not None:
+        raise wrong_usage("--from-beginning and --offset contradict each other")
+    chosen = choose_format(Format.JSON if json else line_format, key_separator)
+    place = parse_place(offset or ("earliest" if from_beginning else "latest"))
+    printer = Printer(chosen, key_separator)
+    stop = Stop(max_messages=max_messages, at_end=until_end, idle_s=timeout)
+    from kafkaesque.cli.kafka import Connection
+
+    reader = Reader(Connection(bootstrap), topic, place, group)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        count = _consume(reader, printer, stop, partition)
+    except KeyboardInterrupt:
+        return
+    finally:
+        reader.close()
+    if max_messages is not None and count < max_messages and not until_end:
+        raise CommandFailed(
+            f"only {count} of {max_messages} messages came before {timeout:g} s of silence",
+            exit_code=TIMED_OUT,
+        )
+
+
+class Printer:
+    """Writes messages to standard output."""
+
+    def __init__(self, chosen: Format, separator: str | None) -> None:
+        self._write_line = line_writer(chosen, separator)
+
+    def write(self, messages: "list[Message]") -> None:
+        sys.stdout.buffer.write(b"".join(map(self._write_line, messages)))
+        sys.stdout.buffer.flush()
+
+
+class Reader:
+    """Reads one topic, from given places or as a member of a group."""
+
+    def __init__(
+        self, connection: "Connection", topic: str, place: Place, group: str | None
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._place = place
+        self._is_member = group is not None
+        self._at_end: set[int] = set()
+        reset = {PlaceKind.EARLIEST: "earliest", PlaceKind.LATEST: "latest"}
+        settings: dict[str, Any] = {
+            "group.id": group or NO_GROUP,
+            "enable.auto.commit": self._is_member,
+            "auto.commit.interval.ms": 1000,
+            # Committed is what was printed, not what was fetched.
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": reset.get(place.kind, "error"),
+        }
+        self._consumer: Consumer = connection.consumer(settings)
+
+    def start(self, partitions: list[int] | None) -> int | None:
+        """Begin; return how many messages there are to the end, where that is known.
+
+        Raises:
+            CommandFailed: no such topic, partition or place.
+        """
+        topics = self._connection.metadata(self._consumer).topics
+        if self._topic not in topics:
+            raise CommandFailed(
+                f"topic {self._topic} does not exist",
+                hint=f"kafkaesque topic list, or: kafkaesque topic create {self._topic}",
+            )
+        if self._is_member:
+            self._consumer.subscribe([self._topic])
+            return None
+        known = sorted(topics[self._topic].partitions)
+        for number in partitions or ():
+            if number not in known:
+                raise CommandFailed(
+                    f"topic {self._topic} has no partition {number}: it has 0 to {known[-1]}"
+                )
+        from confluent_kafka import KafkaException
+
+        from kafkaesque.cli.kafka import explain_raised
+
+        try:
+            starts, total = self._starts(partitions or known)
+        except KafkaException as raised:
+            raise explain_raised(raised, f"topic {self._topic}") from None
+        self._consumer.assign(starts)
+        return total
+
+    def read(self, count_max: int) -> "list[Message]":
+        """Return the messages that are there, or come in a moment.
+
+        Raises:
+            CommandFailed: the topic cannot be read.
+        """
+        from confluent_kafka import KafkaError
+
+        from kafkaesque.cli.kafka import explain
+
+        messages = []
+        for message in self._consumer.consume(min(count_max, BATCH_MAX), POLL_S):
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add(int(message.partition() or 0))
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise self._outside(int(message.partition() or 0))
+            elif not error.retriable():
+                raise explain(error, f"topic {self._topic}")
+        return messages
+
+    def printed(self, messages: "list[Message]") -> None:
+        """Have the group remember that these were dealt with."""
+        if not self._is_member:
+            return
+        from confluent_kafka import KafkaException, TopicPartition
+
+        last = {int(each.partition() or 0): int(each.offset() or 0) for each in messages}
+        for partition, offset in last.items():
+            try:
+                self._consumer.store_offsets(
+                    offsets=[TopicPartition(self._topic, partition, offset + 1)]
+                )
+            except KafkaException:
+                # The partition went to another member meanwhile, which gets these once more.
+                pass
+
+    def is_at_end(self) -> bool:
+        """Whether every partition that is ours has been read to its end."""
+        assigned = {each.partition for each in self._consumer.assignment()}
+        return bool(assigned) and assigned <= self._at_end
+
+    def close(self) -> None:
+        """Leave the group, if any, and commit what was printed."""
+        self._consumer.close()
+
+    def _starts(self, partitions: list[int]) -> "tuple[list[TopicPartition], int]":
+        from confluent_kafka import TopicPartition
+
+        place = self._place
+        starts, total = [], 0
+        for number in partitions:
+            asked = TopicPartition(self._topic, number, place.number)
+            first, end = self._bounds(asked)
+            if place.kind is PlaceKind.TIME:
+                (found,) = self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT_S)
+                begin = found.offset if found.offset >= 0 else end
+            else:
+                begin = {
+                    PlaceKind.EARLIEST: first,
+                    PlaceKind.LATEST: end,
+                    PlaceKind.TAIL: max(first, end - place.number),
+                    PlaceKind.OFFSET: place.number,
+                }[place.kind]
+            starts.append(TopicPartition(self._topic, number, begin))
+            total += max(0, end - begin)
+        return starts, total
+
+    def _bounds(self, partition: "TopicPartition") -> tuple[int, int]:
+        bounds = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
+        if bounds is None:
+            raise CommandFailed(f"{self._topic}-{partition.partition}: no answer in time")
+        first, end = bounds
+        return first, end
+
+    def _outside(self, partition: int) -> CommandFailed:
+        from confluent_kafka import TopicPartition
+
+        first, end = self._bounds(TopicPartition(self._topic, partition))
+        return CommandFailed(
+            f"{self._topic}-{partition} has no offset {self._place.number}: it has {first} to"
+            f" {end}",
+            hint="--offset earliest, or --partition N for the one that is meant",
+        )
+
+
+def _consume(reader: Reader, printer: Printer, stop: Stop, partitions: list[int] | None) -> int:
+    total = reader.start(partitions)
+    if stop.max_messages is not None:
+        ends_earlier = stop.at_end and total is not None and total < stop.max_messages
+        total = total if ends_earlier else stop.max_messages
+    is_endless = stop.max_messages is None and not stop.at_end
+    # On a terminal the messages themselves show that it goes on.
+    is_hidden = sys.stdout.isatty() or is_endless
+    with Screen().progress("consuming", total, is_hidden=is_hidden) as bar:
+        return run(reader, printer, stop, bar)
+
+
+def run(reader: Reader, printer: Printer, stop: Stop, bar: Progress) -> int:
+    """Print until one of the reasons to stop; return how many messages were printed."""
+    count = 0
+    last_at = time.monotonic()
+    while stop.max_messages is None or count < stop.max_messages:
+        wanted = BATCH_MAX if stop.max_messages is None else stop.max_messages - count
+        messages = reader.read(wanted)
+        if messages:
+            printer.write(messages)
+            reader.printed(messages)
+            count += len(messages)
+            bar.advance(len(messages))
+            last_at = time.monotonic()
+        elif stop.at_end and reader.is_at_end():
+            break
+        elif stop.idle_s is not None and time.monotonic() - last_at > stop.idle_s:
+            break
+    return count

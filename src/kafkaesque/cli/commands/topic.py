@@ -1,0 +1,354 @@
+"""`kafkaesque topic`: create, list, describe, alter and delete."""
+
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    new_app,
+    parse_pairs,
+    wrong_usage,
+)
+from kafkaesque.cli.exit_codes import TIMED_OUT
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Cell, Screen, Table
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+
+    from kafkaesque.cli.kafka import Connection
+
+LEADERS_TIMEOUT_S = 15.0
+POLL_S = 0.05
+#: Kafka's number for "this value was given for this topic".
+TOPIC_CONFIG_SOURCE = 1
+
+app = new_app(help="Create, list, describe, alter and delete topics.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic option; may be repeated."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """Where one partition is kept."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    in_sync: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """One topic."""
+
+    topic: str
+    partitions: list[PartitionRow]
+    options: dict[str, str]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Default: the broker's num.partitions."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", min=1, help="Default: default.replication.factor."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="An existing topic is well as it is.")
+    ] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Create a topic; returns once its partitions have leaders.
+
+    \b
+    Example:
+      kafkaesque topic create orders --partitions 6 --replication-factor 3
+      kafkaesque topic create prices --config cleanup.policy=compact
+    """
+    from confluent_kafka.admin import NewTopic
+
+    from kafkaesque.cli.kafka import Connection, result_of
+
+    options = parse_pairs(config or (), "--config", "retention.ms=86400000")
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    new = NewTopic(name, partitions or -1, replication_factor or -1, config=options)
+    is_new = True
+    try:
+        result_of(admin.create_topics([new])[name], f"topic {name}")
+    except CommandFailed as failure:
+        if not (if_not_exists and "exists already" in failure.message):
+            raise
+        is_new = False
+    topic = _wait_for_leaders(connection, admin, name, 1)
+    sentence = f"created {name}" if is_new else f"{name} exists already"
+    copies = len(topic.partitions[0].replicas)
+    document = {"topic": name, "created": is_new, **_size(topic)}
+    Screen(json=json).done(
+        f"{sentence}: {len(topic.partitions)} partitions of {copies} replicas", document
+    )
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also those whose names begin with __.")
+    ] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """List the topics.
+
+    \b
+    Example:
+      kafkaesque topic list
+      kafkaesque topic list --json
+    """
+    from kafkaesque.cli.kafka import Connection
+
+    connection = Connection(bootstrap)
+    found = connection.metadata(connection.admin()).topics
+    names = sorted(name for name in found if internal or not name.startswith("__"))
+    sizes = {name: _size(found[name]) for name in names}
+    rows: list[tuple[Cell, ...]] = [(name, *size.values()) for name, size in sizes.items()]
+    Screen(json=json).show(
+        Table(columns=("TOPIC", "PARTITIONS", "REPLICAS"), rows=rows),
+        [{"topic": name, **size} for name, size in sizes.items()],
+    )
+
+
+@app.command()
+def describe(
+    names: NamesArgument,
+    all_options: Annotated[
+        bool, typer.Option("--all", help="Also options that have their default.")
+    ] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show partitions with leaders and replicas, and the options that were set.
+
+    \b
+    Example:
+      kafkaesque topic describe orders
+    """
+    from kafkaesque.cli.kafka import Connection
+
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    found = [
+        Description(
+            topic=name,
+            partitions=_partitions(_existing(connection, admin, name)),
+            options=_options(admin, name, all_options),
+        )
+        for name in names
+    ]
+    Screen(json=json).show(_tables(found), [asdict(each) for each in found])
+
+
+@app.command()
+def alter(
+    name: NameArgument,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="More than there are now.")
+    ] = None,
+    config: ConfigOption = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
+    ] = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Add partitions, or change options.
+
+    With more partitions, the keys of messages to come are spread anew.
+
+    \b
+    Example:
+      kafkaesque topic alter orders --partitions 12
+      kafkaesque topic alter orders --config retention.ms=3600000
+    """
+    from confluent_kafka.admin import NewPartitions
+
+    from kafkaesque.cli.kafka import Connection, result_of
+
+    options = parse_pairs(config or (), "--config", "retention.ms=86400000")
+    if partitions is None and not options and not delete_config:
+        raise wrong_usage("nothing to alter", "--partitions N, --config NAME=VALUE")
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    _existing(connection, admin, name)
+    if options or delete_config:
+        _alter_options(admin, name, options, delete_config or [])
+    if partitions is not None:
+        request = admin.create_partitions([NewPartitions(name, partitions)])
+        result_of(request[name], f"topic {name}")
+        _wait_for_leaders(connection, admin, name, partitions)
+    document = {
+        "topic": name,
+        "partitions": partitions,
+        "set": options,
+        "deleted": delete_config or [],
+    }
+    Screen(json=json).done(f"altered {name}", document)
+
+
+@app.command()
+def delete(
+    names: NamesArgument,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that does not exist is well, too.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Delete topics with all their messages; asks first when a person types it.
+
+    \b
+    Example:
+      kafkaesque topic delete orders
+      kafkaesque topic delete orders prices --yes --if-exists
+    """
+    from kafkaesque.cli.kafka import Connection, result_of
+
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    known = connection.metadata(admin).topics
+    there = [name for name in names if name in known]
+    if len(there) < len(names) and not if_exists:
+        # Said before anything is deleted: half of a wrong list is not what was meant.
+        raise _missing(", ".join(name for name in names if name not in known))
+    if there and not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(there)} and all messages in it?", abort=True)
+    requests = admin.delete_topics(there) if there else {}
+    for name, future in requests.items():
+        result_of(future, f"topic {name}")
+    sentence = f"deleted {', '.join(there)}" if there else "nothing to delete"
+    Screen(json=json).done(sentence, {"deleted": there})
+
+
+def _existing(connection: "Connection", admin: "AdminClient", name: str) -> "TopicMetadata":
+    """Return the topic; asking for all of them never creates one by accident."""
+    topics = connection.metadata(admin).topics
+    if name not in topics:
+        raise _missing(name)
+    return topics[name]
+
+
+def _missing(names: str) -> CommandFailed:
+    return CommandFailed(f"topic {names} does not exist", hint="kafkaesque topic list")
+
+
+def _wait_for_leaders(
+    connection: "Connection", admin: "AdminClient", name: str, partitions_min: int
+) -> "TopicMetadata":
+    deadline = time.monotonic() + LEADERS_TIMEOUT_S
+    while time.monotonic() < deadline:
+        topic = connection.metadata(admin).topics.get(name)
+        if topic is not None and len(topic.partitions) >= partitions_min:
+            if all(each.leader >= 0 for each in topic.partitions.values()):
+                return topic
+        time.sleep(POLL_S)
+    raise CommandFailed(
+        f"topic {name} is there, but not every partition has a leader yet",
+        hint=f"kafkaesque topic describe {name}",
+        exit_code=TIMED_OUT,
+    )
+
+
+def _size(topic: "TopicMetadata") -> dict[str, int]:
+    replicas = [len(each.replicas) for each in topic.partitions.values()]
+    return {"partitions": len(replicas), "replication_factor": min(replicas, default=0)}
+
+
+def _partitions(topic: "TopicMetadata") -> list[PartitionRow]:
+    return [
+        PartitionRow(
+            partition=number,
+            leader=each.leader if each.leader >= 0 else None,
+            replicas=list(each.replicas),
+            in_sync=sorted(each.isrs),
+        )
+        for number, each in sorted(topic.partitions.items())
+    ]
+
+
+def _options(admin: "AdminClient", name: str, with_defaults: bool) -> dict[str, str]:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    from kafkaesque.cli.kafka import result_of
+
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    found = result_of(admin.describe_configs([resource])[resource], f"topic {name}")
+    return {
+        option: entry.value
+        for option, entry in sorted(found.items())
+        if with_defaults or int(entry.source) == TOPIC_CONFIG_SOURCE
+    }
+
+
+def _alter_options(
+    admin: "AdminClient", name: str, options: dict[str, str], deleted: list[str]
+) -> None:
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    from kafkaesque.cli.kafka import result_of
+
+    changes = [
+        ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+        for option, value in options.items()
+    ]
+    changes += [
+        ConfigEntry(option, None, incremental_operation=AlterConfigOpType.DELETE)
+        for option in deleted
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
+    result_of(admin.incremental_alter_configs([resource])[resource], f"topic {name}")
+
+
+def _tables(topics: list[Description]) -> list[Table]:
+    partitions = [
+        (each.topic, row.partition, row.leader, _list(row.replicas), _list(row.in_sync))
+        for each in topics
+        for row in each.partitions
+    ]
+    options = [
+        (each.topic, option, value) for each in topics for option, value in each.options.items()
+    ]
+    columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
+    tables = [Table(title="partitions", columns=columns, rows=partitions)]
+    if options:
+        tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))
+    return tables
+
+
+def _list(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,191 @@
+"""The Kafka client under the commands: librdkafka, silent, its errors turned into sentences.
+
+Imported by commands that talk to a cluster and by nobody else: a broker's process never loads it.
+"""
+
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+
+Result = TypeVar("Result")
+
+CONNECT_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 15.0
+PORT_MAX = 65_535
+ADDRESSES_MAX = 100
+
+_START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
+
+#: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with.
+_SENTENCES: Mapping[str, tuple[str, str]] = {
+    "UNKNOWN_TOPIC_OR_PART": ("{what} does not exist", "kafkaesque topic list"),
+    "_UNKNOWN_TOPIC": ("{what} does not exist", "kafkaesque topic list"),
+    "_UNKNOWN_PARTITION": ("{what} has no such partition", "kafkaesque topic list"),
+    "TOPIC_ALREADY_EXISTS": ("{what} exists already", "--if-not-exists, to accept that"),
+    "TOPIC_EXCEPTION": ("{what} is not a legal name of a topic", "letters, digits, '.', '_', '-'"),
+    "GROUP_ID_NOT_FOUND": ("{what} does not exist", "kafkaesque group list"),
+    "NON_EMPTY_GROUP": ("{what} has members at work", "stop its consumers first"),
+    "COORDINATOR_NOT_AVAILABLE": ("no broker coordinates {what} at the moment", "again, shortly"),
+    "NOT_ENOUGH_REPLICAS": (
+        "{what} has fewer replicas in sync than min.insync.replicas",
+        "kafkaesque cluster status",
+    ),
+    "MSG_SIZE_TOO_LARGE": (
+        "a message is larger than {what} accepts",
+        "kafkaesque topic alter TOPIC --config max.message.bytes=BYTES",
+    ),
+    "_MSG_TIMED_OUT": (
+        "{what}: no broker acknowledged the message in time",
+        "kafkaesque cluster status",
+    ),
+    "_TIMED_OUT": ("{what}: no answer in time", "kafkaesque cluster status"),
+    "_TRANSPORT": ("{what}: the connection to the broker broke", "kafkaesque cluster status"),
+    "_ALL_BROKERS_DOWN": ("{what}: no broker can be reached", "kafkaesque cluster status"),
+}
+_UNREACHABLE_NAMES = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
+
+
+class Connection:
+    """One cluster, named by some of its brokers."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Check that somebody listens at one of the addresses at least.
+
+        Raises:
+            CommandFailed: an address makes no sense, or nobody listens.
+        """
+        self.bootstrap = bootstrap
+        addresses = parse_addresses(bootstrap)
+        problems = []
+        for host, port in addresses:
+            problem = _why_not(host, port)
+            if problem is None:
+                return
+            problems.append(f"{host}:{port} ({problem})")
+        raise CommandFailed(
+            f"no broker answers at {', '.join(problems)}",
+            hint=_START_HINT,
+            exit_code=UNREACHABLE,
+        )
+
+    def admin(self) -> AdminClient:
+        return AdminClient(self._settings({}))
+
+    def producer(self, settings: Mapping[str, Any]) -> Producer:
+        return Producer(self._settings(settings))
+
+    def consumer(self, settings: Mapping[str, Any]) -> Consumer:
+        return Consumer(self._settings(settings))
+
+    def metadata(
+        self, client: AdminClient | Consumer | Producer, topic: str | None = None
+    ) -> ClusterMetadata:
+        """Return brokers, and all topics or the one that is named.
+
+        Raises:
+            CommandFailed: no broker answers.
+        """
+        try:
+            found: ClusterMetadata = (
+                client.list_topics(timeout=REQUEST_TIMEOUT_S)
+                if topic is None
+                else client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            )
+        except KafkaException as raised:
+            raise CommandFailed(
+                f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
+                f" ({_error_of(raised).str()})",
+                hint=_START_HINT,
+                exit_code=UNREACHABLE,
+            ) from None
+        return found
+
+    def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "kafkaesque-cli",
+            # librdkafka would write to stderr by itself; what matters comes back as an error.
+            "log_level": 0,
+            "error_cb": _ignore,
+            **settings,
+        }
+
+
+def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Return hosts and ports of `host:port,...`; the port may be left out.
+
+    Raises:
+        CommandFailed: not such a list.
+    """
+    found = []
+    for word in bootstrap.split(",")[:ADDRESSES_MAX]:
+        host, colon, port = word.strip().rpartition(":")
+        if not colon:
+            host, port = port, "9092"
+        if not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+            raise wrong_usage(
+                f"{word.strip()!r} is not the address of a broker",
+                "--bootstrap-server 127.0.0.1:9092",
+            )
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def result_of(future: "Future[Result]", what: str) -> Result:
+    """Return what an administrative request gave.
+
+    Raises:
+        CommandFailed: it was refused, or nobody answered; the sentence names `what`.
+    """
+    try:
+        return future.result(timeout=REQUEST_TIMEOUT_S * 2)
+    except KafkaException as raised:
+        raise explain(_error_of(raised), what) from None
+    except FutureTimeout:
+        raise explain(KafkaError(KafkaError._TIMED_OUT), what) from None
+
+
+def explain(error: KafkaError, what: str) -> CommandFailed:
+    """Return the failure for an error of Kafka's, in a sentence about `what`."""
+    code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else 1
+    known = _SENTENCES.get(error.name())
+    if known is not None:
+        sentence, hint = known
+        return CommandFailed(sentence.format(what=what), hint=hint, exit_code=code)
+    return CommandFailed(f"{what}: {error.str().rstrip('.')} ({error.name()})", exit_code=code)
+
+
+def explain_raised(raised: KafkaException, what: str) -> CommandFailed:
+    """Return the failure for a raised error of Kafka's."""
+    return explain(_error_of(raised), what)
+
+
+def _error_of(raised: KafkaException) -> KafkaError:
+    error = raised.args[0]
+    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(raised))
+
+
+def _why_not(host: str, port: int) -> str | None:
+    """Return why nobody can be reached there, or None."""
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+    except TimeoutError:
+        return "no answer"
+    except socket.gaierror:
+        return "no such host"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
+
+
+def _ignore(error: KafkaError) -> None:
+    """Errors of single connections: librdkafka tries again, and ends with one that is reported."""

@@ -1,0 +1,70 @@
+"""The top command: knows each command's name and one line, and imports the one that runs."""
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command as build_command
+
+from kafkaesque.cli.exit_codes import INTERRUPTED, OK
+from kafkaesque.cli.failure import CommandFailed
+
+#: Each command with its one line; its module is `kafkaesque.cli.commands.<name>`.
+COMMANDS: Mapping[str, str] = {
+    "up": "Run a whole local cluster in the foreground.",
+    "broker": "Run one broker from a configuration file.",
+    "cluster": "Look at a cluster, or wait until it is ready.",
+    "topic": "Create, list, describe, alter and delete topics.",
+    "publish": "Publish messages from arguments, files or standard input.",
+    "consume": "Print a topic's messages.",
+    "group": "Consumer groups: list, describe, reset-offsets, delete.",
+    "log": "Read a data directory offline: dump and verify.",
+    "sim": "Run a simulated cluster with faults, from a seed.",
+    "bench": "Measure a cluster, or this machine.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command's module when it is the one that runs, and turns failures into exits."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command; until it is resolved to be run, only its name and its one line."""
+        loaded = self.commands.get(cmd_name)
+        if loaded is not None or cmd_name not in COMMANDS:
+            return loaded
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name in COMMANDS and name not in self.commands:
+            module = import_module(f"kafkaesque.cli.commands.{name}")
+            command = build_command(module.app)
+            command.name = name
+            self.commands[name] = command
+        elif name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else " `kafkaesque --help` lists them."
+            ctx.fail(f"There is no command '{name}'.{meant}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CommandFailed as failure:
+            sys.stdout.flush()
+            failure.show()
+            raise typer.Exit(failure.exit_code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Whoever read our output has enough (`| head`): nothing is wrong.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(OK) from None
