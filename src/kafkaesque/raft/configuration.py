@@ -123,9 +123,12 @@ class PlacedConfiguration:
 class ConfigurationTable:
     """The last committed configuration, and those after it that may still be taken back."""
 
-    __slots__ = ("_placed",)
+    __slots__ = ("_placed", "is_settled")
 
     def __init__(self, placed: Iterable[PlacedConfiguration]) -> None:
+        #: Set once a commit has had its consequences for the one in force; spares every later
+        #: commit the question.
+        self.is_settled = False
         self._placed: list[PlacedConfiguration] = list(placed)
         if not self._placed:
             raise RaftInvariantBroken("a group without any configuration")
@@ -158,6 +161,7 @@ class ConfigurationTable:
         """Put one in force; one that came with a snapshot before its entry is not added again."""
         if index > self.effective_index:
             self._placed.append(PlacedConfiguration(index, configuration))
+            self.is_settled = False
 
     def truncate(self, last_index: int) -> bool:
         """Take back what stood after an index; tell whether another one is now in force.
@@ -165,6 +169,7 @@ class ConfigurationTable:
         The oldest is committed and stays, even if it came with a snapshot from further on.
         """
         before = len(self._placed)
+        self.is_settled = False
         while len(self._placed) > 1 and self._placed[-1].index > last_index:
             self._placed.pop()
         return len(self._placed) != before
@@ -177,6 +182,7 @@ class ConfigurationTable:
     def replace(self, index: int, configuration: Configuration) -> None:
         """Start anew from a snapshot's configuration."""
         self._placed = [PlacedConfiguration(index, configuration)]
+        self.is_settled = False
 
 
 class Ballot:

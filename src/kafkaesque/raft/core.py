@@ -294,10 +294,15 @@ class RaftCore(Elector):
     def _on_committed(self) -> None:
         """The commit index has advanced: a committed configuration has consequences."""
         configurations = self._configurations
+        if configurations.is_settled:
+            return
         commit_index = self._log.commit_index
         configurations.forget_before(commit_index)
+        if configurations.effective_index > commit_index:
+            return
+        configurations.is_settled = True
         leadership = self._leadership
-        if leadership is None or configurations.effective_index > commit_index:
+        if leadership is None:
             return
         if configurations.effective.is_joint:
             self._append_configuration(leadership, configurations.effective.left())

@@ -313,6 +313,7 @@ class Elector:
             min_insync=self._min_insync,
             alive=self._alive,
         )
+        self._configurations.is_settled = False  # has other consequences for a leader
         self._append_mark(EntryKind.NOOP, b"")
 
     def _become_follower(self, term: Term, leader: NodeId | None) -> None:

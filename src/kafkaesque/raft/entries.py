@@ -12,7 +12,11 @@ Payload = Buffer | FileRange
 
 
 class EntryKind(IntEnum):
-    """What an entry is for; everything but DATA is a mark and one position wide."""
+    """What an entry is for; everything but DATA is a mark and one position wide.
+
+    Compaction may take DATA and NOOP entries that are committed. A CONFIG entry after the log's
+    start stays: a member that does not get it would decide with voters that are no more.
+    """
 
     DATA = 0
     NOOP = 1
