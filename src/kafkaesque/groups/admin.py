@@ -78,7 +78,7 @@ class Admin:
             outcomes[group_id] = _check_delete(group)
             if group is None or outcomes[group_id] is not GroupError.NONE:
                 continue
-            partitions = [partition for partition, _ in context.offsets.latest_items(group_id)]
+            partitions = [partition for partition, _ in context.offsets.known_items(group_id)]
             changes = [OffsetChange(group_id, partition, None) for partition in partitions]
             for token in self._remove(group, changes):
                 waiting.append(group_id)
@@ -95,10 +95,13 @@ class Admin:
         del context.groups[group.group_id]
         context.cancel_all(group)
 
+        outcomes: list[GroupError] = []
+
         def on_written(error: GroupError) -> None:
+            outcomes.append(error)
             if error is not GroupError.NONE:
                 context.groups.setdefault(group.group_id, group)
-            elif not context.is_current(group):
+            elif outcomes == [GroupError.NONE] * len(tokens):
                 group.transition(GroupState.DEAD, context.now.wall_ms)
 
         tombstone = LogRecord(write_group_key(group.group_id), None)
@@ -131,7 +134,7 @@ class Admin:
         context = self._context
         expired: list[OffsetChange] = []
         is_all = True
-        for partition, committed in context.offsets.latest_items(group.group_id):
+        for partition, committed in context.offsets.known_items(group.group_id):
             if not group.is_subscribed(partition.topic) and self._is_expired(group, committed):
                 expired.append(OffsetChange(group.group_id, partition, None))
             else:

@@ -136,7 +136,7 @@ class Commits:
             return GroupError.OFFSET_METADATA_TOO_LARGE
         store = self._context.offsets
         is_full = store.size_max(group_id) + added >= config.offsets_per_group_max
-        if is_full and store.latest(group_id, each.partition) is None:
+        if is_full and not store.knows(group_id, each.partition):
             return GroupError.OVER_BOUND
         return GroupError.NONE
 
@@ -200,7 +200,7 @@ class Commits:
         changes = [
             OffsetChange(delete.group_id, each, None)
             for each in dict.fromkeys(each for each, error in answer if error is GroupError.NONE)
-            if context.offsets.latest(delete.group_id, each) is not None
+            if context.offsets.knows(delete.group_id, each)
         ]
         result = DeleteOffsetsResult(error=GroupError.NONE, partitions=answer)
         if not changes:
@@ -226,7 +226,7 @@ class Commits:
         changes = [
             OffsetChange(group_id, partition, None)
             for group_id in self._context.offsets.groups()
-            for partition, committed in self._context.offsets.latest_items(group_id)
+            for partition, committed in self._context.offsets.known_items(group_id)
             if _is_of(committed, ids.get(partition.topic))
         ]
         at_once = self._context.config.records_per_write_max

@@ -1,12 +1,12 @@
 """Committed offsets, and those that are on their way to being.
 
-Readers see only what is committed to the log. Whoever writes sees the latest: what is committed,
-with the writes in flight laid over it, so that deleting a group also deletes what it is just
-committing. Writes end in the order in which they began (`writes.py`), so laying over is a queue.
+Readers see only what is committed to the log. Whoever removes sees all that may be there once the
+writes in flight have ended, so that deleting a group also deletes what it is just committing, and
+what somebody else is deleting in vain. Writes end in the order in which they began (`writes.py`).
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafkaesque.groups.results import CommittedOffset
@@ -43,21 +43,24 @@ class OffsetStore:
         """Whether offsets of the group are being written."""
         return group_id in self._in_flight
 
-    def latest(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """Return what a partition's offset is once all writes in flight are committed."""
-        queue = self._in_flight.get(group_id, {}).get(partition)
-        if queue:
-            return queue[-1]
-        return self._committed.get(group_id, {}).get(partition)
+    def knows(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether the partition has an offset, or may have one when a write in flight has ended."""
+        if partition in self._committed.get(group_id, {}):
+            return True
+        return _newest(self._in_flight.get(group_id, {}).get(partition, ())) is not None
 
-    def latest_items(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-        """Yield all latest offsets of a group, committed ones first."""
+    def known_items(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """Yield every partition that the group may have an offset of, with the newest one.
+
+        One that is just being removed is among them, because its removal may fail.
+        """
         committed = self._committed.get(group_id, {})
         in_flight = self._in_flight.get(group_id, {})
-        for partition in (*committed, *(each for each in in_flight if each not in committed)):
-            latest = self.latest(group_id, partition)
-            if latest is not None:
-                yield partition, latest
+        for partition, newest in committed.items():
+            yield partition, _newest(in_flight.get(partition, ())) or newest
+        for partition, queue in in_flight.items():
+            if partition not in committed and (found := _newest(queue)) is not None:
+                yield partition, found
 
     def size_max(self, group_id: str) -> int:
         """Return how many offsets the group has at most, counting those in flight."""
@@ -93,3 +96,10 @@ class OffsetStore:
             group.pop(change.partition, None)
             if not group:
                 del self._committed[change.group_id]
+
+
+def _newest(queue: Iterable[CommittedOffset | None]) -> CommittedOffset | None:
+    newest = None
+    for committed in queue:
+        newest = committed or newest
+    return newest

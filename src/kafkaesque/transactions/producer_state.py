@@ -215,9 +215,12 @@ class ProducerStateTable:
         """
         if offset < self._committed_offset:
             raise InvariantBroken(f"cut at {offset}, but {self._committed_offset} is committed")
+        end_offset: int = offset
         while self._undo and self._undo[-1].last_offset >= offset:
-            _take_back(self._entries, self._undo.pop())
-        self._end_offset = min(self._end_offset, offset)
+            undo = self._undo.pop()
+            end_offset = min(end_offset, undo.first_offset)
+            _take_back(self._entries, undo)
+        self._end_offset = min(self._end_offset, end_offset)
 
     def remove_expired(self, now_wall_ms: int) -> int:
         """Forget producers that have been silent for too long; return how many."""

@@ -81,6 +81,23 @@ def test_an_assignment_of_a_generation_that_is_over_is_dropped() -> None:
     assert desk.state() == "CompletingRebalance"
 
 
+def test_a_late_write_of_an_old_generation_does_not_end_the_new_one() -> None:
+    desk = Desk()
+    leader, follower = completing(desk)
+    desk.holds_writes = True
+    desk.sync(leader, 1, {leader: b"old", follower: b"old"})
+    desk.join_new()
+    desk.leave((desk.describe().members[2].member_id, None))
+    for member_id in (leader, follower):
+        desk.join(member_id)
+    waiting = desk.sync(follower, 2)
+    desk.commit_held()
+    assert desk.answer(waiting) is None
+    desk.sync(leader, 2, {follower: b"new"})
+    desk.commit_held()
+    assert desk.answer(waiting).assignment == b"new"
+
+
 def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     desk = Desk()
     leader, follower = completing(desk)

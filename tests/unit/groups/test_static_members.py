@@ -145,6 +145,46 @@ def test_a_rebalance_meanwhile_takes_the_restarted_member_along() -> None:
     assert desk.state() == "CompletingRebalance"
 
 
+def test_a_rebalance_meanwhile_answers_when_all_have_joined() -> None:
+    desk = Desk()
+    leader, _, last = static_group(desk, "one", "two", "three")
+    desk.holds_writes = True
+    restarted = desk.join(instance_id="two")
+    rejoin = desk.join(leader, instance_id="one")
+    desk.commit_held()
+    assert desk.answer(restarted) is desk.answer(rejoin) is None
+    desk.join(last, instance_id="three")
+    assert desk.answer(restarted).generation == desk.answer(rejoin).generation == 2
+
+
+def test_when_that_write_fails_meanwhile_the_rebalance_goes_on() -> None:
+    desk = Desk()
+    leader, _, last = static_group(desk, "one", "two", "three")
+    desk.holds_writes = True
+    restarted = desk.join(instance_id="two")
+    desk.join(leader, instance_id="one")
+    desk.fail_held()
+    desk.join(last, instance_id="three")
+    assert desk.answer(restarted).error is GroupError.NONE
+    assert desk.answer(restarted).generation == 2
+
+
+def test_a_restarted_member_has_the_time_to_sync_that_was_left() -> None:
+    desk = Desk()
+    options: dict[str, Any] = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 20_000}
+    tokens = [desk.join(instance_id=each, **options) for each in ("one", "two")]
+    desk.advance(6_000)
+    leader = desk.answer(tokens[0]).member_id
+    desk.sync(leader, 1, {}, instance_id="one")
+    desk.advance(10_000)
+    restarted = desk.answer(desk.join(instance_id="two", **options)).member_id
+    desk.advance(9_999)
+    assert desk.heartbeat(restarted, 1, instance_id="two") is GroupError.NONE
+    desk.advance(1)
+    assert desk.heartbeat(restarted, 1, instance_id="two") is GroupError.UNKNOWN_MEMBER_ID
+    assert desk.heartbeat(leader, 1, instance_id="one") is GroupError.REBALANCE_IN_PROGRESS
+
+
 def test_a_static_member_that_is_silent_too_long_is_removed() -> None:
     desk = Desk()
     leader, _ = static_group(desk, "one", "two")
