@@ -37,6 +37,8 @@ from kafkaesque.runtime.loop import new_loop, report_to
 
 PATIENCE_S = 10.0
 POLL_S = 0.005
+#: Tests write records of the year 1970: they are not to be taken for old ones.
+KEPT = {"retention.ms": "-1"}
 _LENGTH = struct.Struct(">i")
 _API_KEYS = {name: key for key, (_, _, _, name) in CODEC_VERSIONS.items()}
 
@@ -197,14 +199,14 @@ class LiveCluster:
         name: str,
         partition_count: int = 1,
         replication_factor: int = 1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, str] = KEPT,
     ) -> bytes:
         """Creates a topic, waits until all brokers know who leads it, and returns its id."""
         topic = CreatableTopic(
             name,
             partition_count,
             replication_factor,
-            configs=[CreatableTopicConfig(key, value) for key, value in (configs or {}).items()],
+            configs=[CreatableTopicConfig(key, value) for key, value in configs.items()],
         )
         (result,) = self.ask(CreateTopicsRequest([topic])).topics
         assert result.error_code == 0, result

@@ -100,14 +100,14 @@ def test_all_options_of_a_topic_are_shown(live: LiveCluster, version: int) -> No
 
 
 def test_synonyms_and_documentation_are_told_only_if_asked_for(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     for config in describe(live, TOPIC, "orders").configs:
         assert list(config.synonyms) == []
         assert config.documentation is None
 
 
 def test_only_the_options_that_are_asked_for_are_shown(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     result = describe(live, TOPIC, "orders", "retention.ms", "no.such.option")
     assert [config.name for config in result.configs] == ["retention.ms"]
 
@@ -120,7 +120,7 @@ def test_all_options_of_a_broker_are_shown(tuned: LiveCluster) -> None:
 
 
 def test_a_value_comes_from_the_nearest_place_that_sets_it(tuned: LiveCluster) -> None:
-    tuned.create_topic("orders")
+    tuned.create_topic("orders", configs={})
     name, of_broker = "retention.ms", "log.retention.ms"
     assert value_of(tuned, TOPIC, "orders", name) == ("5000", FROM_FILE)
     change(tuned, BROKER, "", (of_broker, SET, "6000"))
@@ -191,7 +191,7 @@ def test_options_are_changed_one_by_one(live: LiveCluster, version: int) -> None
 
 
 def test_a_list_is_added_to_and_taken_from(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     policy = "cleanup.policy"
     assert change(live, TOPIC, "orders", (policy, APPEND, "compact")).error_code == 0
     assert value_of(live, TOPIC, "orders", policy) == ("delete,compact", FROM_TOPIC)
@@ -215,7 +215,7 @@ REFUSED_CHANGES = {
 def test_a_mistake_leaves_all_options_as_they_were(
     live: LiveCluster, one: tuple[str, int, str | None], code: ErrorCode, says: str
 ) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     for validate_only in (True, False):
         result = change(
             live, TOPIC, "orders", ("segment.ms", SET, "5"), one, validate_only=validate_only
@@ -226,7 +226,7 @@ def test_a_mistake_leaves_all_options_as_they_were(
 
 
 def test_validating_changes_nothing(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     result = change(live, TOPIC, "orders", ("segment.ms", SET, "5"), validate_only=True)
     assert result.error_code == 0
     assert live.broker.state.topic("orders").configs == {}
@@ -251,13 +251,13 @@ def test_what_has_no_options_is_not_changed(
 
 
 def test_an_option_that_stands_twice_is_refused(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     twice = ("segment.ms", SET, "5")
     assert change(live, TOPIC, "orders", twice, twice).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_each_resource_succeeds_or_fails_by_itself(live: LiveCluster) -> None:
-    live.create_topic("orders")
+    live.create_topic("orders", configs={})
     config = [changing.AlterableConfig("segment.ms", SET, "5")]
     resources = [
         changing.AlterConfigsResource(TOPIC, name, config)

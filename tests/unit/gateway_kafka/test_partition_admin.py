@@ -1,0 +1,225 @@
+"""DeleteRecords, ElectLeaders and DescribeLogDirs, asked of real brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.model.ids import NodeId
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkaesque.protocols.kafka.messages.describe_log_dirs_request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
+    ElectLeadersRequest,
+    TopicPartitions,
+)
+from tests.unit.gateway_kafka.live import LiveCluster, versions_of
+
+TIMEOUT_MS = 5000
+PREFERRED, UNCLEAN = 0, 1
+
+# -- DeleteRecords
+
+
+def delete(
+    live: LiveCluster,
+    offset: int,
+    *,
+    name: str = "orders",
+    index: int = 0,
+    version: int | None = None,
+    node: int = 1,
+) -> Any:
+    """Deletes what is before an offset and returns the partition's result."""
+    topic = DeleteRecordsTopic(name, [DeleteRecordsPartition(index, offset)])
+    (answer,) = live.ask(DeleteRecordsRequest([topic], TIMEOUT_MS), version, node=node).topics
+    (result,) = answer.partitions
+    assert (answer.name, result.partition_index) == (name, index)
+    return result
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_RECORDS))
+def test_records_before_an_offset_are_deleted(live: LiveCluster, version: int) -> None:
+    live.create_topic("orders")
+    live.produce("orders", timestamps_ms=[1, 2, 3, 4])
+    for offset, start in ((2, 2), (1, 2), (0, 2), (-1, 4)):
+        result = delete(live, offset, version=version)
+        assert (result.error_code, result.low_watermark) == (0, start)
+        assert live.partition("orders").log_start_offset == start
+
+
+def test_followers_delete_the_same(live_trio: LiveCluster) -> None:
+    live = live_trio
+    live.create_topic("orders", 1, 3)
+    leader = live.leader("orders")
+    live.produce("orders", timestamps_ms=[1, 2, 3], node=leader)
+    assert delete(live, 2, node=leader).low_watermark == 2
+    logs = [live.partition("orders", node=node).log for node in (1, 2, 3)]
+    live.wait(lambda: {log.start_offset for log in logs} == {2}, "all begin at 2")
+    follower = leader % 3 + 1
+    code = delete(live, 3, node=follower).error_code
+    assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("offset", [3, -2, 2**62])
+def test_an_offset_beyond_the_log_is_refused(live: LiveCluster, offset: int) -> None:
+    live.create_topic("orders")
+    live.produce("orders", timestamps_ms=[1, 2])
+    result = delete(live, offset)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert live.partition("orders").log_start_offset == 0
+
+
+def test_records_that_are_not_deleted(live: LiveCluster) -> None:
+    live.create_topic("orders")
+    live.create_topic("table", configs={"cleanup.policy": "compact"})
+    live.create_topic("__consumer_offsets")
+    for name, index, code in (
+        ("nothing", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("table", 0, ErrorCode.POLICY_VIOLATION),
+        ("__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ):
+        result = delete(live, 0, name=name, index=index)
+        assert (result.error_code, result.low_watermark) == (code, -1)
+
+
+# -- ElectLeaders
+
+
+def elect(
+    live: LiveCluster,
+    *topics: tuple[str, list[int]],
+    everything: bool = False,
+    kind: int = PREFERRED,
+    node: int = 1,
+    version: int | None = None,
+) -> dict[tuple[str, int], int]:
+    """Elects and returns the error code of each partition."""
+    asked = None if everything else [TopicPartitions(name, indexes) for name, indexes in topics]
+    answer = live.ask(ElectLeadersRequest(kind, asked, TIMEOUT_MS), version, node=node)
+    assert answer.error_code == 0
+    outcomes: dict[tuple[str, int], int] = {}
+    for topic in answer.replica_election_results:
+        for result in topic.partition_result:
+            assert (result.error_message is None) == (result.error_code == 0)
+            outcomes[topic.topic, result.partition_id] = result.error_code
+    return outcomes
+
+
+def move_leader(live: LiveCluster, name: str) -> tuple[int, int]:
+    """Moves partition 0 away from its preferred leader; returns (preferred leader, leader)."""
+    state = live.broker.state.topic(name).partitions[0]
+    preferred, other = state.replicas[0], state.replicas[1]
+    live.wait(lambda: live.leader(name) == preferred, "the preferred leader leads")
+    live.nodes[preferred].broker.driver.transfer_leadership(state.group, NodeId(other))
+    tables = [one.broker.leaders for one in live.nodes.values()]
+    live.wait(
+        lambda: {table.leader(state.group) for table in tables} == {other}, "another broker leads"
+    )
+    live.wait(
+        lambda: len(live.partition(name, node=other).replica.in_sync()) == len(state.replicas),  # type: ignore[union-attr]
+        "all replicas are in sync",
+    )
+    return preferred, other
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.ELECT_LEADERS))
+def test_the_preferred_leader_leads_already(live: LiveCluster, version: int) -> None:
+    live.create_topic("orders")
+    outcomes = elect(live, ("orders", [0]), version=version)
+    assert outcomes == {("orders", 0): ErrorCode.ELECTION_NOT_NEEDED}
+    assert elect(live, everything=True, version=version) == {}
+
+
+@pytest.mark.parametrize("asked", ["leader", "preferred", "third"])
+def test_leadership_goes_back_to_the_first_replica(live_trio: LiveCluster, asked: str) -> None:
+    live = live_trio
+    live.create_topic("orders", 1, 3)
+    preferred, leader = move_leader(live, "orders")
+    third = 6 - preferred - leader
+    node = {"leader": leader, "preferred": preferred, "third": third}[asked]
+    assert elect(live, ("orders", [0, 0]), node=node) == {("orders", 0): 0}
+    assert live.partition("orders", node=preferred).is_leader
+
+
+def test_all_partitions_that_need_it_are_elected(live_trio: LiveCluster) -> None:
+    live = live_trio
+    live.create_topic("orders", 1, 3)
+    live.create_topic("payments", 2, 3)
+    preferred, _ = move_leader(live, "orders")
+    assert elect(live, everything=True) == {("orders", 0): 0}
+    assert live.partition("orders", node=preferred).is_leader
+
+
+def test_a_preferred_leader_that_is_gone_is_not_available(live_trio: LiveCluster) -> None:
+    live = live_trio
+    live.create_topic("orders", 1, 3)
+    preferred, leader = move_leader(live, "orders")
+    live.nodes[preferred].stop(lambda: None)
+    watching = live.nodes[leader].broker
+    live.wait(lambda: not watching.peers.is_alive(NodeId(preferred)), "it is lost")
+    outcomes = elect(live, ("orders", [0]), node=leader)
+    assert outcomes == {("orders", 0): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def test_partitions_that_do_not_exist_are_not_elected(live: LiveCluster) -> None:
+    live.create_topic("orders")
+    assert elect(live, ("nothing", [0]), ("orders", [1])) == {
+        ("nothing", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("orders", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_unclean_elections_are_not_done(live: LiveCluster) -> None:
+    live.create_topic("orders")
+    outcomes = elect(live, ("orders", [0]), kind=UNCLEAN)
+    assert outcomes == {("orders", 0): ErrorCode.ELECTION_NOT_NEEDED}
+    live.broker.leaders.retire(live.broker.state.topic("orders").partitions[0].group, 9)
+    outcomes = elect(live, ("orders", [0]), kind=UNCLEAN)
+    assert outcomes == {("orders", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+
+
+# -- DescribeLogDirs
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
+def test_sizes_are_told(live: LiveCluster, tmp_path: Path, version: int) -> None:
+    live.create_topic("orders", 2)
+    live.create_topic("payments")
+    live.produce("orders", 1, timestamps_ms=[1, 2, 3])
+    (result,) = live.ask(DescribeLogDirsRequest(None), version).results
+    assert (result.error_code, result.log_dir) == (0, str(tmp_path / "1"))
+    sizes = {
+        (topic.name, partition.partition_index): partition.partition_size
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    assert sizes == {
+        ("orders", 0): 0,
+        ("orders", 1): live.partition("orders", 1).log.size_bytes,
+        ("payments", 0): 0,
+    }
+    assert sizes["orders", 1] > 61
+    if version >= 4:
+        assert result.usable_bytes > 0
+
+
+def test_only_the_partitions_that_are_asked_for_are_shown(live: LiveCluster) -> None:
+    live.create_topic("orders", 3)
+    live.create_topic("payments")
+    asked = [DescribableLogDirTopic("orders", [2, 7]), DescribableLogDirTopic("nothing", [0])]
+    (result,) = live.ask(DescribeLogDirsRequest(asked)).results
+    (topic,) = result.topics
+    assert topic.name == "orders"
+    assert [partition.partition_index for partition in topic.partitions] == [2]
