@@ -1,4 +1,4 @@
-"""One TCP connection on the real machine.
+"""One TCP connection.
 
 Theory of operation. A connection is in one of four states:
 
@@ -16,7 +16,6 @@ The handler is called from the loop only, never inside a call that it made. An e
 lets out costs this connection, `InvariantBroken` costs the broker.
 """
 
-import asyncio
 import logging
 import os
 import socket
@@ -25,14 +24,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.env.network import ConnectionHandler
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OverBound
 from kafkaesque.runtime.framing import Cutter, FrameRefused, Scratch
 from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.outbound import Flushed, Outbound
-from kafkaesque.runtime.poller import BROKEN, READABLE, WRITABLE, Poller
-from kafkaesque.runtime.workers import WorkerPool
+from kafkaesque.runtime.poller import BROKEN, READABLE, WRITABLE
+from kafkaesque.runtime.ports import Loop, Poll, Socket, Workers
 
 log = logging.getLogger("kafkaesque.runtime")
 
@@ -65,17 +65,15 @@ class Shared:
 
     __slots__ = ("_to_flush", "loop", "on_fatal", "poller", "readers", "scratch")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, readers: WorkerPool, on_fatal: OnFatal
-    ) -> None:
+    def __init__(self, loop: Loop, poller: Poll, readers: Workers, on_fatal: OnFatal) -> None:
         self.loop: Final = loop
-        self.poller: Final = Poller(loop)
+        self.poller: Final = poller
         self.scratch: Final = Scratch()
         self.readers: Final = readers
         self.on_fatal: Final = on_fatal
-        self._to_flush: list[RealConnection] = []
+        self._to_flush: list[SocketConnection] = []
 
-    def flush_soon(self, connection: "RealConnection") -> None:
+    def flush_soon(self, connection: "SocketConnection") -> None:
         """Call the connection's `flush` in the next turn, together with all the others."""
         if not self._to_flush:
             self.loop.call_soon(self._flush_all)
@@ -87,7 +85,7 @@ class Shared:
             connection.flush()
 
 
-class RealConnection:
+class SocketConnection:
     """A connected socket and its handler."""
 
     __slots__ = (
@@ -113,10 +111,10 @@ class RealConnection:
     def __init__(
         self,
         shared: Shared,
-        sock: socket.socket,
+        sock: Socket,
         peer: str,
         cutter: Cutter,
-        on_gone: Callable[["RealConnection"], None],
+        on_gone: Callable[["SocketConnection"], None],
     ) -> None:
         self._shared: Final = shared
         self._sock: Final = sock
@@ -137,7 +135,7 @@ class RealConnection:
         self._peer_ended = False
         self._notify = False
         self._error: Exception | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def start(self, handler: ConnectionHandler) -> None:
         """Introduce the handler and begin to receive."""
@@ -158,8 +156,7 @@ class RealConnection:
     def local_port(self) -> int:
         if self._state is _State.CLOSED:
             return 0
-        port: int = self._sock.getsockname()[1]
-        return port
+        return self._sock.getsockname()[1]
 
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         if self._state is not _State.OPEN:

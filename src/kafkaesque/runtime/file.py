@@ -7,11 +7,13 @@ from typing import Final
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, DiskFull
+from kafkaesque.runtime.ports import Socket
 
 #: The kernel takes no more buffers in one call.
 BUFFERS_PER_WRITE_MAX: Final = 1024
 #: An unlinked file of this size is freed by a worker: the file system takes its time.
 FREED_ON_LOOP_BYTES_MAX: Final = 1024 * 1024
+TOUCH_STEP_BYTES: Final = 128 * 1024
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -163,6 +165,18 @@ class RealFile:
             if error.errno in _NOT_SUPPORTED:
                 self._nowait = 0
         return True
+
+    def touch(self, position: int, end: int) -> None:
+        """Read pages for their being in memory only."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, position, end - position, os.POSIX_FADV_WILLNEED)
+        room = bytearray(TOUCH_STEP_BYTES)
+        for at in range(position, end, TOUCH_STEP_BYTES):
+            os.preadv(self.fd, [room], at)
+
+    def send_to(self, sock: Socket, position: int, length: int) -> int:
+        """Send from the page cache to a socket; return how much it took, 0 at the file's end."""
+        return os.sendfile(sock.fileno(), self.fd, position, length)
 
     def close(self) -> None:
         self._closed = True

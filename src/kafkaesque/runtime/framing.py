@@ -7,9 +7,10 @@ received directly. What a frame's length *says* allocates nothing: the buffer is
 `GROWTH` times what has really come.
 """
 
-import socket
 import struct
 from typing import Final, Protocol
+
+from kafkaesque.runtime.ports import Socket
 
 SCRATCH_BYTES: Final = 256 * 1024
 #: From so many bytes of an incomplete frame on, it has a buffer of its own.
@@ -47,7 +48,7 @@ class Sink(Protocol):
 class Cutter(Protocol):
     """Receives from a socket and cuts."""
 
-    def receive(self, sock: socket.socket, sink: Sink) -> bool:
+    def receive(self, sock: Socket, sink: Sink) -> bool:
         """Receive once and deliver what is complete; False at the end of the stream.
 
         Raises:
@@ -75,7 +76,7 @@ class FrameCutter:
         self._filled = 0
         self._length = 0
 
-    def receive(self, sock: socket.socket, sink: Sink) -> bool:
+    def receive(self, sock: Socket, sink: Sink) -> bool:
         if self._own is not None:
             return self._receive_own(sock, sink)
         scratch = self._scratch
@@ -121,7 +122,7 @@ class FrameCutter:
         self._own = bytearray(min(length, GROWTH * self._filled))
         self._own[: self._filled] = self._scratch.view[start:end]
 
-    def _receive_own(self, sock: socket.socket, sink: Sink) -> bool:
+    def _receive_own(self, sock: Socket, sink: Sink) -> bool:
         own = self._own
         assert own is not None
         if self._filled == len(own):
@@ -147,7 +148,7 @@ class StreamCutter:
     def __init__(self, scratch: Scratch) -> None:
         self._scratch: Final = scratch
 
-    def receive(self, sock: socket.socket, sink: Sink) -> bool:
+    def receive(self, sock: Socket, sink: Sink) -> bool:
         count = sock.recv_into(self._scratch.view)
         if count == 0:
             return False

@@ -7,16 +7,17 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import (
     Address,
     ConnectionHandler,
     Framing,
     ListenOptions,
 )
-from kafkaesque.runtime.connection import RealConnection, Shared
+from kafkaesque.runtime.connection import Shared, SocketConnection
 from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
-from kafkaesque.runtime.poller import READABLE, WRITABLE
+from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
 log = logging.getLogger("kafkaesque.runtime")
@@ -41,12 +42,13 @@ class RealNetwork:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, readers: WorkerPool, on_fatal: OnFatal
     ) -> None:
-        self.shared: Final = Shared(loop, readers, on_fatal)
+        self._poller: Final = Poller(loop)
+        self.shared: Final = Shared(loop, self._poller, readers, on_fatal)
         self._resolvers: Final = WorkerPool("resolve", RESOLVE_THREADS_MAX, Mailbox(loop))
         #: Everything that is open, in the order of opening.
         self._listeners: Final[dict[RealListener, None]] = {}
-        self._attempts: Final[dict[_Attempt, None]] = {}
-        self._connections: Final[dict[RealConnection, None]] = {}
+        self.attempts: Final[dict[_Attempt, None]] = {}
+        self._connections: Final[dict[SocketConnection, None]] = {}
 
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
@@ -64,10 +66,11 @@ class RealNetwork:
         on_failed: Callable[[Exception], None],
     ) -> None:
         attempt = _Attempt(self, options, handler, on_failed)
-        self._attempts[attempt] = None
+        self.attempts[attempt] = None
         family = _literal_family(address.host)
         if family is not None:
-            self.shared.loop.call_soon(attempt.start, [(family, (address.host, address.port))])
+            targets = [(family, (address.host, address.port))]
+            self.shared.loop.call_soon(lambda: attempt.start(targets))
         else:
             self._resolvers.submit(lambda: _resolve(address), attempt.on_resolved)
 
@@ -86,12 +89,12 @@ class RealNetwork:
         except OSError:  # It has gone already; the first receive will tell.
             host, port = "unknown", 0
 
-        def gone(connection: RealConnection) -> None:
+        def gone(connection: SocketConnection) -> None:
             self._connections.pop(connection, None)
             if on_gone is not None:
                 on_gone()
 
-        connection = RealConnection(
+        connection = SocketConnection(
             self.shared, sock, f"{host}:{port}", self._cutter(options), gone
         )
         self._connections[connection] = None
@@ -108,14 +111,14 @@ class RealNetwork:
         """Drop everything at once."""
         for listener in list(self._listeners):
             listener.close()
-        for attempt in list(self._attempts):
+        for attempt in list(self.attempts):
             attempt.abort()
         for connection in list(self._connections):
             connection.abort()
 
     def shut(self) -> None:
         """Watch nothing any more; after `abort`."""
-        self.shared.poller.close()
+        self._poller.close()
         self._resolvers.close()
 
     @property
@@ -128,7 +131,7 @@ class RealNetwork:
         if isinstance(gone, RealListener):
             self._listeners.pop(gone, None)
         else:
-            self._attempts.pop(gone, None)
+            self.attempts.pop(gone, None)
 
     def _cutter(self, options: ListenOptions) -> Cutter:
         if options.framing is Framing.LENGTH_PREFIXED:
@@ -155,7 +158,7 @@ class RealListener:
         host, port = sock.getsockname()[:2]
         self._address: Final = Address(host, port)
         self._count = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         network.shared.poller.add(sock.fileno(), READABLE, self._on_acceptable)
 
     @property
@@ -241,7 +244,7 @@ class _Attempt:
         self._on_failed: Final = on_failed
         self._targets: list[_Target] = []
         self._sock: socket.socket | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def on_resolved(self, targets: object, error: Exception | None) -> None:
         if isinstance(targets, list):
@@ -251,6 +254,8 @@ class _Attempt:
             self._on_failed(error or OSError("the name has no address"))
 
     def start(self, targets: list[_Target]) -> None:
+        if self not in self._network.attempts:
+            return  # Aborted before it began.
         self._targets = targets
         timeout = CONNECT_MS_MAX / 1000
         self._timer = self._network.shared.loop.call_later(timeout, self._on_time_up)

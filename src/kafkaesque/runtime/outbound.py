@@ -6,16 +6,15 @@ that are not in the cache are not waited for: `flush` returns `COLD`, a worker b
 `cold_read` says, and `warmed` tells that it is done.
 """
 
-import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.model.errors import DiskFailed
-from kafkaesque.runtime.file import RealFile
+from kafkaesque.runtime.ports import RangeFile, Socket
 
 #: A turn of the loop sends no more than this for one connection.
 FLUSH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -51,7 +50,7 @@ class _Range:
 
     __slots__ = ("file", "length", "position", "warm_end")
 
-    def __init__(self, file: RealFile, position: int, length: int) -> None:
+    def __init__(self, file: RangeFile, position: int, length: int) -> None:
         self.file: Final = file
         self.position = position
         self.length = length
@@ -76,9 +75,8 @@ class Outbound:
         for part in parts:
             if isinstance(part, FileRange):
                 if part.length > 0:
-                    if not isinstance(part.file, RealFile):
-                        raise TypeError(f"{part.file!r} is not a file of this machine")
-                    queue.append(_Range(part.file, part.position, part.length))
+                    file = cast(RangeFile, part.file)
+                    queue.append(_Range(file, part.position, part.length))
                     added += part.length
                 continue
             if isinstance(part, memoryview) and part.itemsize != 1:
@@ -93,7 +91,7 @@ class Outbound:
         self._queue.clear()
         self.unsent_bytes = 0
 
-    def flush(self, sock: socket.socket) -> Flushed:
+    def flush(self, sock: Socket) -> Flushed:
         """Send what the socket takes.
 
         Raises:
@@ -129,7 +127,7 @@ class Outbound:
         if head.length < SENDFILE_BYTES_MIN:
             return lambda: file.read_blocking(position, head.length)
         end = position + min(head.length, WINDOW_BYTES)
-        return lambda: _touch(file, position, end)
+        return lambda: file.touch(position, end)
 
     def warmed(self, result: object) -> None:
         """Take what `cold_read` returned.
@@ -161,9 +159,9 @@ class Outbound:
             )
         self._queue[0] = data
 
-    def _send_range(self, sock: socket.socket, head: _Range) -> int:
+    def _send_range(self, sock: Socket, head: _Range) -> int:
         window = min(head.length, head.warm_end - head.position)
-        sent = os.sendfile(sock.fileno(), head.file.fd, head.position, window)
+        sent = head.file.send_to(sock, head.position, window)
         if sent == 0:
             self._replace(head, b"")
         head.position += sent
@@ -173,7 +171,7 @@ class Outbound:
         self.unsent_bytes -= sent
         return sent
 
-    def _send_buffers(self, sock: socket.socket) -> int:
+    def _send_buffers(self, sock: Socket) -> int:
         queue = self._queue
         head = queue[0]
         assert not isinstance(head, _Range)
@@ -229,12 +227,3 @@ def _is_warm(head: _Range) -> bool:
         return False
     head.warm_end = head.position + window
     return True
-
-
-def _touch(file: RealFile, position: int, end: int) -> None:
-    """Read pages for their being in memory only."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(file.fd, position, end - position, os.POSIX_FADV_WILLNEED)
-    room = bytearray(PROBE_STEP_BYTES)
-    for at in range(position, end, PROBE_STEP_BYTES):
-        os.preadv(file.fd, [room], at)
