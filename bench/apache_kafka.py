@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from bench.processes import BrokerProcess, free_ports, wait_until_ready
 
@@ -213,7 +214,7 @@ class ApacheKafka:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.address for broker in self.brokers)
 
-    def __enter__(self) -> ApacheKafka:
+    def __enter__(self) -> Self:
         self.prepare()
         try:
             self.start()

@@ -1,4 +1,4 @@
-"""What is measured, one function per measure; each takes the contest and runs the sides in turns."""
+"""What is measured: one function per measure, which runs the sides of a contest in turns."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def machine() -> dict[str, str]:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "-"
     for limit, digits in ((100, 0), (10, 1), (1, 2)):
         if abs(value) >= limit:
             return f"{value:,.{digits}f}"
@@ -120,7 +120,7 @@ def _row(outcome: Outcome) -> list[str]:
         case.unit,
         _number(outcome.median(Kafkaesque.name)),
         _number(outcome.median(ApacheKafka.name)),
-        "–" if ratio is None else f"{ratio:.2f}×",
+        "-" if ratio is None else f"{ratio:.2f}",
         "higher" if case.higher_is_better else "lower",
     ]
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from bench.processes import BrokerProcess, free_ports, wait_until_ready
 
@@ -83,7 +84,7 @@ class KafkaesqueCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.address for broker in self.brokers)
 
-    def __enter__(self) -> KafkaesqueCluster:
+    def __enter__(self) -> Self:
         self.prepare()
         try:
             self.start()
