@@ -17,6 +17,7 @@ from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
 from kafkaesque.broker.coordinators import Coordinators
 from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
@@ -113,6 +114,7 @@ class Broker:
         self.coordinators = Coordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
         self.forwarder = Forwarder(self)
+        self._leader_waits = LeaderWaits(env.clock)
 
     # -- life
 
@@ -235,6 +237,11 @@ class Broker:
         """Have the controller carry out a command, wherever it is."""
         self.controller_client.submit(command, timeout_ms, on_done)
 
+    def when_led(self, topic: str, timeout_ms: int, on_done: Callable[[], None]) -> None:
+        """Call when all partitions of a topic are known to have leaders, or the time is up."""
+        self._leader_waits.wait(topic, timeout_ms, on_done)
+        self._leader_waits.check(self.state, self.leaders)
+
     # -- the controller's part
 
     def _plan(self, state: ClusterState, command: ControllerCommand) -> Plan:
@@ -318,6 +325,7 @@ class Broker:
                 reports.append(report)
         for node in self.peers.peers():
             self.peers.send_leaders(node, reports)
+        self._leader_waits.check(self.state, self.leaders)
 
     # -- PeerEvents
 
@@ -330,6 +338,7 @@ class Broker:
         for report in reports:
             if report.leader == node and self.leaders.learn(report):
                 self.partitions.on_leader_report(report)
+        self._leader_waits.check(self.state, self.leaders)
 
     def on_request(
         self, node: NodeId, request: msgspec.Raw, answer: Callable[[PeerAnswer], None]

@@ -33,6 +33,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NodeId, Offset
 from kafkaesque.model.record_errors import InvalidRecord
+from kafkaesque.model.records import decode_columns
 
 if TYPE_CHECKING:
     from kafkaesque.broker.raft_replica import Replica
@@ -197,6 +198,11 @@ class Partition:
         )
         self._answer_later(acks, timeout_ms, next_offset, result, on_done)
 
+    @property
+    def _min_insync(self) -> int:
+        """How many replicas must be in sync; never more than there are (KIP-966)."""
+        return min(self.config.min_insync_replicas, len(self.state.replicas))
+
     def _check_batch(self, records: bytearray | memoryview) -> BatchHeader:
         batches = check_batches(
             records,
@@ -205,10 +211,14 @@ class Partition:
         )
         if len(batches) != 1:
             raise InvalidRecord(f"a request holds one batch per partition, not {len(batches)}")
+        if "compact" in self.config.cleanup_policy:
+            columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
+            if min(columns.key_lengths) < 0:
+                raise InvalidRecord("a record of a compacted topic needs a key")
         return batches[0]
 
     def _check_in_sync(self, replica: "Replica") -> None:
-        wanted = self.config.min_insync_replicas
+        wanted = self._min_insync
         if wanted > 1:
             count = len(replica.in_sync())
             if count < wanted:
@@ -374,7 +384,7 @@ class Partition:
         self.producers.on_committed(high_watermark)
         waiting = self._waiting_commit
         if waiting and waiting[0].next_offset <= high_watermark:
-            if self.config.min_insync_replicas > 1:
+            if self._min_insync > 1:
                 self._answer_committed(high_watermark)
             else:
                 _answer_until(waiting, high_watermark)
@@ -382,7 +392,7 @@ class Partition:
 
     def _answer_committed(self, high_watermark: Offset) -> None:
         """Answer with what the in-sync set says now, as Kafka does."""
-        enough = len(self._replica().in_sync()) >= self.config.min_insync_replicas
+        enough = len(self._replica().in_sync()) >= self._min_insync
         if enough:
             _answer_until(self._waiting_commit, high_watermark)
             return

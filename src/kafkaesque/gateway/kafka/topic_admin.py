@@ -77,7 +77,10 @@ def command_piece(
     def run(on_done: Callable[[], None]) -> None:
         def on_result(outcome: ControllerResult | RequestRefused) -> None:
             on_outcome(outcome)
-            on_done()
+            if isinstance(outcome, TopicResult) and isinstance(command, CreateTopic):
+                broker.when_led(outcome.name, 0 if command.validate_only else timeout_ms, on_done)
+            else:
+                on_done()
 
         broker.submit(command, max(0, min(timeout_ms, TIMEOUT_MS_MAX)), on_result)
 
