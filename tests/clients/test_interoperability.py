@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -240,6 +241,8 @@ def test_each_client_reads_what_librdkafka_writes_with_every_codec(
     topic = make_topic("read", partitions=2)
     expected = []
     for codec in CODECS:
+        if client == "kafka-python" and codec == "snappy" and find_spec("snappy") is None:
+            continue  # this client has no snappy of its own: it needs python-snappy
         records = records_of(codec)
         confluent_produce(bootstrap_servers, topic, codec, records)
         expected += records
