@@ -63,14 +63,24 @@ class _Sending(Enum):
 class Shared:
     """What all connections of a network have in common."""
 
-    __slots__ = ("_to_flush", "loop", "on_fatal", "poller", "readers", "scratch")
+    __slots__ = ("_to_flush", "loop", "on_fatal", "poller", "readers", "scratch", "strict")
 
-    def __init__(self, loop: Loop, poller: Poll, readers: Workers, on_fatal: OnFatal) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        poller: Poll,
+        readers: Workers,
+        on_fatal: OnFatal,
+        *,
+        strict: bool = False,
+    ) -> None:
         self.loop: Final = loop
         self.poller: Final = poller
         self.scratch: Final = Scratch()
         self.readers: Final = readers
         self.on_fatal: Final = on_fatal
+        #: Whether everything that a handler lets out is fatal: nothing goes unseen in a simulation.
+        self.strict: Final = strict
         self._to_flush: list[SocketConnection] = []
 
     def flush_soon(self, connection: "SocketConnection") -> None:
@@ -367,7 +377,7 @@ class SocketConnection:
         self.abort()
 
     def _on_handler_error(self, error: Exception) -> None:
-        if isinstance(error, InvariantBroken):
+        if self._shared.strict or isinstance(error, InvariantBroken):
             self._shared.on_fatal(error)
         else:
             log.error("%s: closed, its handler failed", self._peer, exc_info=error)
@@ -398,7 +408,8 @@ class SocketConnection:
             return
         try:
             handler.on_close(self._error)
-        except InvariantBroken as error:
-            self._shared.on_fatal(error)
-        except Exception:
-            log.exception("%s: its handler failed in on_close", self._peer)
+        except Exception as error:
+            if self._shared.strict or isinstance(error, InvariantBroken):
+                self._shared.on_fatal(error)
+            else:
+                log.exception("%s: its handler failed in on_close", self._peer)

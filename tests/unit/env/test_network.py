@@ -326,7 +326,7 @@ def test_one_connection_more_than_allowed_is_closed_at_once(world: World) -> Non
     world.run_until(lambda: bool(servers[0].closed))
     late = Recorder()
     world.env.network.connect(listener.address, STREAM, late, late.failed.append)
-    world.run_until(lambda: len(servers) == 3)
+    world.run_until(lambda: len(servers) == 3 and late.connection is not None)
     late.link.write([b"room again"])
     world.run_until(lambda: servers[2].stream == b"room again")
 

@@ -10,6 +10,7 @@ from kafkaesque.env import Env
 from kafkaesque.env.network import Connection
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.loop import new_loop, report_to
+from kafkaesque.sim import env as sim
 
 
 class World(Protocol):
@@ -32,8 +33,8 @@ class World(Protocol):
 class RealWorld:
     """The machine that the tests run on."""
 
-    def __init__(self, root: Path) -> None:
-        self.loop: asyncio.AbstractEventLoop = new_loop()
+    def __init__(self, root: Path, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop or new_loop()
         self.fatal: list[BaseException] = []
         report_to(self.loop, self.fatal.append)
         self.doors = RealEnv(self.loop, root, self.fatal.append)
@@ -60,6 +61,25 @@ class RealWorld:
         self.doors.close()
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
+        assert self.fatal == []
+
+
+class SimWorld:
+    """One simulated machine."""
+
+    def __init__(self, seed: int) -> None:
+        self.fatal: list[BaseException] = []
+        self.world = sim.World(seed)
+        self.machine = self.world.add_machine("alpha", self.fatal.append)
+        self.env = self.machine.boot()
+
+    def run_until(self, condition: Callable[[], bool], ms_max: int = 10_000) -> None:
+        self.world.loop.run_until(condition, ms_max)
+
+    def settle(self) -> None:
+        self.world.loop.run_for(50)
+
+    def close(self) -> None:
         assert self.fatal == []
 
 

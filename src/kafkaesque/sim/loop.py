@@ -1,0 +1,180 @@
+"""The one scheduler of a simulated world: virtual time, and an ordered queue of events.
+
+Theory of operation. Everything that ever happens is an event in one queue, ordered by (time,
+number of asking); time jumps from event to event. Whatever is left to chance is drawn from
+generators that hang on the world's seed by name, so that a new draw in one place does not shift
+those in another. So the same seed gives the same history, whatever the speed of the machine or the
+order of its hashes.
+
+An event belongs to the machine's hardware (a packet arrives, a sync ends) or to a `Life`: one run
+of a process on it. A process that is killed takes its events along; one that is paused gets them
+when it goes on.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.sim.history import History
+
+NS_PER_MS: Final = 1_000_000
+#: So many events at one instant are an endless loop.
+EVENTS_PER_INSTANT_MAX: Final = 1_000_000
+#: Events that wait for a paused process.
+HELD_EVENTS_MAX: Final = 1_000_000
+
+
+class SimStuck(Exception):
+    """What was waited for does not happen."""
+
+
+class Life:
+    """One run of a process, from its start to its end."""
+
+    __slots__ = ("alive", "held", "on_fatal", "paused", "place")
+
+    def __init__(self, place: str, on_fatal: Callable[[BaseException], None]) -> None:
+        #: For the history: the machine's name, and which of its runs it is.
+        self.place: Final = place
+        #: Told of a defect: what a callback raised, or an invariant that was found broken.
+        self.on_fatal: Final = on_fatal
+        self.alive = True
+        self.paused = False
+        #: Events that came while it was paused.
+        self.held: Final[deque[Event]] = deque()
+
+
+class Event:
+    """Something that is going to happen."""
+
+    __slots__ = ("callback", "kind", "life", "number", "time_ns")
+
+    def __init__(
+        self, time_ns: int, number: int, life: Life | None, kind: str, callback: Callable[[], None]
+    ) -> None:
+        self.time_ns = time_ns
+        self.number = number
+        self.life = life
+        self.kind = kind
+        self.callback: Callable[[], None] | None = callback
+
+    def __lt__(self, other: "Event") -> bool:
+        return (self.time_ns, self.number) < (other.time_ns, other.number)
+
+    def cancel(self) -> None:
+        """Make sure that it does not happen."""
+        self.callback = None
+
+
+class SimLoop:
+    """Virtual time."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed: Final = seed
+        self.now_ns = 0
+        self.history: Final = History()
+        self._queue: Final[list[Event]] = []
+        self._number = 0
+        self._instant_count = 0
+        #: Raised by `step` as soon as the event that brought them to light has ended.
+        self.defects: Final[list[BaseException]] = []
+
+    def chance(self, name: str) -> random.Random:
+        """Return the random generator of this name; the same name draws the same numbers."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def after(
+        self, delay_ns: int, kind: str, callback: Callable[[], None], life: Life | None = None
+    ) -> Event:
+        """Let something happen; at the same instant, in the order of asking."""
+        self._number += 1
+        event = Event(self.now_ns + max(0, delay_ns), self._number, life, kind, callback)
+        heapq.heappush(self._queue, event)
+        return event
+
+    def tell(self, place: str, what: str) -> None:
+        """Write a line of history."""
+        self.history.tell(self.now_ns, place, what)
+
+    def resume(self, life: Life) -> None:
+        """Let a paused process go on: what it missed happens now, in order."""
+        life.paused = False
+        while life.held:
+            event = life.held.popleft()
+            if event.callback is not None:
+                # The same event, so that whoever holds it can still cancel it.
+                self._number += 1
+                event.time_ns, event.number = self.now_ns, self._number
+                heapq.heappush(self._queue, event)
+
+    def step(self) -> bool:
+        """Let the next event happen; False if there is none."""
+        while self._queue:
+            event = heapq.heappop(self._queue)
+            callback, life = event.callback, event.life
+            if callback is None or (life is not None and not life.alive):
+                continue
+            if event.time_ns > self.now_ns:
+                self.now_ns = event.time_ns
+                self._instant_count = 0
+            if life is not None and life.paused:
+                self._hold(life, event)
+                continue
+            self._instant_count += 1
+            if self._instant_count > EVENTS_PER_INSTANT_MAX:
+                raise SimStuck(f"time stands still at {self.now_ns} ns: {event.kind}")
+            self.history.note(self.now_ns, "-" if life is None else life.place, event.kind)
+            event.callback = None
+            self._happen(callback, life)
+            return True
+        return False
+
+    def run_for(self, ms: float) -> None:
+        """Let so much time pass."""
+        end = self.now_ns + round(ms * NS_PER_MS)
+        while (time_ns := self._next_time_ns()) is not None and time_ns <= end:
+            self.step()
+        self.now_ns = max(self.now_ns, end)
+
+    def run_until(self, condition: Callable[[], bool], ms_max: float = 60_000) -> None:
+        """Let time pass until the condition holds; it is looked at after every event.
+
+        Raises:
+            SimStuck: it does not hold within `ms_max`, or nothing more is going to happen.
+        """
+        end = self.now_ns + round(ms_max * NS_PER_MS)
+        while not condition():
+            time_ns = self._next_time_ns()
+            if time_ns is None:
+                raise SimStuck("nothing more is going to happen")
+            if time_ns > end:
+                raise SimStuck(f"it did not happen within {ms_max:g} ms")
+            self.step()
+
+    def _happen(self, callback: Callable[[], None], life: Life | None) -> None:
+        if life is None:
+            callback()
+        else:
+            try:
+                callback()
+            except Exception as error:
+                life.on_fatal(error)
+        if self.defects:
+            raise self.defects.pop()
+
+    def _next_time_ns(self) -> int | None:
+        """Return when the next event that is not void happens."""
+        queue = self._queue
+        while queue:
+            event = queue[0]
+            if event.callback is not None and (event.life is None or event.life.alive):
+                return event.time_ns
+            heapq.heappop(queue)
+        return None
+
+    def _hold(self, life: Life, event: Event) -> None:
+        if len(life.held) >= HELD_EVENTS_MAX:
+            raise SimStuck(f"{life.place} is paused and {len(life.held)} events wait for it")
+        life.held.append(event)

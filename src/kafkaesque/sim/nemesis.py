@@ -1,0 +1,177 @@
+"""Plans faults from a seed, and commits them in time.
+
+`make_plan` is a pure function of its arguments: a plan can be printed, cut down by hand to the
+faults that matter, and run again. `Nemesis` commits a plan; when the plan's time is over everything
+is healed, so that a checker may ask for progress afterwards.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.faults import KINDS, Fault, Ground
+from kafkaesque.sim.loop import NS_PER_MS
+
+#: Faults of one plan.
+FAULTS_MAX: Final = 10_000
+
+#: What any cluster must survive without losing anything that it has acknowledged.
+SURVIVABLE: Final = (
+    "kill",
+    "power cut",
+    "pause",
+    "block",
+    "delay",
+    "loss",
+    "reset",
+    "clock jump",
+    "clock rate",
+    "slow disk",
+)
+#: What fences a broker, or costs it its copy: to be struck by on a minority only.
+DAMAGING: Final = (
+    "full disk",
+    "failing syncs",
+    "failing writes",
+    "failing reads",
+    "misdirected writes",
+    "bit flip",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How much goes wrong."""
+
+    duration_ms: int = 20_000
+    #: Nothing goes wrong before, so that a cluster can form.
+    calm_ms: int = 1_000
+    #: From the beginning of one fault to the beginning of the next, on average.
+    between_ms: int = 1_500
+    lasting_ms_min: int = 50
+    lasting_ms_max: int = 4_000
+    kinds: tuple[str, ...] = SURVIVABLE
+    #: One process fault in so many strikes all machines at once.
+    all_one_in: int = 10
+
+
+def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fault]:
+    """Return faults on machines of these names, in the order of their beginning.
+
+    Raises:
+        ValueError: a kind of fault does not exist.
+    """
+    for kind in options.kinds:
+        if kind not in KINDS:
+            raise ValueError(f"there is no fault {kind!r}: {', '.join(KINDS)}")
+    chance = random.Random(f"{seed}/nemesis")
+    plan: list[Fault] = []
+    at = options.calm_ms
+    while at < options.duration_ms and len(plan) < FAULTS_MAX:
+        kind = chance.choice(options.kinds)
+        lasting = chance.randint(options.lasting_ms_min, options.lasting_ms_max)
+        targets = _targets(kind, names, options, chance)
+        plan.append(
+            Fault(
+                kind=kind,
+                targets=targets,
+                begin_ms=at,
+                end_ms=min(at + lasting, options.duration_ms),
+                strength=_strength(kind, chance),
+            )
+        )
+        at += chance.randint(1, 2 * options.between_ms)
+    return plan
+
+
+def _targets(
+    kind: str, names: Sequence[str], options: PlanOptions, chance: random.Random
+) -> tuple[str, ...]:
+    if kind in ("block", "delay", "loss"):
+        pairs = _shape(list(names), chance)
+        return tuple(name for pair in pairs for name in pair)
+    if kind in ("kill", "power cut", "pause") and chance.randrange(options.all_one_in) == 0:
+        return tuple(names)
+    return (chance.choice(names),)
+
+
+def _shape(names: list[str], chance: random.Random) -> list[tuple[str, str]]:
+    """Draw which links are struck: every shape that partitions are known to have."""
+    chance.shuffle(names)
+    half = len(names) // 2 + chance.randrange(2)
+    left, right = names[:half], names[half:]
+    alone, others = names[:1], names[1:]
+    shape = chance.randrange(6)
+    if shape == 0:  # Two halves.
+        return _both_ways(left, right)
+    if shape == 1:  # One machine alone.
+        return _both_ways(alone, others)
+    if shape == 2:  # One machine hears nothing, and is heard.
+        return _one_way(others, alone)
+    if shape == 3:  # One machine is heard by nobody, and hears.
+        return _one_way(alone, others)
+    if shape == 4:  # A bridge: two halves that both reach one machine.
+        return _both_ways(left[1:], right)
+    # Any set of directed links.
+    pairs = [(a, b) for a in names for b in names if a != b]
+    return chance.sample(pairs, chance.randint(1, len(pairs))) if pairs else []
+
+
+def _one_way(sources: Iterable[str], targets: Iterable[str]) -> list[tuple[str, str]]:
+    targets = list(targets)
+    return [(source, target) for source in sources for target in targets]
+
+
+def _both_ways(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
+    return _one_way(left, right) + _one_way(right, left)
+
+
+def _strength(kind: str, chance: random.Random) -> float:
+    strengths: dict[str, Callable[[], float]] = {
+        "delay": lambda: float(chance.choice((5, 50, 300, 1_500))),
+        "loss": lambda: chance.choice((0.02, 0.1, 0.4)),
+        "reset": lambda: chance.choice((0.3, 1.0)),
+        "clock jump": lambda: float(
+            chance.choice((-86_400_000, -5_000, -50, 50, 5_000, 3_600_000))
+        ),
+        "clock rate": lambda: chance.choice((0.8, 0.95, 1.05, 1.25)),
+        "slow disk": lambda: float(chance.choice((5, 50, 300))),
+        "full disk": lambda: float(chance.choice((0, 1_000, 100_000))),
+    }
+    draw = strengths.get(kind)
+    if draw is not None:
+        return draw()
+    return 1.0 if kind.startswith(("failing", "misdirected")) else 0.0
+
+
+class Nemesis:
+    """Commits a plan."""
+
+    def __init__(self, world: World, restart: Callable[[Machine], None]) -> None:
+        """`restart` starts the program of a machine that does not run."""
+        self._ground: Final = Ground(world, restart)
+        self._world: Final = world
+        #: Whether the plan is over and everything is healed.
+        self.ended = False
+
+    def commit(self, plan: Sequence[Fault], duration_ms: int) -> None:
+        """Let the plan begin now; after `duration_ms` everything is healed."""
+        loop = self._world.loop
+        for fault in plan:
+            self._after(fault.begin_ms, self._ground.begin, fault)
+            if fault.end_ms < duration_ms:
+                self._after(fault.end_ms, self._ground.end, fault)
+        loop.after(duration_ms * NS_PER_MS, "nemesis ends", self._heal)
+
+    def _after(self, ms: int, act: Callable[[Fault], None], fault: Fault) -> None:
+        def happen() -> None:
+            if not self.ended:
+                act(fault)
+
+        self._world.loop.after(ms * NS_PER_MS, "nemesis", happen)
+
+    def _heal(self) -> None:
+        self.ended = True
+        self._ground.heal()
