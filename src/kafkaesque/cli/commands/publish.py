@@ -40,7 +40,6 @@ _WHILE_CREATED = ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 app = new_app()
 
-
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 MessagesArgument = Annotated[
     list[str] | None,
@@ -194,10 +193,10 @@ def wait_for_topic(
         found = connection.metadata(client, topic).topics[topic]
         if found.error is None and found.partitions:
             break
-        if time.monotonic() > deadline or found.error is None or not found.error.retriable():
-            failure = (
-                explain(found.error, f"topic {topic}") if found.error else CommandFailed(topic)
-            )
+        error = found.error
+        is_over = time.monotonic() > deadline
+        if error is not None and (is_over or error.name() not in _WHILE_CREATED):
+            failure = explain(error, f"topic {topic}")
             failure.hint = f"kafkaesque topic create {topic}"
             raise failure
         time.sleep(POLL_S)

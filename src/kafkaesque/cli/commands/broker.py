@@ -1,0 +1,76 @@
+"""`kafkaesque broker`: one broker, in this very process once it has been checked what to run."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.server.config import SERVER_OPTIONS, load_config
+
+app = new_app()
+
+
+@app.command()
+def broker(
+    config: Annotated[Path, typer.Option("--config", help="Its TOML file.")],
+    number: Annotated[int | None, typer.Option("--id", help="Broker id.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The data directory.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Kafka port.")] = None,
+    text_port: Annotated[int | None, typer.Option(help="Text port; 0: none.")] = None,
+    peer_port: Annotated[int | None, typer.Option(help="Port for other brokers.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Any key of the file."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the configuration.")] = False,
+) -> None:
+    """Run one broker until it is told to stop (SIGTERM, Ctrl-C).
+
+    What is said here goes over environment variables (KAFKAESQUE_KAFKA_PORT), and those over the
+    file. When it serves, it prints one line of JSON: {"ready": 1, "kafka": "127.0.0.1:9092"}.
+
+    \b
+    Example:
+      kafkaesque broker --config broker-1.toml
+      kafkaesque broker --config broker-1.toml --port 9192 --option log.retention.ms=3600000
+    """
+    flags = {
+        "id": number,
+        "data": data,
+        "host": host,
+        "kafka.port": port,
+        "text.port": text_port,
+        "peer.port": peer_port,
+        "log.level": log_level,
+    }
+    given = {name: str(value) for name, value in flags.items() if value is not None}
+    given.update(parse_pairs(option or (), "--option", "log.retention.ms=3600000"))
+    environment = {**os.environ, **_as_environment(given)}
+    try:
+        load_config(config, environment=environment)
+    except ConfigError as error:
+        raise wrong_usage(str(error)) from None
+    if check:
+        typer.echo(f"{config} is right")
+        return
+    # A new program in this process: nothing of the command line stays in the broker's memory.
+    command = [sys.executable, "-m", "kafkaesque.server", "--config", str(config)]
+    os.execve(sys.executable, command, environment)
+
+
+def _as_environment(given: dict[str, str]) -> dict[str, str]:
+    """Return the values as the variables that the server reads over its file."""
+    for name in given:
+        if name not in SERVER_OPTIONS:
+            try:
+                BROKER_OPTIONS.get(name)
+            except ConfigError as error:
+                raise wrong_usage(str(error), "--option name=value") from None
+    return {"KAFKAESQUE_" + name.upper().replace(".", "_"): value for name, value in given.items()}

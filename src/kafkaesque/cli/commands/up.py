@@ -1,0 +1,216 @@
+"""`kafkaesque up`: a whole local cluster in the foreground."""
+
+import queue
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs
+from kafkaesque.cli.exit_codes import FAILED
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.local_cluster import (
+    STOP_TIMEOUT_S,
+    BrokerEnded,
+    BrokerReady,
+    Event,
+    LocalCluster,
+    Signalled,
+    brokers_before,
+    ports_from,
+)
+from kafkaesque.cli.screen import Screen
+
+BROKERS_DEFAULT = 3
+BROKERS_MAX = 100
+PROBE_S = 0.05
+#: After so long without being ready, say what is waited for.
+PATIENCE_S = 15.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+app = new_app()
+
+
+@app.command()
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=BROKERS_MAX, help="How many.", show_default="3, or as many as there were"
+        ),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Their data, configuration and logs; kept.")] = Path(
+        "kafkaesque-data"
+    ),
+    port: Annotated[
+        int, typer.Option(help="Kafka port of broker 1; the next for broker 2.")
+    ] = 9092,
+    text_port: Annotated[int, typer.Option(help="Text port of broker 1; 0: none.")] = 7070,
+    peer_port: Annotated[int, typer.Option(help="Broker 1's port for the others.")] = 9190,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A broker option."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a whole local cluster in the foreground, each broker a process; Ctrl-C stops it.
+
+    The next run with the same --data goes on with what is there. With --json, one line for each
+    event: ready, ended, stopped.
+
+    \b
+    Example:
+      kafkaesque up
+      kafkaesque up --brokers 1 --data ./data --port 19092 --option num.partitions=6
+    """
+    count = brokers or brokers_before(data) or BROKERS_DEFAULT
+    cluster = LocalCluster(
+        data,
+        ports_from(port, text_port, peer_port, count),
+        host=host,
+        options=parse_pairs(option or (), "--option", "num.partitions=6"),
+    )
+    screen = Screen(json=json)
+    cluster.prepare()
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda signum, _: cluster.events.put(Signalled(number=signum)))
+    began = time.monotonic()
+    cluster.start()
+    try:
+        is_wanted = Watcher(cluster, screen, began).run()
+    finally:
+        _stop(cluster, screen)
+    if not is_wanted:
+        raise typer.Exit(FAILED)
+
+
+class Watcher:
+    """Says what becomes of the brokers, until somebody wants the end or none is left."""
+
+    def __init__(self, cluster: LocalCluster, screen: Screen, began: float) -> None:
+        self._cluster = cluster
+        self._screen = screen
+        self._began = began
+        self._serving: set[int] = set()
+        self._is_ready = False
+        self._has_complained = False
+
+    def run(self) -> bool:
+        """Return whether the end was wanted; the brokers that are left still run."""
+        while True:
+            event = self._next_event()
+            if isinstance(event, Signalled):
+                return True
+            if isinstance(event, BrokerReady):
+                self._serving.add(event.broker)
+            elif isinstance(event, BrokerEnded):
+                self._on_end(event)
+                if not self._is_ready or not self._serving:
+                    return False
+            self._maybe_ready()
+
+    def _next_event(self) -> Event | None:
+        try:
+            return self._cluster.events.get(timeout=None if self._is_ready else PROBE_S)
+        except queue.Empty:
+            return None
+
+    def _maybe_ready(self) -> None:
+        """Say so once the brokers do not only serve, but know one another."""
+        waited_s = time.monotonic() - self._began
+        if self._is_ready:
+            return
+        if len(self._serving) == len(self._cluster.brokers) and self._is_whole():
+            self._is_ready = True
+            self._say_ready(waited_s)
+        elif waited_s > PATIENCE_S and not self._has_complained:
+            self._has_complained = True
+            missing = [b for b in self._cluster.brokers if b.number not in self._serving]
+            for broker in missing:
+                self._screen.note(f"still waiting for broker {broker.number}: {broker.log_path}")
+            if not missing:
+                self._screen.note("all brokers serve; still waiting until they know one another")
+
+    def _is_whole(self) -> bool:
+        from kafkaesque.cli.commands.cluster import read_status
+
+        try:
+            found = read_status(self._cluster.bootstrap_servers)
+        except CommandFailed:
+            return False
+        return found.controller >= 0 and found.is_ready(len(self._cluster.brokers))
+
+    def _say_ready(self, waited_s: float) -> None:
+        cluster = self._cluster
+        if self._screen.is_json:
+            brokers = [
+                {"broker": b.number, "pid": b.pid, "kafka": b.address} for b in cluster.brokers
+            ]
+            document = {
+                "event": "ready",
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "brokers": brokers,
+            }
+            self._screen.show_json(document)
+            return
+        lines = [f"Ready after {waited_s:.1f} s; the data is in {cluster.directory}", ""]
+        for broker in cluster.brokers:
+            text = f"   text {broker.ports.text}" if broker.ports.text else ""
+            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}")
+        lines += ["", "Try next, in another terminal:", "", *_suggestions(cluster), ""]
+        lines.append("Ctrl-C stops the cluster; the data stays.")
+        print("\n".join(lines), flush=True)
+
+    def _on_end(self, event: BrokerEnded) -> None:
+        self._serving.discard(event.broker)
+        broker = self._cluster.broker(event.broker)
+        if self._screen.is_json:
+            document = {"event": "ended", "broker": event.broker, "exit_code": event.exit_code}
+            self._screen.show_json(document)
+        note = self._screen.note
+        note(
+            f"broker {event.broker} (pid {event.pid}) {event.how}; last lines of {broker.log_path}:"
+        )
+        for line in broker.log_tail() or ["(nothing)"]:
+            note(f"  {line}")
+        if self._is_ready and self._serving:
+            note("The others go on. To start it again, in another terminal:")
+            note(f"  kafkaesque broker --config {broker.config_path}")
+        elif not self._is_ready:
+            note("The cluster cannot start without it.")
+        else:
+            note("No broker is left.")
+
+
+def _suggestions(cluster: LocalCluster) -> list[str]:
+    first = cluster.brokers[0]
+    where = "" if first.address == "127.0.0.1:9092" else f" -b {first.address}"
+    lines = [
+        f"  kafkaesque publish greetings hello{where}",
+        f"  kafkaesque consume greetings --from-beginning --max 1{where}",
+        f"  kafkaesque cluster status{where}",
+    ]
+    if first.ports.text:
+        lines.append(
+            f"  telnet {first.address.rpartition(':')[0]} {first.ports.text}   and then: HELP"
+        )
+    return lines
+
+
+def _stop(cluster: LocalCluster, screen: Screen) -> None:
+    running = [broker for broker in cluster.brokers if broker.is_running()]
+    if running and not screen.is_json:
+        print("Stopping ...", flush=True)
+    # A second Ctrl-C is for who does not want to wait.
+    for stop_signal in STOP_SIGNALS:
+        signal.signal(stop_signal, lambda *_: cluster.kill())
+    late = cluster.stop()
+    for number in late:
+        screen.note(f"broker {number} did not stop within {STOP_TIMEOUT_S:g} s and was killed")
+    if screen.is_json:
+        screen.show_json({"event": "stopped", "killed": late})
+    elif running:
+        print("Stopped.", flush=True)

@@ -1,0 +1,359 @@
+"""Brokers on this machine as real processes: their files, their start, their end.
+
+Each broker is `python -m kafkaesque.server --config DIR/broker-N.toml`; it logs to DIR/broker-N.log
+and keeps its data in DIR/broker-N. One thread per broker reads the line that says it is ready and
+waits for its end; both come to the caller through `events`. A broker ends with its starter, even
+when that is killed.
+"""
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.server.config import SERVER_OPTIONS
+
+STOP_TIMEOUT_S = 10.0
+#: Controllers of these brokers vote: an odd number, so that one may be lost.
+VOTERS_MAX = 3
+LOG_TAIL_LINES = 8
+LOG_TAIL_BYTES = 4096
+PORT_MAX = 65_535
+_PR_SET_PDEATHSIG = 1
+
+#: A person at a terminal does not wait three seconds for a second member that never comes.
+LOCAL_OPTIONS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """Where one broker listens; `text` 0 is nowhere."""
+
+    kafka: int
+    text: int
+    peer: int
+
+    def named(self) -> list[tuple[str, int]]:
+        """Return the ports that are used, with what they are for."""
+        ports = [("Kafka", self.kafka), ("peer", self.peer)]
+        return [*ports, ("text", self.text)] if self.text else ports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReady:
+    """A broker serves its clients."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEnded:
+    """A broker's process is gone; a negative exit code is the signal that ended it."""
+
+    broker: int
+    pid: int
+    exit_code: int
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.exit_code >= 0:
+            return f"ended with exit code {self.exit_code}"
+        return f"was killed by {signal.Signals(-self.exit_code).name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signalled:
+    """Somebody wants the whole to end."""
+
+    number: int
+
+
+Event = BrokerReady | BrokerEnded | Signalled
+
+
+class Broker:
+    """One broker's files and process."""
+
+    def __init__(self, number: int, directory: Path, ports: BrokerPorts, host: str) -> None:
+        self.number = number
+        self.ports = ports
+        self.address = f"{host}:{ports.kafka}"
+        self.config_path = directory / f"broker-{number}.toml"
+        self.log_path = directory / f"broker-{number}.log"
+        self.data = directory / f"broker-{number}"
+        self.is_stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the last start; 0 before the first."""
+        return self._process.pid if self._process else 0
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, events: "SimpleQueue[Event]") -> None:
+        """Start the process; `events` gets its BrokerReady and its BrokerEnded."""
+        self.is_stopping = False
+        with self.log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "kafkaesque.server", "--config", str(self.config_path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(),
+                # Ctrl-C in the terminal comes to us, and we stop the brokers in order.
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        self._process = process
+        Thread(target=_watch, args=(self.number, process, events), daemon=True).start()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it is there."""
+        if self._process is not None and self.is_running():
+            self.is_stopping = True
+            self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether the process is gone, at the latest after the timeout."""
+        try:
+            if self._process is not None:
+                self._process.wait(max(0.0, timeout_s))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def log_tail(self) -> list[str]:
+        """Return the last lines of the log."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+                return log.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        except OSError:
+            return []
+
+
+class LocalCluster:
+    """A directory with some brokers; what was written to it before is gone on with."""
+
+    def __init__(
+        self,
+        directory: Path,
+        ports: Sequence[BrokerPorts],
+        *,
+        host: str = "127.0.0.1",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.brokers = [
+            Broker(number, self.directory, each, host) for number, each in enumerate(ports, start=1)
+        ]
+        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.cluster_id = ""
+        self._host = host
+        self._options = {**LOCAL_OPTIONS, **(options or {})}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def broker(self, number: int) -> Broker:
+        return self.brokers[number - 1]
+
+    def prepare(self) -> None:
+        """Write the configuration files; nothing runs yet.
+
+        Raises:
+            CommandFailed: an option is wrong, a port is taken, or the directory is another's.
+        """
+        try:
+            BROKER_OPTIONS.parse(self._options)
+        except ConfigError as error:
+            raise wrong_usage(str(error), "--option name=value") from None
+        check_ports(self._host, [broker.ports for broker in self.brokers])
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            voters = self._join(self.directory / "cluster.json")
+            for broker in self.brokers:
+                broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CommandFailed(f"cannot write to {self.directory}: {reason}") from None
+
+    def start(self) -> None:
+        """Start every broker."""
+        for broker in self.brokers:
+            broker.start(self.events)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
+        """Have every broker stop in order; kill, and return, those that take too long."""
+        for broker in self.brokers:
+            broker.signal(signal.SIGTERM)
+        deadline = time.monotonic() + timeout_s
+        late = [each for each in self.brokers if not each.wait(deadline - time.monotonic())]
+        for broker in late:
+            broker.signal(signal.SIGKILL)
+            broker.wait(timeout_s)
+        return [broker.number for broker in late]
+
+    def kill(self) -> None:
+        """End every broker at once."""
+        for broker in self.brokers:
+            broker.signal(signal.SIGKILL)
+
+    def _join(self, path: Path) -> list[int]:
+        """Return the voters; the first start decides on them and on the cluster's id."""
+        count = len(self.brokers)
+        if path.exists():
+            try:
+                known = json.loads(path.read_text("utf-8"))
+                self.cluster_id, before = str(known["cluster_id"]), int(known["brokers"])
+                voters = [int(number) for number in known["controllers"]]
+            except (ValueError, KeyError, TypeError):
+                raise CommandFailed(f"{path} is not a cluster's file: is this its place?") from None
+            if count < before:
+                raise wrong_usage(
+                    f"the cluster in {self.directory} has {before} brokers, not {count}",
+                    f"--brokers {before}, or another --data",
+                )
+        else:
+            self.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            # Of two voters none may be lost, of one only one matters.
+            voters = list(range(1, (VOTERS_MAX if count >= VOTERS_MAX else 1) + 1))
+        known = {"cluster_id": self.cluster_id, "brokers": count, "controllers": voters}
+        path.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+        return voters
+
+    def _configuration(self, broker: Broker, voters: Sequence[int]) -> str:
+        ports = broker.ports
+        values: dict[str, str | int] = {
+            "id": broker.number,
+            "cluster.id": self.cluster_id,
+            "data": str(broker.data),
+            "host": self._host,
+            "kafka.port": ports.kafka,
+            "text.port": ports.text,
+            "peer.port": ports.peer,
+        }
+        lines = ["# Written by `kafkaesque up` at every start.", "[broker]"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        lines += ["", "[controllers]"]
+        for number in voters:
+            lines.append(f'{number} = "{self._host}:{self.broker(number).ports.peer}"')
+        lines += ["", "[options]"]
+        lines += [f'"{name}" = {json.dumps(value)}' for name, value in self._options.items()]
+        return "\n".join(lines) + "\n"
+
+
+def brokers_before(directory: Path) -> int | None:
+    """Return how many brokers the directory's cluster has, if there is one."""
+    try:
+        return int(json.loads((directory / "cluster.json").read_text("utf-8"))["brokers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def ports_from(kafka: int, text: int, peer: int, count: int) -> list[BrokerPorts]:
+    """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
+    return [
+        BrokerPorts(kafka=kafka + n, text=text + n if text else 0, peer=peer + n)
+        for n in range(count)
+    ]
+
+
+def free_ports(count: int) -> list[BrokerPorts]:
+    """Return ports for some brokers that nobody used a moment ago."""
+    sockets = [socket.socket() for _ in range(3 * count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        numbers = [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return [BrokerPorts(kafka=kafka, text=text, peer=peer) for kafka, text, peer in triples]
+
+
+def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
+    """Check that every port is a port, used once, and free.
+
+    Raises:
+        CommandFailed: one is not; the message says which, and of which broker.
+    """
+    seen: dict[int, str] = {}
+    for number, ports in enumerate(brokers, start=1):
+        for purpose, port in ports.named():
+            name = f"{purpose} port of broker {number}"
+            if not 0 < port <= PORT_MAX:
+                raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
+            if port in seen:
+                raise wrong_usage(
+                    f"{port} would be the {name}, and the {seen[port]}",
+                    "--port, --text-port and --peer-port further apart",
+                )
+            seen[port] = name
+    for port, name in seen.items():
+        _check_free(host, port, name)
+
+
+def _check_free(host: str, port: int, name: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            raise CommandFailed(
+                f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
+                hint="stop what uses it, or choose others: --port, --text-port, --peer-port",
+            ) from None
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without what would give all brokers one id, port or directory."""
+    own = {"KAFKAESQUE_" + name.upper().replace(".", "_") for name in SERVER_OPTIONS.names()}
+    return {name: value for name, value in os.environ.items() if name not in own}
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _end_with_parent() -> None:
+    """In the child: be told to stop when whoever started it dies."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _watch(number: int, process: "subprocess.Popen[bytes]", events: "SimpleQueue[Event]") -> None:
+    if process.stdout is not None:
+        with process.stdout as lines:
+            for line in lines:
+                if _says_ready(line):
+                    events.put(BrokerReady(broker=number))
+    events.put(BrokerEnded(broker=number, pid=process.pid, exit_code=process.wait()))
+
+
+def _says_ready(line: bytes) -> bool:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "ready" in document
