@@ -1,0 +1,16 @@
+"""Right forms, as errors and HELP show them."""
+
+PUBLISH = 'PUBS flights {"Key": "UA1545", "Body": {"delay": 11}}'
+PUBLISH_WITH_HEADER = 'PUBS flights {"Header": {"from": "EWR"}, "Key": "UA1545", "Body": "late"}'
+PUBLISH_TEXT = "PUBS flights UA1545 is late"
+SUBSCRIBE = "SUBS flights readers"
+SUBSCRIBE_SOME = "SUBS flights readers 0,2-5"
+#: What `SUBSCRIBE` answers.
+SUBSCRIPTION_ID = "readers/all/d7e74a"
+CONSUME_NEXT = f"CONS flights {SUBSCRIPTION_ID} next"
+CONSUME_EARLIEST = f"CONS flights {SUBSCRIPTION_ID} earliest"
+CONSUME_OFFSET = f"CONS flights {SUBSCRIPTION_ID} 42"
+CONSUME_OFFSETS = f"CONS flights {SUBSCRIPTION_ID} 0:42,1:17"
+TOPICS = "TOPICS"
+HELP = "HELP"
+QUIT = "QUIT"
