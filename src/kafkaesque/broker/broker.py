@@ -11,12 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState
-from kafkaesque.broker.commands import ControllerCommand, Done, RegisterBroker
+from kafkaesque.broker.commands import ControllerCommand, Done, GroupCommand, RegisterBroker
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
 from kafkaesque.broker.coordinators import Coordinators
 from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.metadata_records import (
@@ -114,6 +115,7 @@ class Broker:
         self.coordinators = Coordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
         self.forwarder = Forwarder(self)
+        self.group_offsets = GroupOffsetsClient(self)
         self._leader_waits = LeaderWaits(env.clock)
 
     # -- life
@@ -351,6 +353,8 @@ class Broker:
             return
         if isinstance(command, ControllerCommand):
             self.controller.submit(command, lambda outcome: answer(write_outcome(outcome)))
+        elif isinstance(command, GroupCommand):
+            self.group_offsets.serve(command, lambda outcome: answer(write_outcome(outcome)))
         else:
             self.forwarder.serve(command, lambda outcome: answer(write_outcome(outcome)))
 

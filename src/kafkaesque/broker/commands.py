@@ -91,6 +91,11 @@ class ForwardProduce(PeerRequest, frozen=True, tag="produce", kw_only=True):
     records: bytes
 
 
+#: In place of an offset in `ForwardFetch`: from the log's start, from the high watermark.
+EARLIEST = -2
+LATEST = -1
+
+
 class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
     """Asked of a partition's leader: committed batches from an offset on, now."""
 
@@ -98,6 +103,29 @@ class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
     partition: int
     offset: int
     bytes_max: int
+
+
+class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """A group's committed offset in one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class ForwardCommitOffsets(PeerRequest, frozen=True, tag="commit-offsets", kw_only=True):
+    """Asked of a group's coordinator, for somebody who is in no generation of the group."""
+
+    group_id: str
+    offsets: list[GroupOffset]
+
+
+class ForwardFetchOffsets(PeerRequest, frozen=True, tag="fetch-offsets", kw_only=True):
+    """Asked of a group's coordinator: what is committed for these partitions of a topic."""
+
+    group_id: str
+    topic: str
+    partitions: list[int]
 
 
 ControllerCommand = (
@@ -108,7 +136,10 @@ ControllerCommand = (
     | ChangeConfig
     | AllocateProducerIds
 )
-AnyPeerRequest = ControllerCommand | TransferLeadership | ForwardProduce | ForwardFetch
+GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
+AnyPeerRequest = (
+    ControllerCommand | TransferLeadership | ForwardProduce | ForwardFetch | GroupCommand
+)
 
 
 class TopicResult(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
@@ -147,6 +178,12 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     records: bytes
     high_watermark: int
     log_start_offset: int
+
+
+class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """What is committed; partitions without an offset are left out."""
+
+    offsets: list[GroupOffset]
 
 
 ControllerResult = TopicResult | ProducerIdBlock | Done

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkaesque.broker.commands import (
+    EARLIEST,
+    LATEST,
     Done,
     FetchResult,
     ForwardFetch,
@@ -82,7 +84,10 @@ class Forwarder:
         timeout_ms: int,
         on_done: OnFetched,
     ) -> None:
-        """Return committed batches from the partition's leader, none if there are no more."""
+        """Return committed batches from the partition's leader, none if there are no more.
+
+        `offset` may be `commands.EARLIEST` or `LATEST`.
+        """
         deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
@@ -166,10 +171,11 @@ class Forwarder:
     def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
         partition = self._broker.partition(TopicPartition(request.topic, request.partition))
         partition.check_leader()
-        offset = Offset(request.offset)
-        partition.check_fetch_offset(offset)
         high_watermark = partition.high_watermark
         start_offset = partition.log_start_offset
+        named = {EARLIEST: start_offset, LATEST: high_watermark}
+        offset = named.get(request.offset, Offset(request.offset))
+        partition.check_fetch_offset(offset)
 
         def answer(records: bytes) -> None:
             on_done(

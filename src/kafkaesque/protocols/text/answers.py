@@ -12,6 +12,9 @@ from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.lines import LINE_BYTES_MAX
 from kafkaesque.protocols.text.messages import TextMessage, write_message
 
+#: How long an error may go on about what was wrong.
+WHAT_LENGTH_MAX = 300
+
 _NO_TIME = "-"
 _DAY_MS = 86_400_000
 #: The year 10000 begins; records may say that they are of any time.
@@ -51,6 +54,8 @@ def write_ok(*words: object) -> bytes:
 
 def write_error(what: str, example: str) -> bytes:
     """Return the one line that says what was wrong, and the right form."""
+    if len(what) > WHAT_LENGTH_MAX:
+        what = what[: WHAT_LENGTH_MAX - 3] + "..."
     return _line(f"ERROR {what}. Example: {example}")
 
 

@@ -1,0 +1,211 @@
+"""Committed offsets for clients that cannot find a group's coordinator themselves.
+
+A gateway whose protocol knows no coordinators asks here; the request is done on this broker or
+passed to the coordinator's. `serve` is the other end.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkaesque.broker.commands import (
+    Done,
+    ForwardCommitOffsets,
+    ForwardFetchOffsets,
+    GroupCommand,
+    GroupOffset,
+    GroupOffsets,
+)
+from kafkaesque.broker.peer_link import PeerUnreachable
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.events import (
+    NO_MEMBER_ID,
+    NOT_GIVEN,
+    CommitOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+)
+from kafkaesque.groups.results import CommitResult, FetchedOffset, FetchResult, Result
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+    RequestTimedOut,
+)
+from kafkaesque.model.ids import NodeId, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+RETRY_MS = 50
+
+OnOutcome = Callable[[Any], None]
+
+#: Errors that pass with time, when the group has a coordinator again.
+_PASSING = (GroupError.COORDINATOR_NOT_AVAILABLE, GroupError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class GroupOffsetsClient:
+    """Brings commits and questions about them to the group's coordinator."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def commit(
+        self, group_id: str, offsets: Sequence[GroupOffset], timeout_ms: int, on_done: OnOutcome
+    ) -> None:
+        """Commit offsets as somebody who is no member; `on_done` gets `Done` or a refusal.
+
+        It is tried again while the coordinator is unknown or has moved: twice does no harm.
+        """
+        request = ForwardCommitOffsets(group_id=group_id, offsets=list(offsets))
+        self._ask(request, Done, timeout_ms, on_done)
+
+    def fetch(
+        self,
+        group_id: str,
+        topic: str,
+        partitions: Sequence[int],
+        timeout_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        """Read what is committed; `on_done` gets `GroupOffsets` or a refusal."""
+        request = ForwardFetchOffsets(group_id=group_id, topic=topic, partitions=list(partitions))
+        self._ask(request, GroupOffsets, timeout_ms, on_done)
+
+    def _ask(
+        self,
+        request: GroupCommand,
+        result_type: type[Done] | type[GroupOffsets],
+        timeout_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        clock = self._broker.env.clock
+        deadline_ms = clock.now_ms() + timeout_ms
+
+        def attempt() -> None:
+            left_ms = deadline_ms - clock.now_ms()
+            if left_ms <= 0:
+                on_done(RequestTimedOut("the group's coordinator could not be reached in time"))
+                return
+            try:
+                coordinator = self._coordinator(request.group_id)
+            except LeaderNotAvailable:
+                clock.call_later(min(RETRY_MS, left_ms), attempt)
+                return
+            if coordinator == self._broker.node:
+                self.serve(request, on_outcome)
+            else:
+                self._broker.caller.ask(coordinator, request, result_type, left_ms, on_outcome)
+
+        def on_outcome(outcome: object) -> None:
+            if isinstance(outcome, NotLeader | LeaderNotAvailable | PeerUnreachable):
+                clock.call_later(RETRY_MS, attempt)
+            else:
+                on_done(outcome)
+
+        attempt()
+
+    def _coordinator(self, group_id: str) -> NodeId:
+        broker = self._broker
+        where = broker.coordinators.find(group_id)
+        leader = broker.leaders.leader(broker.state.partition(where).group)
+        if leader is None:
+            raise LeaderNotAvailable(f"{where} has no leader at the moment")
+        return leader
+
+    # -- the coordinator's end
+
+    def serve(self, request: GroupCommand, on_done: OnOutcome) -> None:
+        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
+        match request:
+            case ForwardCommitOffsets():
+                self._serve_commit(request, on_done)
+            case ForwardFetchOffsets():
+                self._serve_fetch(request, on_done)
+
+    def _serve_commit(self, request: ForwardCommitOffsets, on_done: OnOutcome) -> None:
+        coordinators = self._broker.coordinators
+        try:
+            offsets = tuple(map(self._to_commit, request.offsets))
+        except RequestRefused as refusal:
+            on_done(refusal)
+            return
+        event = CommitOffsets(
+            token=coordinators.next_token(),
+            group_id=request.group_id,
+            generation=NOT_GIVEN,
+            member_id=NO_MEMBER_ID,
+            instance_id=None,
+            offsets=offsets,
+        )
+
+        def on_result(result: Result | GroupError) -> None:
+            on_done(_refusal(request.group_id, _error_of(result)) or Done())
+
+        coordinators.step(request.group_id, event, on_result)
+
+    def _to_commit(self, each: GroupOffset) -> OffsetToCommit:
+        state = self._broker.state.partition(TopicPartition(each.topic, each.partition))
+        return OffsetToCommit(
+            partition=state.topic_partition,
+            offset=each.offset,
+            leader_epoch=NOT_GIVEN,
+            metadata="",
+            topic_id=state.topic_id,
+        )
+
+    def _serve_fetch(self, request: ForwardFetchOffsets, on_done: OnOutcome) -> None:
+        coordinators = self._broker.coordinators
+        event = FetchOffsets(
+            token=coordinators.next_token(),
+            group_id=request.group_id,
+            partitions=tuple(TopicPartition(request.topic, each) for each in request.partitions),
+        )
+
+        def on_result(result: Result | GroupError) -> None:
+            refusal = _refusal(request.group_id, _error_of(result))
+            if refusal is not None or not isinstance(result, FetchResult):
+                on_done(refusal)
+            else:
+                on_done(GroupOffsets(offsets=self._current(result.offsets)))
+
+        coordinators.step(request.group_id, event, on_result)
+
+    def _current(self, fetched: Sequence[FetchedOffset]) -> list[GroupOffset]:
+        """Return what is committed for the topic that is there now, not for a namesake."""
+        found = []
+        for (topic, partition), committed in fetched:
+            if committed is None:
+                continue
+            state = self._broker.state.topics.get(topic)
+            topic_id = None if state is None else state.topic_id
+            if committed.topic_id in (None, topic_id):
+                found.append(GroupOffset(topic=topic, partition=partition, offset=committed.offset))
+        return found
+
+
+def _error_of(result: Result | GroupError) -> GroupError:
+    """Return how it went: one error for all, because a commit here is one piece."""
+    match result:
+        case GroupError():
+            return result
+        case CommitResult():
+            errors = (partition.error for partition in result.partitions)
+            return next((each for each in errors if each is not GroupError.NONE), GroupError.NONE)
+        case FetchResult():
+            return result.error
+        case _:
+            return GroupError.UNKNOWN_SERVER_ERROR
+
+
+def _refusal(group_id: str, error: GroupError) -> RequestRefused | None:
+    if error is GroupError.NONE:
+        return None
+    if error is GroupError.NOT_COORDINATOR:
+        return NotLeader(f"group {group_id!r} is coordinated elsewhere")
+    if error in _PASSING:
+        return LeaderNotAvailable(f"group {group_id!r} has no coordinator at the moment")
+    if error is GroupError.UNKNOWN_MEMBER_ID:
+        return InvalidRequest(f"group {group_id!r} has members, who alone commit its offsets")
+    return InvalidRequest(f"group {group_id!r}: {error.name.lower().replace('_', ' ')}")
