@@ -361,13 +361,14 @@ class Broker:
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
         """See `PeerEvents`."""
         self.report(f"broker {self.node} hears of broker {node}")
+        self.leaders.hear(node, restarted=restarted)
+        self._leader_waits.check(self.state, self.leaders)
         self.driver.on_peer_seen(node, restarted=restarted)
 
     def on_peer_lost(self, node: NodeId) -> None:
         """See `PeerEvents`."""
         self.report(f"broker {self.node} has lost broker {node}")
-        for report in self.leaders.led_by(node):
-            self.leaders.retire(GroupId(report.group), report.term)
+        self.leaders.silence(node)
         self.driver.on_peer_lost(node)
 
     def on_link_up(self, node: NodeId) -> None:

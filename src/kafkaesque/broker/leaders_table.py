@@ -2,6 +2,9 @@
 
 Soft state: it is spread between brokers directly, is lost with the process and learnt again from
 the leaders. A report counts if its term is not older than what is known.
+
+A broker that is not heard of is *silent*: what it leads is led by nobody as long as that lasts. Its
+reports are kept, because it need not have noticed anything, and then does not send them again.
 """
 
 from collections.abc import Iterable
@@ -15,6 +18,8 @@ class LeadersTable:
 
     def __init__(self) -> None:
         self._reports: dict[GroupId, LeaderReport] = {}
+        #: Brokers that are not heard of, each with what it led then.
+        self._silent: dict[NodeId, list[LeaderReport]] = {}
         #: Grows with every change; for caches of what is derived from the table.
         self.version = 0
 
@@ -23,9 +28,11 @@ class LeadersTable:
         return self._reports.get(group)
 
     def leader(self, group: GroupId) -> NodeId | None:
-        """Return who leads a group, as far as is known."""
+        """Return who leads a group, as far as is known; nobody that is silent."""
         report = self._reports.get(group)
-        return None if report is None or report.leader < 0 else NodeId(report.leader)
+        if report is None or report.leader < 0 or report.leader in self._silent:
+            return None
+        return NodeId(report.leader)
 
     def learn(self, report: LeaderReport) -> bool:
         """Take a report; tell whether it was news."""
@@ -43,6 +50,19 @@ class LeadersTable:
         if known is not None and known.term <= term and known.leader >= 0:
             self._reports[group] = LeaderReport(group, term, -1, known.in_sync)
             self.version += 1
+
+    def silence(self, node: NodeId) -> None:
+        """A broker is not heard of any more."""
+        self._silent[node] = self.led_by(node)
+        self.version += 1
+
+    def hear(self, node: NodeId, *, restarted: bool) -> None:
+        """A broker is heard of; a new incarnation leads nothing that the last one led."""
+        led = self._silent.pop(node, [])
+        if restarted:
+            for report in led:
+                self.retire(GroupId(report.group), report.term)
+        self.version += 1
 
     def forget(self, group: GroupId) -> None:
         """The group is gone."""
