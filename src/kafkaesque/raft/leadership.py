@@ -306,9 +306,10 @@ class Leadership:
             peer.sent_tick = self._tick
         elif self._config.tell_commit_at_once and peer.sent_commit_index < log.commit_index:
             self._make_due(peer)
+        if has_moved or not peer.is_in_sync:
+            self._note_in_sync(peer)
         if not has_moved:
             return False
-        self._note_in_sync(peer)
         if peer.node == self.transferee:
             self._maybe_hand_over(peer)
         return peer.synced_index > log.commit_index and self.advance_commit()
@@ -532,6 +533,7 @@ class Leadership:
                 or peer.state is not _REPLICATE
                 or peer.work is not None
                 or peer.awaits_answer
+                or not peer.is_in_sync
             ):
                 return False
         return all(

@@ -355,6 +355,22 @@ def test_a_dead_voter_leaves_the_in_sync_set_even_if_nothing_is_written() -> Non
     assert cluster.is_quiet(1)
 
 
+def test_a_dead_voter_comes_back_into_the_in_sync_set_even_if_nothing_was_written() -> None:
+    cluster = Cluster(3, config=RaftConfig(in_sync_lag_ticks=10))
+    cluster.elect(1)
+    cluster.tick(1)
+    cluster.flow()  # 3 has everything, the commit index too
+    cluster.crash(3)
+    cluster.notice_all()
+    cluster.tick(1, times=11)
+    assert list(cluster[1].in_sync) == [1, 2]
+    cluster.start(3)
+    cluster.notice_all()
+    cluster.flow()
+    assert list(cluster[1].in_sync) == [1, 2, 3]
+    assert cluster.is_quiet(1)
+
+
 # --- holes and the log's start -------------------------------------------------------------------
 
 
