@@ -29,9 +29,7 @@ def test_a_report_counts_unless_its_term_is_older() -> None:
     assert known(table) == TWO
 
 
-def test_a_silent_broker_leads_nothing_until_it_is_heard_again_with_nothing_new_to_say() -> (
-    None
-):
+def test_a_silent_broker_leads_nothing_until_it_is_heard_again_with_nothing_new_to_say() -> None:
     table = LeadersTable()
     table.learn(reported(3, ONE))
     table.silence(ONE)
