@@ -236,7 +236,8 @@ def test_validating_changes_nothing(live: LiveCluster) -> None:
     ("resource_type", "name", "code"),
     [
         (TOPIC, "nothing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (GROUP, "readers", ErrorCode.INVALID_REQUEST),

@@ -190,6 +190,15 @@ def test_unclean_elections_are_not_done(live: LiveCluster) -> None:
     assert outcomes == {("orders", 0): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
+def test_an_election_of_another_type_is_refused(live: LiveCluster) -> None:
+    live.create_topic("orders")
+    asked = [TopicPartitions("orders", [0])]
+    answer = live.ask(ElectLeadersRequest(7, asked, TIMEOUT_MS))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    (topic,) = answer.replica_election_results
+    assert [result.error_code for result in topic.partition_result] == [ErrorCode.INVALID_REQUEST]
+
+
 # -- DescribeLogDirs
 
 

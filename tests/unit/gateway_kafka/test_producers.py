@@ -43,7 +43,7 @@ def test_what_is_refused(
 ) -> None:
     answer = live.ask(request_)
     assert answer.error_code == code
-    assert answer.producer_id == -1
+    assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
 def test_a_producer_may_ask_again_with_its_old_id(live: LiveCluster) -> None:

@@ -105,7 +105,7 @@ REFUSED_TOPICS = {
     "illegal name": (CreatableTopic("a b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION, "a b"),
     "the controller's log": (
         CreatableTopic("__cluster_metadata", 1, 1),
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
         "controller",
     ),
     "exists": (CreatableTopic("there", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS, "there"),

@@ -217,6 +217,8 @@ def _command(
 ) -> ChangeConfig:
     topic, node = None, ALL_BROKERS
     if resource.resource_type == ResourceType.TOPIC:
+        if not resource.resource_name:
+            raise InvalidRequest("what holds for all topics is set by the broker's options")
         check_topic_name(resource.resource_name)
         topic = resource.resource_name
     elif resource.resource_type == ResourceType.BROKER:

@@ -92,7 +92,7 @@ def _delete_records(
 
 # -- ElectLeaders
 
-_PREFERRED = 0
+_PREFERRED, _UNCLEAN = 0, 1
 #: How often it is looked whether an elected leader has taken over.
 ELECTION_CHECK_MS = 20
 
@@ -100,7 +100,21 @@ ELECTION_CHECK_MS = 20
 def on_elect_leaders(gateway: "KafkaGateway", call: Call) -> None:
     """Let the first replicas of partitions lead them."""
     request: ElectLeadersRequest = call.read()
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        call.answer(_no_such_election(request))
+        return
     _Elections(gateway.broker, call, request).start()
+
+
+def _no_such_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    code, message = ErrorCode.INVALID_REQUEST, f"no election has type {request.election_type}"
+    results = [
+        ReplicaElectionResult(
+            topic.topic, [PartitionResult(index, code, message) for index in topic.partitions]
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
 class _Elections:
@@ -160,7 +174,7 @@ class _Elections:
         self, partition: PartitionState, finish: Callable[[ErrorCode, str | None], None]
     ) -> None:
         leader = self._broker.leaders.leader(partition.group)
-        if self._request.election_type != _PREFERRED:
+        if self._request.election_type == _UNCLEAN:
             self._refuse_unclean(leader, finish)
             return
         preferred = partition.replicas[0]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 _FIRST_EPOCH = 0
+_NO_EPOCH = -1
 
 
 def on_init_producer_id(gateway: "KafkaGateway", call: Call) -> None:
@@ -19,18 +20,22 @@ def on_init_producer_id(gateway: "KafkaGateway", call: Call) -> None:
     request: InitProducerIdRequest = call.read()
     refusal = _refusal(request)
     if refusal is not None:
-        call.answer(InitProducerIdResponse(error_code=refusal))
+        call.answer(_failed(refusal))
         return
 
     def on_done(outcome: int | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
             # What clients repeat; any other error ends an idempotent producer.
-            response = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            response = _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             response = InitProducerIdResponse(producer_id=outcome, producer_epoch=_FIRST_EPOCH)
         call.answer(response)
 
     gateway.broker.producer_ids.allocate(on_done)
+
+
+def _failed(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
 
 
 def _refusal(request: InitProducerIdRequest) -> ErrorCode | None:

@@ -23,7 +23,6 @@ from kafkaesque.model.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
-    InvalidTopic,
     RequestRefused,
 )
 from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
@@ -124,7 +123,7 @@ def _refuse(
 def _creation(topic: CreatableTopic, *, validate_only: bool) -> CreateTopic:
     """Return the command, or raise what is wrong in the request itself."""
     if topic.name == METADATA_TOPIC:
-        raise InvalidTopic(f"{METADATA_TOPIC} is the controller's own log, not a topic")
+        raise InvalidRequest(f"{METADATA_TOPIC} is the controller's own log, not a topic")
     configs: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
