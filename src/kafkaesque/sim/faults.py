@@ -36,7 +36,8 @@ class Kind:
     """How a fault of one kind begins and ends."""
 
     begin: Callable[["Ground", Fault], None]
-    end: Callable[["Ground", Fault], None]
+    #: None for what is over as soon as it has happened.
+    end: Callable[["Ground", Fault], None] | None
 
 
 class Ground:
@@ -68,8 +69,10 @@ class Ground:
 
     def end(self, fault: Fault) -> None:
         """Let a fault end."""
-        self.world.loop.tell("nemesis", f"ends: {fault}")
-        KINDS[fault.kind].end(self, fault)
+        end = KINDS[fault.kind].end
+        if end is not None:
+            self.world.loop.tell("nemesis", f"ends: {fault}")
+            end(self, fault)
 
     def heal(self) -> None:
         """End whatever is wrong, but for damage to files."""
@@ -94,10 +97,6 @@ def _each(act: Callable[[Machine, float], object]) -> Callable[[Ground, Fault], 
     return do
 
 
-def _nothing(_: Ground, __: Fault) -> None:
-    """Some faults have no end: what happened has happened."""
-
-
 def _block(ground: Ground, fault: Fault) -> None:
     for source, target in ground.pairs(fault):
         ground.world.wire.block(source, target)
@@ -120,7 +119,7 @@ def _set_loss(ground: Ground, fault: Fault, probability: float) -> None:
 
 def _reset_connections(machine: Machine, share: float) -> None:
     for sock in list(machine.host.sockets.values()):
-        if machine.drive.chance.random() < share:
+        if machine.world.wire.chance.random() < share:
             sock.fail()
 
 
@@ -167,9 +166,9 @@ KINDS: Final[dict[str, Kind]] = {
         lambda ground, fault: _set_loss(ground, fault, fault.strength),
         lambda ground, fault: _set_loss(ground, fault, 0.0),
     ),
-    "reset": Kind(_each(_reset_connections), _nothing),
+    "reset": Kind(_each(_reset_connections), None),
     # Clocks.
-    "clock jump": Kind(_each(lambda machine, ms: machine.oscillator.jump_wall(int(ms))), _nothing),
+    "clock jump": Kind(_each(lambda machine, ms: machine.oscillator.jump_wall(int(ms))), None),
     "clock rate": Kind(
         _each(lambda machine, rate: machine.oscillator.set_rate(rate)),
         _each(lambda machine, _: machine.oscillator.set_rate(1.0)),
@@ -184,5 +183,5 @@ KINDS: Final[dict[str, Kind]] = {
     "failing writes": _set_number("failing_writes"),
     "failing reads": _set_number("failing_reads"),
     "misdirected writes": _set_number("misdirected_writes"),
-    "bit flip": Kind(_each(_flip_bit), _nothing),
+    "bit flip": Kind(_each(_flip_bit), None),
 }

@@ -21,7 +21,7 @@ from kafkaesque.sim.history import History
 
 NS_PER_MS: Final = 1_000_000
 #: So many events at one instant are an endless loop.
-EVENTS_PER_INSTANT_MAX: Final = 1_000_000
+EVENTS_PER_INSTANT_MAX: Final = 200_000
 #: Events that wait for a paused process.
 HELD_EVENTS_MAX: Final = 1_000_000
 

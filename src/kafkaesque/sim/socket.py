@@ -67,7 +67,6 @@ class SimSocket:
     __slots__ = (
         "_address",
         "_chance",
-        "_closed",
         "_consumed",
         "_credit",
         "_ended",
@@ -77,6 +76,7 @@ class SimSocket:
         "_peer_ended",
         "_pieces",
         "_pipe",
+        "closed",
         "peer_address",
         "reset_on_close",
         "vanished",
@@ -99,7 +99,7 @@ class SimSocket:
         self._ended = False
         self._peer_ended = False
         self._error = 0
-        self._closed = False
+        self.closed = False
         self.reset_on_close = False
         self.vanished = False
         #: Called when something has changed.
@@ -114,7 +114,7 @@ class SimSocket:
     # What a connection calls
 
     def fileno(self) -> int:
-        return -1 if self._closed else self._fd
+        return -1 if self.closed else self._fd
 
     def getsockname(self) -> tuple[str, int]:
         return self._address
@@ -185,9 +185,9 @@ class SimSocket:
         return self._error
 
     def close(self) -> None:
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self.watch = None
         self._host.sockets.pop(self._fd, None)
         # As TCP has it: whoever closes with unread data tells that it was lost.
@@ -207,16 +207,14 @@ class SimSocket:
 
     def vanish(self) -> None:
         """Be gone without a word."""
-        self._closed = True
+        self.closed = True
         self.vanished = True
         self.watch = None
         self._pieces.clear()
         self._host.sockets.pop(self._fd, None)
 
     def on_packet(self, packet: Packet) -> None:
-        if self._closed:
-            if packet.kind == "data" and self._pipe is not None and not self.vanished:
-                self._pipe.send(Packet("reset"))
+        if self.closed:
             return
         if packet.kind == "data":
             self._pieces.append(packet.data)
@@ -229,7 +227,7 @@ class SimSocket:
         self._changed()
 
     def on_given_up(self) -> None:
-        if not self._closed:
+        if not self.closed:
             self._fail(errno.ETIMEDOUT)
             self._changed()
 
@@ -239,7 +237,7 @@ class SimSocket:
 
     def events(self) -> int:
         """Return what a poller would see."""
-        if self._closed:
+        if self.closed:
             return 0
         if self._error:
             return READABLE | WRITABLE | BROKEN

@@ -10,8 +10,8 @@ A machine that lost its power answers nothing. One that has come back answers fo
 it does not remember with a reset.
 """
 
+import bisect
 import random
-from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol
 from zlib import crc32
@@ -72,6 +72,8 @@ class Packet:
 class Endpoint(Protocol):
     """A socket, as the wire sees it."""
 
+    #: Nobody uses it any more.
+    closed: bool
     #: The machine lost it without a word.
     vanished: bool
 
@@ -166,7 +168,9 @@ class Pipe:
     __slots__ = (
         "_arrival_ns",
         "_back",
+        "_expecting_ns",
         "_gave_up",
+        "_last_number",
         "_probing",
         "_receiver",
         "_sender",
@@ -183,50 +187,58 @@ class Pipe:
         self._receiver: Final = receiver
         #: When the last packet arrives; none overtakes it.
         self._arrival_ns = 0
-        #: What is to be sent again when the link is whole.
-        self._waiting: Final[deque[Packet]] = deque()
+        self._last_number = 0
+        #: What is to be sent again when the link is whole, with numbers, in their order.
+        self._waiting: Final[list[tuple[int, Packet]]] = []
         self._gave_up = False
         self._probing = False
+        #: When that block of the way back began which is being watched.
+        self._expecting_ns = -1
 
     def send(self, packet: Packet) -> None:
         """Let a packet arrive after all that were sent before it."""
-        if self._gave_up:
-            return
-        if self._waiting or self.link.blocked:
-            self._wait(packet)
-            return
-        loop = self._wire.loop
-        delay = self._wire.latency_ns(self.link, len(packet.data))
-        self._arrival_ns = max(self._arrival_ns, loop.now_ns + delay)
-        what = f"{self.link.source}>{self.link.target} {packet}"
-        loop.after(self._arrival_ns - loop.now_ns, what, lambda: self._arrive(packet))
+        self._last_number += 1
+        self._send(self._last_number, packet)
 
     def send_again(self) -> None:
         """The link was whole again a moment ago."""
         if self.link.blocked:
             self._wire.stall(self)
             return
-        packets = list(self._waiting)
+        waiting = list(self._waiting)
         self._waiting.clear()
-        for packet in packets:
-            self.send(packet)
+        for number, packet in waiting:
+            self._send(number, packet)
 
-    def _arrive(self, packet: Packet) -> None:
+    def _send(self, number: int, packet: Packet) -> None:
+        if self._gave_up:
+            return
+        if self._waiting or self.link.blocked:
+            self._wait(number, packet)
+            return
+        loop = self._wire.loop
+        delay = self._wire.latency_ns(self.link, len(packet.data))
+        self._arrival_ns = max(self._arrival_ns, loop.now_ns + delay)
+        what = f"{self.link.source}>{self.link.target} {packet}"
+        loop.after(self._arrival_ns - loop.now_ns, what, lambda: self._arrive(number, packet))
+
+    def _arrive(self, number: int, packet: Packet) -> None:
         if self._gave_up:
             return
         receiver = self._receiver
-        if self._waiting or self.link.blocked:
-            self._wait(packet)
+        if self.link.blocked or (self._waiting and self._waiting[0][0] < number):
+            self._wait(number, packet)
         elif not receiver.reachable:
             self._probe(RETRANSMIT_MS)
-        elif receiver.vanished:
-            self._be_reset()
+        elif receiver.closed:
+            if packet.kind == "data" or receiver.vanished:
+                self._be_reset()
         else:
             if self._back.blocked and packet.kind == "data":
                 self._expect_acknowledgement()
             receiver.on_packet(packet)
 
-    def _wait(self, packet: Packet) -> None:
+    def _wait(self, number: int, packet: Packet) -> None:
         # A reset is sent once: if it is lost, the other side goes on believing.
         if packet.kind == "reset":
             self._gave_up = True
@@ -235,7 +247,7 @@ class Pipe:
         if not self._waiting:
             self._wire.stall(self)
             self._wire.loop.after(self._wire.give_up_ns(), "give up?", self._maybe_give_up)
-        self._waiting.append(packet)
+        bisect.insort(self._waiting, (number, packet), key=_number_of)
 
     def _maybe_give_up(self) -> None:
         if self._waiting and self.link.blocked:
@@ -243,6 +255,9 @@ class Pipe:
 
     def _expect_acknowledgement(self) -> None:
         blocked_at_ns = self._back.blocked_at_ns
+        if self._expecting_ns == blocked_at_ns:
+            return
+        self._expecting_ns = blocked_at_ns
 
         def look() -> None:
             if self._back.blocked and self._back.blocked_at_ns == blocked_at_ns:
@@ -258,7 +273,7 @@ class Pipe:
 
     def _probe(self, wait_ms: int, waited_ms: int = 0) -> None:
         """Send to a machine without power, again and again."""
-        if self._probing and waited_ms == 0:
+        if self._sender.closed or (self._probing and waited_ms == 0):
             return
         self._probing = True
         if self._receiver.reachable:
@@ -274,7 +289,15 @@ class Pipe:
 
     def _be_reset(self) -> None:
         """The machine answers for a connection that it does not know."""
-        if self._back.blocked:
+        if self._sender.closed or self._gave_up:
+            return
+        loop = self._wire.loop
+        if self._back.blocked:  # The answer is lost; the next attempt gets another one.
+            loop.after(RETRANSMIT_MS_MAX * NS_PER_MS, "sent again", self._be_reset)
             return
         delay = self._wire.latency_ns(self._back)
-        self._wire.loop.after(delay, "reset", lambda: self._sender.on_packet(Packet("reset")))
+        loop.after(delay, "reset", lambda: self._sender.on_packet(Packet("reset")))
+
+
+def _number_of(entry: tuple[int, Packet]) -> int:
+    return entry[0]

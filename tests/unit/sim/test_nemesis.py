@@ -1,0 +1,90 @@
+import pytest
+
+from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.faults import KINDS, Fault, Ground
+from kafkaesque.sim.nemesis import DAMAGING, SURVIVABLE, Nemesis, PlanOptions, make_plan
+
+NAMES = ["alpha", "beta", "gamma"]
+OPTIONS = PlanOptions(duration_ms=60_000, between_ms=300, kinds=SURVIVABLE + DAMAGING)
+
+
+def make_world() -> World:
+    world = World(1)
+    for name in NAMES:
+        world.add_machine(name).boot()
+    return world
+
+
+def restart(machine: Machine) -> None:
+    machine.boot()
+
+
+def test_a_plan_is_a_function_of_its_seed() -> None:
+    assert make_plan(7, NAMES, OPTIONS) == make_plan(7, NAMES, OPTIONS)
+    assert make_plan(7, NAMES, OPTIONS) != make_plan(8, NAMES, OPTIONS)
+
+
+def test_plans_hold_every_kind_of_fault_within_their_time() -> None:
+    plan = make_plan(1, NAMES, OPTIONS)
+    assert {fault.kind for fault in plan} == set(KINDS) == set(SURVIVABLE + DAMAGING)
+    assert all(1_000 <= fault.begin_ms < fault.end_ms <= 60_000 for fault in plan)
+    assert [fault.begin_ms for fault in plan] == sorted(fault.begin_ms for fault in plan)
+    assert any(len(fault.targets) == 3 for fault in plan if fault.kind == "power cut")
+
+
+def test_partitions_come_in_many_shapes() -> None:
+    options = PlanOptions(duration_ms=100_000, between_ms=100, kinds=("block",))
+    names = ["a", "b", "c", "d", "e"]
+    shapes = set()
+    for fault in make_plan(1, names, options):
+        pairs = list(zip(fault.targets[::2], fault.targets[1::2], strict=True))
+        assert all(source != target for source, target in pairs)
+        shapes.add(len(pairs))
+    assert {8, 4, 12} <= shapes, "one alone both ways, one way, two halves"
+    assert len(shapes) > 6
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="no fault 'earthquake'"):
+        make_plan(1, NAMES, PlanOptions(kinds=("earthquake",)))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_fault_begins_ends_and_is_told(kind: str) -> None:
+    world = make_world()
+    ground = Ground(world, restart)
+    targets = ("alpha", "beta") if kind in ("block", "delay", "loss") else ("alpha",)
+    fault = Fault(kind=kind, targets=targets, begin_ms=0, end_ms=10, strength=1.0)
+    ground.begin(fault)
+    lines = world.loop.history.lines()
+    assert any(f"nemesis  begins: {kind} {' '.join(targets)}" in line for line in lines)
+    ground.end(fault)
+    ground.end(fault)
+    assert all(machine.running and not machine.paused for machine in world.machines.values())
+    assert not world.wire.link("alpha", "beta").blocked
+    assert world.wire.link("alpha", "beta").extra_ms == 0
+    assert world.machines["alpha"].drive.faults.capacity_bytes is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_when_a_plan_is_over_everything_is_healed(seed: int) -> None:
+    world = make_world()
+    nemesis = Nemesis(world, restart)
+    nemesis.commit(make_plan(seed, NAMES, OPTIONS), 30_000)
+    world.loop.run_for(29_999)
+    ended = [nemesis.ended]
+    world.loop.run_for(2)
+    ended.append(nemesis.ended)
+    assert ended == [False, True]
+    count = len(world.loop.history.lines())
+    world.loop.run_for(60_000)
+    assert len(world.loop.history.lines()) == count, "nothing begins any more"
+    for machine in world.machines.values():
+        assert machine.running
+        assert not machine.paused
+        assert machine.drive.faults.slowness == 1.0
+        assert machine.drive.faults.failing_syncs == 0
+    for source in NAMES:
+        for target in NAMES:
+            link = world.wire.link(source, target)
+            assert (link.blocked, link.extra_ms, link.loss) == (False, 0.0, 0.0)
