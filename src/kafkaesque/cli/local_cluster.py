@@ -7,6 +7,7 @@ when that is killed.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import secrets
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from typing import IO
 
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
@@ -120,7 +122,7 @@ class Broker:
                 env=_environment(),
                 # Ctrl-C in the terminal comes to us, and we stop the brokers in order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         self._process = process
         Thread(target=_watch, args=(self.number, process, events), daemon=True).start()
@@ -166,6 +168,7 @@ class LocalCluster:
             Broker(number, self.directory, each, host) for number, each in enumerate(ports, start=1)
         ]
         self.events: SimpleQueue[Event] = SimpleQueue()
+        self._lock: IO[str] | None = None
         self.cluster_id = ""
         self._host = host
         self._options = {**LOCAL_OPTIONS, **(options or {})}
@@ -187,9 +190,10 @@ class LocalCluster:
             BROKER_OPTIONS.parse(self._options)
         except ConfigError as error:
             raise wrong_usage(str(error), "--option name=value") from None
-        check_ports(self._host, [broker.ports for broker in self.brokers])
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.directory)
+            check_ports(self._host, [broker.ports for broker in self.brokers])
             voters = self._join(self.directory / "cluster.json")
             for broker in self.brokers:
                 broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
@@ -260,6 +264,29 @@ class LocalCluster:
         lines += ["", "[options]"]
         lines += [f'"{name}" = {json.dumps(value)}' for name, value in self._options.items()]
         return "\n".join(lines) + "\n"
+
+
+def _lock(directory: Path) -> IO[str]:
+    """Keep others from writing the configuration of brokers that run; until the file is closed.
+
+    Raises:
+        CommandFailed: somebody else does that already.
+    """
+    lock = (directory / ".lock").open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip()
+        lock.close()
+        raise CommandFailed(
+            f"the cluster in {directory} runs already (pid {holder})",
+            hint="kafkaesque cluster status, or another --data",
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
 
 
 def brokers_before(directory: Path) -> int | None:
@@ -336,7 +363,7 @@ def _environment() -> dict[str, str]:
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In the child: be told to stop when whoever started it dies."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,63 @@
+"""`python -m kafkaesque.cli.quickstart`: what `scripts/quickstart` runs once all is installed."""
+
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import new_app
+from kafkaesque.cli.exit_codes import INTERRUPTED
+from kafkaesque.cli.failure import CommandFailed
+
+app = new_app(no_args_is_help=False)
+
+
+@app.command()
+def quickstart(
+    flights: Annotated[
+        int | None, typer.Option(min=1000, help="Only so many of them.", show_default="all")
+    ] = None,
+    rate: Annotated[float, typer.Option(min=100, help="Messages per second.")] = 20_000.0,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the cluster's data here, to look at it afterwards.")
+    ] = None,
+) -> None:
+    """Publish a year of flights to three brokers, consume them in a group, kill a leader meanwhile.
+
+    Everything runs on free ports of 127.0.0.1 and in a temporary directory, and is gone afterwards.
+    Ends with 0 only if nothing was lost, duplicated or out of order.
+
+    \b
+    Example:
+      scripts/quickstart
+      scripts/quickstart --flights 50000 --keep ./data
+    """
+    from kafkaesque.cli.quickstart.job import Job
+    from kafkaesque.cli.quickstart.report import report
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    directory = Path(tempfile.mkdtemp(prefix="kafkaesque-quickstart-"))
+    job = Job(directory, keep or directory / "cluster", flights, rate)
+    try:
+        result = job.run()
+        code = report(result, keep)
+    except CommandFailed as failure:
+        failure.show()
+        code = failure.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; stopping everything\n")
+        code = INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        job.close()
+        shutil.rmtree(directory, ignore_errors=True)
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app(prog_name="quickstart")
