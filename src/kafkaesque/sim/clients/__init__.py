@@ -1,0 +1,1 @@
+"""Clients that speak Kafka's protocol in the simulator, and write down what they saw."""

@@ -1,0 +1,143 @@
+"""A Kafka client on a simulated machine: connections, metadata, requests with a time limit."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkaesque.env import Env
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+
+REQUEST_TIMEOUT_MS: Final = 3_000
+RETRY_MS: Final = 100
+
+METADATA_VERSION: Final = 12
+
+#: Gets the response, or None if there is none: then it is not known whether the request was done.
+OnResponse = Callable[[Any], None]
+
+
+class BrokerLink:
+    """A connection to one broker; answers come in the order of the requests."""
+
+    def __init__(self, env: Env, address: Address) -> None:
+        self._env = env
+        self.address = address
+        self._connection: Connection | None = None
+        self._waiting: deque[tuple[int, int, OnResponse, Timer]] = deque()
+        self._correlation = 0
+        self.is_closed = False
+        self._unsent: list[bytes] = []
+        options = ListenOptions(framing=Framing.LENGTH_PREFIXED)
+        env.network.connect(address, options, self, lambda _: self.close())
+
+    def send(self, api_key: int, version: int, message: Any, on_response: OnResponse) -> None:
+        """Send a request."""
+        if self.is_closed:
+            self._env.clock.call_soon(lambda: on_response(None))
+            return
+        self._correlation += 1
+        frame = write_request(api_key, version, self._correlation, "sim", message)
+        timer = self._env.clock.call_later(REQUEST_TIMEOUT_MS, self.close)
+        self._waiting.append((api_key, version, on_response, timer))
+        if self._connection is None:
+            self._unsent.append(frame)
+        else:
+            self._connection.write([frame])
+
+    def close(self) -> None:
+        """Give up; whoever waits gets None."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._connection is not None:
+            self._connection.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, on_response, timer in waiting:
+            timer.cancel()
+            on_response(None)
+
+    def on_open(self, connection: Connection) -> None:
+        """See `ConnectionHandler`."""
+        if self.is_closed:
+            connection.abort()
+            return
+        self._connection = connection
+        if self._unsent:
+            connection.write(self._unsent)
+            self._unsent = []
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        """See `ConnectionHandler`."""
+        if self.is_closed:
+            return
+        api_key, version, on_response, timer = self._waiting.popleft()
+        timer.cancel()
+        _, message = read_response(memoryview(bytes(data)), api_key, version)
+        on_response(message)
+
+    def on_writable(self) -> None:
+        """See `ConnectionHandler`."""
+
+    def on_close(self, error: Exception | None) -> None:
+        """See `ConnectionHandler`."""
+        self.close()
+
+
+class KafkaClient:
+    """What producers and consumers share."""
+
+    def __init__(self, env: Env, bootstrap: Sequence[Address], topic: str) -> None:
+        self.env = env
+        self.topic = topic
+        self._bootstrap = bootstrap
+        self._links: dict[Address, BrokerLink] = {}
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[int, int] = {}
+        self._is_refreshing = False
+
+    def link(self, address: Address) -> BrokerLink:
+        """Return an open connection to a broker."""
+        link = self._links.get(address)
+        if link is None or link.is_closed:
+            link = self._links[address] = BrokerLink(self.env, address)
+        return link
+
+    def any_link(self) -> BrokerLink:
+        """Return a connection to some broker."""
+        return self.link(self._bootstrap[self.env.dice.below(len(self._bootstrap))])
+
+    def leader_link(self, partition: int) -> BrokerLink | None:
+        """Return a connection to a partition's leader, as far as is known."""
+        address = self._brokers.get(self._leaders.get(partition, -1))
+        return None if address is None else self.link(address)
+
+    def refresh(self) -> None:
+        """Ask for the leaders again."""
+        if self._is_refreshing:
+            return
+        self._is_refreshing = True
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
+        )
+        self.any_link().send(ApiKey.METADATA, METADATA_VERSION, request, self._on_metadata)
+
+    def _on_metadata(self, response: Any) -> None:
+        self._is_refreshing = False
+        if response is None:
+            return
+        for broker in response.brokers:
+            self._brokers[broker.node_id] = Address(broker.host, broker.port)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                self._leaders[partition.partition_index] = partition.leader_id
+
+    def later(self, act: Callable[[], None], ms: int = RETRY_MS) -> None:
+        """Try again after a moment that differs from try to try."""
+        self.env.clock.call_later(ms // 2 + self.env.dice.below(ms), act)

@@ -1,0 +1,134 @@
+"""An idempotent producer that repeats each batch until it is acknowledged."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from kafkaesque.protocols.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.observations import Observations
+
+PRODUCE_VERSION = 9
+INIT_PRODUCER_ID_VERSION = 4
+BATCH_RECORDS_MAX = 8
+PAUSE_MS = 40
+
+#: What a correct broker never answers to a producer that repeats its batches in order.
+_NEVER = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+
+class SimProducer:
+    """Writes numbered records into all partitions, one batch at a time in each."""
+
+    def __init__(
+        self, client: KafkaClient, name: str, partitions: int, observations: Observations
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._partitions = partitions
+        self._observations = observations
+        self._producer_id = -1
+        self._epoch = -1
+        self._sequences = [0] * partitions
+        self._numbers = [0] * partitions
+        self._busy = [False] * partitions
+        self.is_stopped = False
+        client.env.clock.call_soon(self._begin)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was sent waits for its acknowledgement."""
+        return not any(self._busy)
+
+    def _begin(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        link = self._client.any_link()
+        link.send(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, request, self._on_id)
+
+    def _on_id(self, response: Any) -> None:
+        if response is None or response.error_code:
+            self._client.later(self._begin)
+            return
+        self._producer_id = response.producer_id
+        self._epoch = response.producer_epoch
+        self._observations.note_producer_id(self._name, response.producer_id)
+        for partition in range(self._partitions):
+            self._next(partition)
+
+    def _next(self, partition: int) -> None:
+        if self.is_stopped:
+            return
+        count = 1 + self._client.env.dice.below(BATCH_RECORDS_MAX)
+        first = self._numbers[partition]
+        values = [
+            f"{self._name}/{partition}/{number}".encode() for number in range(first, first + count)
+        ]
+        self._numbers[partition] += count
+        records = [
+            Record(number, self._client.env.clock.wall_ms(), None, value, ())
+            for number, value in enumerate(values)
+        ]
+        options = BatchOptions(
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequences[partition],
+        )
+        self._sequences[partition] += count
+        batch = bytes(encode_batch(records, options))
+        self._observations.note_sent(partition, values)
+        self._busy[partition] = True
+        self._send(partition, batch, values)
+
+    def _send(self, partition: int, batch: bytes, values: list[bytes]) -> None:
+        client = self._client
+        link = client.leader_link(partition)
+        if link is None:
+            client.refresh()
+            client.later(lambda: self._send(partition, batch, values))
+            return
+        data = PartitionProduceData(index=partition, records=batch)
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=2_000,
+            topic_data=[TopicProduceData(name=client.topic, partition_data=[data])],
+        )
+        link.send(
+            ApiKey.PRODUCE, PRODUCE_VERSION, request, self._receiver(partition, batch, values)
+        )
+
+    def _receiver(self, partition: int, batch: bytes, values: list[bytes]) -> Callable[[Any], None]:
+        def receive(response: Any) -> None:
+            client = self._client
+            outcome = None
+            if response is not None:
+                outcome = response.responses[0].partition_responses[0]
+            if outcome is not None and outcome.error_code == 0:
+                self._busy[partition] = False
+                self._observations.note_acknowledged(partition, outcome.base_offset, values)
+                client.later(lambda: self._next(partition), PAUSE_MS)
+                return
+            if outcome is not None and outcome.error_code in _NEVER:
+                self._observations.note_anomaly(
+                    f"producer {self._name}, partition {partition}: error "
+                    f"{ErrorCode(outcome.error_code).name}: {outcome.error_message}"
+                )
+            client.refresh()
+            client.later(lambda: self._send(partition, batch, values))
+
+        return receive
