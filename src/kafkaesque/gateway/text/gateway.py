@@ -3,9 +3,34 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.env.network import Address, Connection, Framing, Listener, ListenOptions
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
+from kafkaesque.gateway.text.connection import TextConnection
+from kafkaesque.gateway.text.consuming import Consumer
+from kafkaesque.gateway.text.publishing import Publisher
+from kafkaesque.gateway.text.reply import Reply
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.text.answers import (
+    TopicLine,
+    write_bad_command,
+    write_help,
+    write_ok,
+    write_topics,
+)
+from kafkaesque.protocols.text.commands import (
+    Command,
+    Consume,
+    Help,
+    Publish,
+    Quit,
+    Subscribe,
+    Topics,
+)
+from kafkaesque.protocols.text.errors import BadCommand
 
 CONNECTIONS_MAX = 1_000
+CONNECTION_IDLE_MS_MAX = 600_000
+SWEEP_MS = 30_000
 
 
 class TextGateway:
@@ -13,8 +38,13 @@ class TextGateway:
 
     def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
         self.broker = broker
+        self.clock = broker.env.clock
         self.report = report
+        self.connections: dict[int, TextConnection] = {}
+        self._publisher = Publisher(broker)
+        self._consumer = Consumer(broker)
         self._listener: Listener | None = None
+        self._sweep: Timer | None = None
 
     def start(self, address: Address) -> Address:
         """Listen; return the bound address.
@@ -23,26 +53,61 @@ class TextGateway:
             OSError: the address cannot be bound.
         """
         options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
-        self._listener = self.broker.env.network.listen(address, options, _Closing)
-        return self._listener.address
+        listener = self.broker.env.network.listen(address, options, lambda: TextConnection(self))
+        self._listener = listener
+        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
+        return listener.address
 
     def stop(self) -> None:
         """Accept no more and close what is open."""
         if self._listener is not None:
             self._listener.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self.connections.values()):
+            connection.close()
 
+    def is_overloaded(self) -> bool:
+        """Whether so much waits to be synced that nothing more should be taken from clients."""
+        return self.broker.store.over_bound
 
-class _Closing:
-    """Closes at once: there are no commands yet."""
+    def _on_sweep(self) -> None:
+        """Close connections whose client has neither said nor read anything for long."""
+        limit_ms = self.clock.now_ms() - CONNECTION_IDLE_MS_MAX
+        for connection in list(self.connections.values()):
+            if connection.active_ms < limit_ms:
+                connection.on_idle()
+        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
 
-    def on_open(self, connection: Connection) -> None:
-        connection.close()
+    # -- commands
 
-    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
-        pass
+    def carry_out(self, command: Command, reply: Reply) -> None:
+        """Do what a line asks for; `reply` is ended once, now or later."""
+        try:
+            match command:
+                case Publish():
+                    self._publisher.publish(command, reply)
+                case Subscribe():
+                    self._subscribe(command, reply)
+                case Consume():
+                    self._consumer.consume(command, reply)
+                case Topics():
+                    reply.end(write_topics(self._topics()))
+                case Help():
+                    reply.end(write_help())
+                case Quit():
+                    raise InvariantBroken("QUIT is the connection's own to do")
+        except BadCommand as error:
+            reply.end(write_bad_command(error))
 
-    def on_writable(self) -> None:
-        pass
+    def _subscribe(self, command: Subscribe, reply: Reply) -> None:
+        subscription = command.subscription
+        self._consumer.check(subscription)
+        reply.end(write_ok(subscription.subscription_id))
 
-    def on_close(self, error: Exception | None) -> None:
-        pass
+    def _topics(self) -> list[TopicLine]:
+        topics = self.broker.state.topics
+        return [
+            TopicLine(name, len(topic.partitions), len(topic.partitions[0].replicas))
+            for name, topic in sorted(topics.items())
+        ]

@@ -92,7 +92,7 @@ def _cut(text: str) -> tuple[str, str]:
 
 def _unknown(verb: str) -> BadCommand:
     near = get_close_matches(verb.upper()[:REPEATED_LENGTH_MAX], _READERS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f" (did you mean {near[0]}?)" if near else ""
     return BadCommand(f"there is no command {shortened(verb)!r}{hint}", examples.HELP)
 
 

@@ -1,0 +1,114 @@
+"""PUBS: one message to the partition of its key, wherever that is led."""
+
+from collections.abc import Callable
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, TopicState
+from kafkaesque.broker.commands import CreateTopic, ProduceResult
+from kafkaesque.broker.topic_names import check_topic_name
+from kafkaesque.gateway.text.reply import Reply
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import InvalidTopic, RequestRefused, RequestTimedOut, TopicExists
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.murmur2 import partition_for_key
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.text.answers import write_error, write_ok
+from kafkaesque.protocols.text.commands import Publish
+from kafkaesque.protocols.text.errors import BadCommand
+from kafkaesque.protocols.text.examples import PUBLISH, TOPICS
+
+#: A message is committed, or it is not known whether it will be, within this time.
+PUBLISH_TIMEOUT_MS = 30_000
+CREATE_TIMEOUT_MS = 10_000
+#: How long to look for a topic that the controller has created and this broker has not heard of.
+LOOK_AGAIN_MS = 10
+#: Topics for which it is known whose turn it is; with any more, all begin anew.
+TURNS_MAX = 10_000
+
+_ALL = -1
+
+
+class Publisher:
+    """Carries out PUBS."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: Topic -> how many messages without a key it was given here.
+        self._turns: dict[str, int] = {}
+
+    def publish(self, command: Publish, reply: Reply) -> None:
+        """Append a message; answered when it is committed.
+
+        Raises:
+            BadCommand: the topic cannot be written to.
+        """
+        name = command.topic
+        if name in INTERNAL_TOPICS:
+            raise BadCommand(f"topic {name!r} is the brokers' own", PUBLISH)
+        topic = self._broker.state.topics.get(name)
+        if topic is not None:
+            self._append(topic, command, reply)
+            return
+        try:
+            check_topic_name(name)
+        except InvalidTopic as refusal:
+            raise BadCommand(str(refusal), PUBLISH) from None
+        if not self._broker.option("auto.create.topics.enable"):
+            raise BadCommand(f"there is no topic {name!r}", TOPICS)
+        self._create(name, reply, lambda created: self._append(created, command, reply))
+
+    def _create(self, name: str, reply: Reply, then: Callable[[TopicState], None]) -> None:
+        broker = self._broker
+        deadline_ms = broker.env.clock.now_ms() + CREATE_TIMEOUT_MS
+
+        def look() -> None:
+            topic = broker.state.topics.get(name)
+            if topic is not None:
+                then(topic)
+            elif broker.env.clock.now_ms() < deadline_ms:
+                broker.env.clock.call_later(LOOK_AGAIN_MS, look)
+            else:
+                reply.end(write_error(f"topic {name!r} was not created in time", PUBLISH))
+
+        def on_created(outcome: object) -> None:
+            if isinstance(outcome, RequestRefused) and not isinstance(outcome, TopicExists):
+                reply.end(write_error(f"topic {name!r} was not created: {outcome}", PUBLISH))
+            else:
+                look()
+
+        broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
+
+    def _append(self, topic: TopicState, command: Publish, reply: Reply) -> None:
+        message = command.message
+        where = TopicPartition(topic.name, self._choose(topic, message.key))
+        timestamp_ms = self._broker.env.clock.wall_ms()
+        record = Record(0, timestamp_ms, message.key, message.value, message.headers)
+
+        def on_done(outcome: ProduceResult | RequestRefused) -> None:
+            if isinstance(outcome, RequestTimedOut):
+                what = f"nobody knows whether the message is in {where}: {outcome}"
+                reply.end(write_error(what, PUBLISH))
+            elif isinstance(outcome, RequestRefused):
+                reply.end(write_error(f"the message is not in {where}: {outcome}", PUBLISH))
+            else:
+                reply.end(write_ok(where.topic, where.partition, outcome.base_offset))
+
+        self._broker.forwarder.produce(
+            where, bytes(encode_batch([record])), _ALL, PUBLISH_TIMEOUT_MS, on_done
+        )
+
+    def _choose(self, topic: TopicState, key: bytes | None) -> int:
+        """Return the key's partition, as Kafka's clients find it, or without a key the next."""
+        if key is not None:
+            return partition_for_key(key, len(topic.partitions))
+        led = [
+            partition.partition
+            for partition in topic.partitions
+            if self._broker.leaders.leader(partition.group) is not None
+        ]
+        choices = led or [partition.partition for partition in topic.partitions]
+        if len(self._turns) >= TURNS_MAX:
+            self._turns.clear()
+        turn = self._turns.get(topic.name, 0)
+        self._turns[topic.name] = turn + 1
+        return choices[turn % len(choices)]

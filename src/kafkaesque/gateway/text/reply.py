@@ -1,0 +1,17 @@
+"""The answer to one line."""
+
+from typing import Protocol
+
+
+class Reply(Protocol):
+    """Where an answer goes; harmless when nobody is there any more."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether what is written would reach anybody."""
+
+    def write(self, lines: bytes) -> None:
+        """Send lines that are not the last of the answer."""
+
+    def end(self, lines: bytes) -> None:
+        """Send the last lines of the answer: OK or ERROR. Called exactly once."""
