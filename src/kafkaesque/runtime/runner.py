@@ -15,6 +15,9 @@ log = logging.getLogger("kafkaesque.runtime")
 
 #: A service that has not stopped by then is left as it is; the data is made for that.
 STOP_MS_MAX: Final = 30_000
+#: When the service has stopped, what it wrote last has so long to reach its clients.
+DRAIN_MS_MAX: Final = 300
+_DRAIN_STEP_MS: Final = 5
 #: Exit status after a defect of ours (sysexits' EX_SOFTWARE).
 EXIT_FATAL: Final = 70
 #: Exit status when the service did not stop in time, or was not given the time.
@@ -58,7 +61,7 @@ def run(root: str | os.PathLike[str], start: Callable[[RealEnv], Service]) -> in
     try:
         env = RealEnv(loop, root, die)
         service = start(env)
-        stopper = _Stopper(loop, service)
+        stopper = _Stopper(loop, env, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopper.on_signal, number)
         settle_gc()
@@ -83,8 +86,9 @@ def settle_gc() -> None:
 class _Stopper:
     """Turns signals into a stop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, env: RealEnv, service: Service) -> None:
         self._loop: Final = loop
+        self._env: Final = env
         self._service: Final = service
         self._stopping = False
         self.status = 0
@@ -98,7 +102,18 @@ class _Stopper:
         log.info("%s: stopping", name)
         self._stopping = True
         self._loop.call_later(STOP_MS_MAX / 1000, self._on_time_up)
-        self._service.stop(self._loop.stop)
+        self._service.stop(self._on_stopped)
+
+    def _on_stopped(self) -> None:
+        self._env.network.close()
+        self._drain(DRAIN_MS_MAX)
+
+    def _drain(self, left_ms: int) -> None:
+        if left_ms <= 0 or self._env.network.connection_count == 0:
+            self._loop.stop()
+        else:
+            step = _DRAIN_STEP_MS
+            self._loop.call_later(step / 1000, self._drain, left_ms - step)
 
     def _on_time_up(self) -> None:
         log.error("not stopped after %d ms: ending", STOP_MS_MAX)

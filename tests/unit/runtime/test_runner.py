@@ -1,6 +1,7 @@
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,9 @@ sys.exit(status)
 """
 
 
-def start(root: Path, how: str) -> "subprocess.Popen[str]":
+def start(root: Path, how: str, program: str = PROGRAM) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(root), how],
+        [sys.executable, "-c", program, str(root), how],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -52,6 +53,50 @@ def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None
         process.send_signal(number)
         out, _ = process.communicate(timeout=20)
     assert out == "stopping\nended\n"
+    assert process.returncode == 0
+
+
+FAREWELL = """
+import sys
+from kafkaesque.env.network import Address, Framing, ListenOptions
+from kafkaesque.runtime.runner import run
+
+class Service:
+    def __init__(self, doors):
+        self.links = []
+        options = ListenOptions(framing=Framing.STREAM)
+        listener = doors.env.network.listen(Address("127.0.0.1", 0), options, lambda: self)
+        print(listener.address.port, flush=True)
+    def on_open(self, connection):
+        self.links.append(connection)
+        if len(self.links) == 2:
+            print("two", flush=True)
+    def on_bytes(self, data): pass
+    def on_writable(self): pass
+    def on_close(self, error): pass
+    def stop(self, on_stopped):
+        for link in self.links:
+            link.write([b"farewell" * 100_000])
+        on_stopped()
+
+sys.exit(run(sys.argv[1], Service))
+"""
+
+
+def test_what_was_written_last_reaches_its_clients(tmp_path: Path) -> None:
+    with start(tmp_path, "good", FAREWELL) as process:
+        assert process.stdout is not None
+        sock = socket.create_connection(("127.0.0.1", int(process.stdout.readline())))
+        idle = socket.create_connection(sock.getpeername())
+        assert process.stdout.readline() == "two\n"
+        process.send_signal(signal.SIGTERM)
+        received = b""
+        while piece := sock.recv(1_000_000):
+            received += piece
+        assert received == b"farewell" * 100_000
+        sock.close()
+        process.communicate(timeout=20)
+        idle.close()
     assert process.returncode == 0
 
 
