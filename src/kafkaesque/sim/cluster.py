@@ -7,8 +7,9 @@ from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.errors import KafkaesqueError
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import NodeId, Offset
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.storage.config import StorageConfig
 
@@ -41,6 +42,7 @@ class SimCluster:
 
     def boot(self, machine: Machine) -> None:
         """Start the broker of a machine."""
+        self.brokers.pop(machine.name, None)
         machine.start(lambda env: self._run(machine, env))
 
     def _run(self, machine: Machine, env: Env) -> None:
@@ -53,10 +55,13 @@ class SimCluster:
         gateway = KafkaGateway(broker, report)
         self.brokers[name] = broker
         try:
-            broker.start(lambda: gateway.start(Address(name, KAFKA_PORT)) and None)
+            broker.start(lambda: self._open_port(gateway, name))
         except KafkaesqueError as error:
             report(f"cannot start: {error}")
             env.clock.call_soon(lambda: self._start_again(machine))
+
+    def _open_port(self, gateway: KafkaGateway, name: str) -> None:
+        gateway.start(Address(name, KAFKA_PORT))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
@@ -114,13 +119,11 @@ class SimCluster:
         return held
 
 
-def _next_offset(data: bytes) -> int:  # type: ignore[misc]
-    from kafkaesque.model.batch import read_batch_header
-
+def _next_offset(data: bytes) -> Offset:
     at = 0
     offset = 0
     while at < len(data):
         header = read_batch_header(data, at)
         offset = header.next_offset
         at = header.end
-    return offset
+    return Offset(offset)
