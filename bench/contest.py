@@ -166,12 +166,16 @@ class Contest:
 
 @contextmanager
 def topic_of(
-    side: Side, *, partitions: int, sync: bool, options: Mapping[str, str] | None = None
+    side: Side, *, partitions: int, sync: bool | None, options: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Create a topic, of as many replicas as there are brokers up to 3, for the time of a run."""
+    """Create a topic, of as many replicas as there are brokers up to 3, for the time of a run.
+
+    With `sync` None, acknowledgements wait for the disk if that is the side's own default.
+    """
     name = f"bench-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": side.bootstrap_servers, "log_level": 0})
-    config = {**side.topic_options(sync=sync), **(options or {})}
+    durability = {} if sync is None else side.topic_options(sync=sync)
+    config = {**durability, **(options or {})}
     new = NewTopic(name, partitions, min(3, len(side.brokers)), config=config)
     admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result()
     wait_for_leaders(side, name, partitions)

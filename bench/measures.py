@@ -23,11 +23,15 @@ MIB = 1024 * 1024
 PARTITIONS = 6
 SIZES = {"100 B": 100, "1 KB": 1000, "16 KB": 16_000}
 RATE = 5000
+# librdkafka's default; and none, so that a message is a request of its own as long as that holds.
+LINGERS_MS = (5, 0)
 DEPTHS = (1, 64)
 IDLE_PARTITIONS = 1000
 READY_TIMEOUT_S = 300.0
 MEMORY_SAMPLE_INTERVAL_S = 0.1
 SETTLE_S = 3.0
+SETTLE_MANY_S = 20.0
+WARM_UP_SECONDS = 10.0
 FAILOVER_RATE = 2000
 FAILOVER_KILL_AFTER_S = 2.0
 # Apache Kafka notices after 9 seconds that a broker is gone (broker.session.timeout.ms).
@@ -84,8 +88,8 @@ def _throughput(
 
 
 def _warm_up(contest: Contest, sides: list[Side]) -> None:
-    """Let a just-in-time compiler see every path before anything is counted."""
-    seconds = contest.settings.seconds
+    """Let the peer's just-in-time compiler see every path before anything is counted."""
+    seconds = contest.settings.seconds if contest.settings.quick else WARM_UP_SECONDS
     for side in sides:
         with topic_of(side, partitions=PARTITIONS, sync=False) as topic:
             servers = side.bootstrap_servers
@@ -99,13 +103,14 @@ def measure_latency(contest: Contest) -> None:
     for brokers in (1, 3):
         with contest.clusters(brokers) as sides:
             _warm_up(contest, sides)
-            for sync in (False, True):
-                detail = f"{RATE:,} messages/s of 100 B, acks=all, {_sync(sync)}, "
-                turn = partial(_latency, contest, detail + _plural(brokers), sync)
+            for sync, linger_ms in product((False, True), LINGERS_MS):
+                load = f"{RATE:,} messages/s of 100 B, linger {linger_ms} ms"
+                detail = f"{load}, acks=all, {_sync(sync)}, {_plural(brokers)}"
+                turn = partial(_latency, contest, detail, linger_ms, sync)
                 contest.take_turns(sides, turn)
 
 
-def _latency(contest: Contest, detail: str, sync: bool, side: Side) -> Figures:
+def _latency(contest: Contest, detail: str, linger_ms: int, sync: bool, side: Side) -> Figures:
     with topic_of(side, partitions=PARTITIONS, sync=sync) as topic:
         found = run_load(
             "latency",
@@ -116,7 +121,7 @@ def _latency(contest: Contest, detail: str, sync: bool, side: Side) -> Figures:
             seconds=contest.settings.seconds,
             warmup=RATE,
             producer_acks="all",
-            producer_linger_ms=0,
+            producer_linger_ms=linger_ms,
         )
     return {
         Case(
@@ -177,7 +182,7 @@ def _memory(contest: Contest, side: Side) -> Figures:
     wait_until_ready(broker, brokers=1, timeout_s=READY_TIMEOUT_S)
     time.sleep(SETTLE_S)
     idle = broker.rss_bytes()
-    with topic_of(side, partitions=PARTITIONS, sync=True) as topic, _sampled(broker) as samples:
+    with topic_of(side, partitions=PARTITIONS, sync=None) as topic, _sampled(broker) as samples:
         produced = run_load(
             "produce", side.bootstrap_servers, topic, acks="all", seconds=contest.settings.seconds
         )
@@ -217,8 +222,8 @@ def _idle(contest: Contest, side: Side) -> Figures:
     (broker,) = side.brokers
     broker.start()
     wait_until_ready(broker, brokers=1, timeout_s=READY_TIMEOUT_S)
-    with topic_of(side, partitions=IDLE_PARTITIONS, sync=True):
-        time.sleep(SETTLE_S)
+    with topic_of(side, partitions=IDLE_PARTITIONS, sync=None):
+        time.sleep(SETTLE_MANY_S)
         before, start = broker.cpu_seconds(), time.monotonic()
         time.sleep(max(contest.settings.seconds, SETTLE_S))
         used = (broker.cpu_seconds() - before) / (time.monotonic() - start)
@@ -238,7 +243,7 @@ def _recovery(contest: Contest, side: Side) -> Figures:
     broker.start()
     wait_until_ready(broker, brokers=1, timeout_s=READY_TIMEOUT_S)
     size = contest.settings.recovery_bytes
-    with topic_of(side, partitions=PARTITIONS, sync=True) as topic:
+    with topic_of(side, partitions=PARTITIONS, sync=None) as topic:
         options = {"acks": "all", "bytes": size, "seconds": READY_TIMEOUT_S}
         run_load("produce", side.bootstrap_servers, topic, **options)
         ends = {each: ask_end_offset(broker.port, topic, each) for each in range(PARTITIONS)}
@@ -246,7 +251,7 @@ def _recovery(contest: Contest, side: Side) -> Figures:
         start = time.monotonic()
         broker.start()
         serving = wait_until_serving(broker, topic, ends, timeout_s=READY_TIMEOUT_S)
-    detail = f"after kill -9, {size / 1e9:g} GB written, 1 broker"
+    detail = f"after kill -9, {size / 1e9:g} GB written, process start included, 1 broker"
     case = Case(measure="recovery", detail=detail, unit="s/GB", higher_is_better=False)
     return {case: (serving - start) / (size / 1e9)}
 
@@ -258,7 +263,7 @@ def measure_failover(contest: Contest) -> None:
 
 def _failover(contest: Contest, side: Side) -> Figures:
     side.start()
-    with topic_of(side, partitions=1, sync=True, options={"min.insync.replicas": "2"}) as topic:
+    with topic_of(side, partitions=1, sync=None, options={"min.insync.replicas": "2"}) as topic:
         leader = wait_for_leaders(side, topic, 1)[topic, 0]
         addresses = ask_metadata(side.brokers[0].port).brokers
         (victim,) = [each for each in side.brokers if each.address == addresses[leader]]
@@ -284,7 +289,7 @@ def _failover(contest: Contest, side: Side) -> Figures:
     for name in ("failed", "lost", "duplicated"):
         if found[name]:
             contest.note(f"{side.name}, failover: {found[name]:.0f} messages {name}")
-    detail = f"kill -9 of the leader, {FAILOVER_RATE:,} messages/s, acks=all, sync, 3 brokers"
+    detail = f"kill -9 of the leader, {FAILOVER_RATE:,} messages/s, acks=all, defaults, 3 brokers"
     case = partial(Case, detail=detail, higher_is_better=False)
     return {
         case(measure="longest time without an acknowledgement", unit="s"): found["gap_ms"] / 1000,

@@ -1,0 +1,176 @@
+"""Apache Kafka's own command-line tools, unchanged, against a cluster of ours.
+
+    scripts/peers                       start three brokers of ours and use every tool
+    scripts/peers TOOL [ARGUMENT ...]   run one tool, such as kafka-topics, as its script would
+
+Outside of the suite, as it needs Java 17 and, once, Maven. With KAFKAESQUE_TEST_BOOTSTRAP set the
+first form uses that cluster instead; that is how it is proven against Apache Kafka itself:
+
+    python -m bench.apache_kafka --brokers 3 -- scripts/peers
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from bench.apache_kafka import TOOLS, PeerUnavailableError, tool_command
+from bench.ours import Kafkaesque
+
+TOOL_TIMEOUT_S = 120.0
+EXIT_FAILED = 1
+EXIT_UNAVAILABLE = 3
+RECORDS = 20_000
+
+
+class ToolError(AssertionError):
+    """A tool failed, or said something else than it should have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Runs the tools against one cluster."""
+
+    bootstrap_servers: str
+
+    def run(self, tool: str, *arguments: str, text: str = "") -> str:
+        """Run a tool and return what it prints.
+
+        Raises:
+            ToolError: it ended with an error or not at all.
+        """
+        command = [*tool_command(tool), "--bootstrap-server", self.bootstrap_servers, *arguments]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+        )
+        if done.returncode != 0:
+            raise ToolError(f"{tool} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def expect(self, tool: str, *arguments: str, says: str, text: str = "") -> str:
+        """Run a tool and return what it prints, in which `says` must stand."""
+        printed = self.run(tool, *arguments, text=text)
+        if says not in printed:
+            raise ToolError(f"{tool} {' '.join(arguments)} does not say {says!r}: {printed}")
+        return printed
+
+
+def use_topics(tools: Tools, topic: str) -> None:
+    """kafka-topics: create, list, describe, alter; kafka-configs; kafka-get-offsets."""
+    create = ("--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
+    tools.expect("kafka-topics", *create, says="Created topic")
+    tools.expect("kafka-topics", "--list", says=topic)
+    tools.expect("kafka-topics", "--describe", "--topic", topic, says="PartitionCount: 3")
+    tools.run("kafka-topics", "--alter", "--topic", topic, "--partitions", "4")
+    tools.expect("kafka-topics", "--describe", "--topic", topic, says="PartitionCount: 4")
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    change = ("--alter", "--add-config", "retention.ms=3600000")
+    tools.expect("kafka-configs", *entity, *change, says="Completed updating config")
+    tools.expect("kafka-configs", *entity, "--describe", says="retention.ms=3600000")
+    tools.expect("kafka-get-offsets", "--topic", topic, says=f"{topic}:3:0")
+
+
+def use_console(tools: Tools, topic: str) -> None:
+    """kafka-console-producer and kafka-console-consumer, with keys and in a group."""
+    lines = [f"k{i}:line {i}" for i in range(100)]
+    keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    text = "".join(f"{line}\n" for line in lines)
+    tools.run("kafka-console-producer", "--topic", topic, *keyed, text=text)
+    options = ("--from-beginning", "--max-messages", "100", "--timeout-ms", "60000")
+    shown = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:")
+    group = ("--group", f"{topic}-group")
+    printed = tools.run("kafka-console-consumer", "--topic", topic, *group, *options, *shown)
+    if sorted(printed.splitlines()) != sorted(lines):
+        raise ToolError(f"the consumer printed {printed[:500]}")
+
+
+def use_groups(tools: Tools, topic: str) -> None:
+    """kafka-consumer-groups: list, describe, reset offsets, delete."""
+    group = f"{topic}-group"
+    tools.expect("kafka-consumer-groups", "--list", says=group)
+    tools.expect("kafka-consumer-groups", "--describe", "--group", group, says=topic)
+    tools.expect("kafka-consumer-groups", "--describe", "--group", group, "--state", says="Empty")
+    reset = ("--reset-offsets", "--to-earliest", "--topic", topic, "--execute")
+    tools.expect("kafka-consumer-groups", "--group", group, *reset, says=topic)
+    described = tools.run("kafka-consumer-groups", "--describe", "--group", group)
+    lags = [line.split()[5] for line in described.splitlines() if line.startswith(group)]
+    if sum(map(int, lags)) != 100:
+        raise ToolError(f"after the reset the lag is not 100: {described}")
+    tools.expect("kafka-consumer-groups", "--delete", "--group", group, says="was successful")
+
+
+def use_perf_tests(tools: Tools, topic: str) -> None:
+    """kafka-producer-perf-test, idempotent and compressed, then kafka-consumer-perf-test."""
+    load = ("--topic", topic, "--num-records", str(RECORDS), "--record-size", "200")
+    properties = ("acks=all", "enable.idempotence=true", "compression.type=zstd")
+    options = ("--throughput", "-1", "--command-property", *properties)
+    tools.expect("kafka-producer-perf-test", *load, *options, says=f"{RECORDS} records sent")
+    read = ("--topic", topic, "--num-records", str(RECORDS), "--timeout", "60000")
+    tools.run("kafka-consumer-perf-test", *read)
+
+
+def use_inspection(tools: Tools, topic: str) -> None:
+    """kafka-log-dirs, kafka-leader-election, kafka-broker-api-versions; the topic's end."""
+    tools.expect("kafka-log-dirs", "--describe", "--topic-list", topic, says=f"{topic}-0")
+    tools.run(
+        "kafka-leader-election",
+        *("--election-type", "preferred", "--topic", topic, "--partition", "0"),
+    )
+    tools.expect("kafka-broker-api-versions", says="Produce(0)")
+    tools.run("kafka-topics", "--delete", "--topic", topic)
+    if topic in tools.run("kafka-topics", "--list").split():
+        raise ToolError("the topic is still listed after its deletion")
+
+
+STEPS: tuple[Callable[[Tools, str], None], ...] = (
+    use_topics,
+    use_console,
+    use_groups,
+    use_perf_tests,
+    use_inspection,
+)
+
+
+def use_all(bootstrap_servers: str) -> int:
+    """Use every tool, print what became of each step, and return how many failed."""
+    tools, topic, failures = Tools(bootstrap_servers), f"tools-{uuid.uuid4().hex[:8]}", 0
+    for step in STEPS:
+        start = time.monotonic()
+        try:
+            step(tools, topic)
+            verdict = "ok"
+        except (ToolError, subprocess.TimeoutExpired) as error:
+            failures += 1
+            verdict = f"FAILED: {error}"
+        print(f"{step.__doc__}  {verdict}  ({time.monotonic() - start:.1f} s)", flush=True)
+    return failures
+
+
+def main() -> int:
+    """Run one tool, or use them all."""
+    words = sys.argv[1:]
+    try:
+        if words and words[0] in TOOLS:
+            return subprocess.run([*tool_command(words[0]), *words[1:]], check=False).returncode
+        if words:
+            print(f"{__doc__}\nTools: {', '.join(TOOLS)}")
+            return 0 if words[0] in ("-h", "--help") else 2
+        for tool in TOOLS:
+            tool_command(tool)
+        given = os.environ.get("KAFKAESQUE_TEST_BOOTSTRAP")
+        with nullcontext() if given else Kafkaesque(brokers=3) as cluster:
+            servers = given or (cluster.bootstrap_servers if cluster else "")
+            return EXIT_FAILED if use_all(servers) else 0
+    except PeerUnavailableError as error:
+        print(error, file=sys.stderr)
+        return EXIT_UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
