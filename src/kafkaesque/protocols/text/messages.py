@@ -83,7 +83,7 @@ def _read_body(envelope: Mapping[str, bytes]) -> bytes | None:
         return _read_base64(envelope[_BODY_BASE64], _BODY_BASE64)
     if _BODY not in envelope:
         raise BadCommand('the message has no "Body"', PUBLISH)
-    return _read_value(envelope[_BODY], _BODY)
+    return _read_value(envelope[_BODY])
 
 
 def _read_key(envelope: Mapping[str, bytes]) -> bytes | None:
@@ -94,7 +94,7 @@ def _read_key(envelope: Mapping[str, bytes]) -> bytes | None:
     raw = envelope.get(_KEY, _NULL)
     if raw[:1] in (b"{", b"[", b"t", b"f"):
         raise BadCommand('"Key" must be a string or a number', PUBLISH)
-    return _read_value(raw, _KEY)
+    return _read_value(raw)
 
 
 def _read_headers(envelope: Mapping[str, bytes]) -> Headers:
@@ -118,19 +118,16 @@ def _read_header(name: str, raw: bytes) -> bytes | None:
         fields = _read_object(raw)
         if fields is not None and list(fields) == [_BASE64]:
             return _read_base64(fields[_BASE64], f"{name}: {_BASE64}")
-    return _read_value(raw, name)
+    return _read_value(raw)
 
 
-def _read_value(raw: bytes, name: str) -> bytes | None:
+def _read_value(raw: bytes) -> bytes | None:
     """Return the bytes that one JSON value stands for."""
     if raw == _NULL:
         return None
-    if raw[:1] != b'"':
-        return msgspec.json.format(raw, indent=-1)
-    try:
+    if raw[:1] == b'"':
         return _string_decoder.decode(raw).encode()
-    except _NOT_JSON:
-        raise BadCommand(f'the string "{name}" holds half a character', PUBLISH) from None
+    return msgspec.json.format(raw, indent=-1)
 
 
 def _read_base64(raw: bytes, name: str) -> bytes:
