@@ -150,9 +150,7 @@ class Job:
             self._result.acknowledged = self._publisher.acknowledged
             self._result.gaps_s = self._publisher.gaps_s
         self._result.publishing_s = time.monotonic() - began
-        self._show.event(
-            f"all {self._publisher.acknowledged:,} are acknowledged, each on two disks at least"
-        )
+        self._show.event(f"all {self._publisher.acknowledged:,} are on two disks at least")
 
     def _on_turn(self) -> None:
         """What goes on beside publishing: the show, and the leader's fate."""

@@ -1,0 +1,113 @@
+"""`kafkaesque sim`: a whole cluster on a simulated clock, network and disk, from one seed."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
+from kafkaesque.cli.exit_codes import DAMAGED
+from kafkaesque.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from kafkaesque.sim.runner import SimReport
+
+ANOMALIES_SHOWN_MAX = 20
+BROKERS_MAX = 9
+
+app = new_app(help="Run a simulated cluster with faults, from a seed.")
+
+
+@app.callback()
+def sim() -> None:
+    """Run a simulated cluster with faults, from a seed."""
+
+
+@app.command()
+def run(
+    seed: Annotated[int | None, typer.Option(min=0, help="This one, and tell about it.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="So many of them.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="With --seeds: the first one.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Simulated time with faults.")] = 10.0,
+    brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(help="With --seed: write the end of its history, if it is bad.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run brokers, clients and faults from a seed, and check what the clients saw.
+
+    The same seed gives the same history, byte for byte. Ends with 4 when a seed shows a problem;
+    `--seed` with that number shows it again. With --json, one line for each seed.
+
+    \b
+    Example:
+      kafkaesque sim run --seed 7
+      kafkaesque sim run --seeds 10000
+    """
+    if (seed is None) == (seeds is None):
+        raise wrong_usage("one of --seed and --seeds says what to run", "--seed 7")
+    chosen = [seed] if seed is not None else list(range(first, first + (seeds or 0)))
+    screen = Screen(json=json)
+    bad = []
+    with screen.progress("seeds", len(chosen), is_hidden=seed is not None) as bar:
+        for report in _reports(chosen, brokers, seconds, jobs or os.cpu_count() or 1):
+            bar.advance()
+            if not report.ok:
+                bad.append(report.seed)
+            if json:
+                screen.show_json({**_without_lines(report), "ok": report.ok})
+            elif seed is not None or not report.ok:
+                _tell(report)
+            if history is not None and report.lines:
+                history.write_text("".join(f"{line}\n" for line in report.lines), "utf-8")
+    if not json and seed is None:
+        print(f"{len(chosen) - len(bad)} of {len(chosen)} seeds are well")
+    if bad:
+        if not json and seed is None:
+            screen.note(f"again: kafkaesque sim run --seed {bad[0]} --seconds {seconds:g}")
+        raise typer.Exit(DAMAGED)
+
+
+def _reports(seeds: list[int], brokers: int, seconds: float, jobs: int) -> "Iterator[SimReport]":
+    one = partial(_run_one, brokers=brokers, seconds=seconds)
+    if len(seeds) == 1 or jobs == 1:
+        yield from map(one, seeds)
+        return
+    # Processes of their own, not forks: a run must not depend on what ran before it.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(max_workers=min(jobs, len(seeds)), mp_context=context) as pool:
+        yield from pool.map(one, seeds)
+
+
+def _run_one(seed: int, brokers: int, seconds: float) -> "SimReport":
+    from kafkaesque.sim.runner import SimOptions, run_seed
+
+    return run_seed(seed, SimOptions(brokers=brokers, duration_ms=int(seconds * 1000)))
+
+
+def _without_lines(report: "SimReport") -> dict[str, object]:
+    document = asdict(report)
+    del document["lines"]
+    return document
+
+
+def _tell(report: "SimReport") -> None:
+    print(
+        f"seed {report.seed}: {'well' if report.ok else 'NOT WELL'}; {report.faults} faults in"
+        f" {report.simulated_ms / 1000:.1f} simulated seconds; {report.sent} messages sent,"
+        f" {report.acknowledged} acknowledged, {report.read} read; history {report.digest[:16]}"
+    )
+    for anomaly in report.anomalies[:ANOMALIES_SHOWN_MAX]:
+        print(f"  {anomaly}")
+    if len(report.anomalies) > ANOMALIES_SHOWN_MAX:
+        print(f"  and {len(report.anomalies) - ANOMALIES_SHOWN_MAX} more")
