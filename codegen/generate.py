@@ -27,9 +27,9 @@ HEADER = """\
 
 #: What a generated module may import from `wire`.
 WIRE_NAMES = """
-ELEMENTS_MAX MALFORMED Buffer Message RESPONSE_ELEMENTS_MAX UVARINTS ZERO_UUID bad_count bad_length
-bad_tag cut_short length_tail missing read_uvarint skip_tags tag_section uvarint uvarint_tail
-wrong_length
+ELEMENTS_MAX MALFORMED Buffer Message RESPONSE_ELEMENTS_MAX TAGS_MAX UVARINTS ZERO_UUID bad_count
+bad_length bad_tag bad_tags cut_short length_tail missing read_uvarint skip_tags tag_section
+text_length_tail text_tail uvarint uvarint_tail wrong_length
 """
 
 

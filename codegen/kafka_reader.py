@@ -109,7 +109,7 @@ class ReaderEmitter(Emitter):
 
     def _text_or_bytes(self, element: str, name: str, nullable: bool) -> str:
         if self.flexible:
-            self._compact_length(nullable)
+            self._compact_length(nullable, is_text=element == "string")
             length, null = "n - 1", "n == 0"
         else:
             self._take("h" if element == "string" else "i", "n")
@@ -123,12 +123,15 @@ class ReaderEmitter(Emitter):
         self.emit(f"{name} = None if {null} else {value}" if nullable else f"{name} = {value}")
         return name
 
-    def _compact_length(self, nullable: bool) -> None:
+    def _compact_length(self, nullable: bool, *, is_text: bool = False) -> None:
         """Reads a length plus one into `n`; 0 is null, and refused unless `nullable`."""
         self._take("B", "n")
         self._flush()
         with self.block("if n > 127:" if nullable else "if not 0 < n < 128:"):
-            helper = "uvarint_tail" if nullable else "length_tail"
+            if is_text:
+                helper = "text_tail" if nullable else "text_length_tail"
+            else:
+                helper = "uvarint_tail" if nullable else "length_tail"
             self.emit(f"n, pos = {helper}(buf, pos, n)")
 
     def _array(self, field: Field, nullable: bool) -> str:
@@ -188,8 +191,8 @@ class ReaderEmitter(Emitter):
         for field in tagged:
             self.emit(f"{values[field.name]}: {field.python_type} = {field.default_source}")
         with self.block("if n:"):
-            with self.block("if n > 127:"):
-                self.emit("n, pos = uvarint_tail(buf, pos, n)")
+            with self.block("if n > TAGS_MAX:"):
+                self.emit("bad_tags(n)")
             with self.block("for _ in range(n):"):
                 self._one_tag(tagged, values)
         return values

@@ -14,17 +14,19 @@ from kafkaesque.protocols.kafka.produce_path import NodeEndpoint, TopicKey, node
 from kafkaesque.protocols.kafka.wire import (
     ELEMENTS_MAX,
     MALFORMED,
+    TAGS_MAX,
     Buffer,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -160,7 +162,7 @@ def _read_compact(buf: memoryview, pos: int, api_version: int) -> tuple[FetchCal
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:
-        n, pos = length_tail(buf, pos, n)
+        n, pos = text_length_tail(buf, pos, n)
     if n > 1:
         call.rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
     n = buf[pos]
@@ -176,7 +178,7 @@ def _read_topic_key(buf: memoryview, pos: int, by_id: bool) -> tuple[TopicKey, i
     n = buf[pos]
     pos += 1
     if not 0 < n < 128:
-        n, pos = length_tail(buf, pos, n)
+        n, pos = text_length_tail(buf, pos, n)
     return str(buf[pos : (pos := pos + n - 1)], "utf-8"), pos
 
 
@@ -240,8 +242,8 @@ def _read_forgotten(
 
 def _read_tags(buf: memoryview, pos: int, n: int, call: FetchCall, api_version: int) -> int:
     """Takes the replica's id from the tagged fields; the others concern brokers of Kafka only."""
-    if n > 127:
-        n, pos = uvarint_tail(buf, pos, n)
+    if n > TAGS_MAX:
+        bad_tags(n)
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)

@@ -21,6 +21,8 @@ from kafkaesque.protocols.kafka.wire import (
     length_tail,
     skip_tags,
     tag_section,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -132,7 +134,7 @@ def _read_compact(buf: memoryview, pos: int, by_id: bool) -> tuple[ProduceCall, 
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = uvarint_tail(buf, pos, n)
+        n, pos = text_tail(buf, pos, n)
     transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
     acks, timeout_ms, n = _read_compact_head(buf, pos)
     pos += 7
@@ -149,7 +151,7 @@ def _read_compact(buf: memoryview, pos: int, by_id: bool) -> tuple[ProduceCall, 
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             topic = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

@@ -12,11 +12,18 @@ Buffer = bytes | bytearray | memoryview
 ZERO_UUID: Final = bytes(16)
 
 #: Elements that all arrays of one request may have together. An element of two bytes on the wire
-#: takes up to about 150 in memory, so this, not the frame's size, bounds what decoding costs.
-ELEMENTS_MAX: Final = 200_000
+#: takes up to about 150 in memory, so this, not the frame's size, bounds what decoding costs; and
+#: to go through this many keeps the broker from everybody else for some tenths of a second.
+ELEMENTS_MAX: Final = 50_000
 
 #: The same for responses, which come from brokers: Metadata of 100,000 partitions passes.
 RESPONSE_ELEMENTS_MAX: Final = 2_000_000
+
+#: Tagged fields in one section: what a peer of any version sends is far below, and each costs time.
+TAGS_MAX: Final = 64
+
+#: Bytes of a string: compact lengths could say more, lengths of two bytes could not.
+STRING_BYTES_MAX: Final = 32_767
 
 #: What reading past the end of a buffer, or text that is not UTF-8, raises.
 MALFORMED: Final = (struct_error, IndexError, UnicodeDecodeError)
@@ -118,14 +125,35 @@ def length_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
     return value, pos
 
 
+def text_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Like `uvarint_tail`, for the length plus one of a string; 0 is null.
+
+    Raises:
+        MalformedRequest: it is longer than strings may be.
+    """
+    value, pos = uvarint_tail(buf, pos, first)
+    if value > STRING_BYTES_MAX + 1:
+        bad_length(value - 1)
+    return value, pos
+
+
+def text_length_tail(buf: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Like `text_tail`, for a string that must not be null."""
+    if not first:
+        bad_length(-1)
+    value, pos = text_tail(buf, pos, first)
+    if not value:
+        bad_length(-1)
+    return value, pos
+
+
 def skip_tags(buf: memoryview, pos: int, count: int) -> int:
     """Returns the position behind `count` tagged fields that nobody here knows.
 
-    `count` is the first byte of its varint. The loop is bounded by the buffer: each field takes at
-    least two bytes, and reading behind the end raises IndexError.
+    `count` is the first byte of its varint.
     """
-    if count > 127:
-        count, pos = uvarint_tail(buf, pos, count)
+    if count > TAGS_MAX:
+        bad_tags(count)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
@@ -155,6 +183,11 @@ def bad_count(n: int) -> NoReturn:
 def bad_tag(tag: int) -> NoReturn:
     """Refuses a tagged field whose size is not what it says."""
     raise MalformedRequest(f"tagged field {tag} has another size than it says")
+
+
+def bad_tags(first: int) -> NoReturn:
+    """Refuses more tagged fields than anybody has; `first` is the first byte of their number."""
+    raise MalformedRequest(f"more than {TAGS_MAX} tagged fields (first byte {first})")
 
 
 def missing(field: str) -> NoReturn:

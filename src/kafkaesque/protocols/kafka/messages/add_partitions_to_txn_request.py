@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -157,7 +158,7 @@ def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddP
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         v3_and_below_transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         v3_and_below_producer_id, v3_and_below_producer_epoch, n = _r_qhB(buf, pos)
         pos += 11
@@ -171,7 +172,7 @@ def read_add_partitions_to_txn_request_v3(buf: memoryview, pos: int = 0) -> AddP
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -233,7 +234,7 @@ def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddP
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             producer_id, producer_epoch, verify_only, n = _r_qhoB(buf, pos)
             pos += 12
@@ -247,7 +248,7 @@ def read_add_partitions_to_txn_request_v4(buf: memoryview, pos: int = 0) -> AddP
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

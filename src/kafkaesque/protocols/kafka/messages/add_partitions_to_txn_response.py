@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -167,7 +168,7 @@ def read_add_partitions_to_txn_response_v3(buf: memoryview, pos: int = 0) -> Add
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -232,7 +233,7 @@ def read_add_partitions_to_txn_response_v4(buf: memoryview, pos: int = 0) -> Add
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -246,7 +247,7 @@ def read_add_partitions_to_txn_response_v4(buf: memoryview, pos: int = 0) -> Add
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

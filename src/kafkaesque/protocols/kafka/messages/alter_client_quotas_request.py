@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -199,12 +200,12 @@ def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterC
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 entity_type = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 entity_name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -223,7 +224,7 @@ def read_alter_client_quotas_request_v1(buf: memoryview, pos: int = 0) -> AlterC
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 key = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 value, remove, n = _r_doB(buf, pos)
                 pos += 10

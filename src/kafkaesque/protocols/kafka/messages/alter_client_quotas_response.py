@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -162,7 +163,7 @@ def read_alter_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> Alter
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -176,12 +177,12 @@ def read_alter_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> Alter
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 entity_type = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 entity_name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

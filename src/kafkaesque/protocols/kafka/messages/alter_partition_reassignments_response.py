@@ -18,8 +18,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -81,7 +82,7 @@ def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -95,7 +96,7 @@ def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -109,7 +110,7 @@ def read_alter_partition_reassignments_response_v0(buf: memoryview, pos: int = 0
                 partition_index, error_code_2, n = _r_ihB(buf, pos)
                 pos += 7
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -171,7 +172,7 @@ def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0
         throttle_time_ms, allow_replication_factor_change, error_code, n = _r_iohB(buf, pos)
         pos += 8
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -185,7 +186,7 @@ def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -199,7 +200,7 @@ def read_alter_partition_reassignments_response_v1(buf: memoryview, pos: int = 0
                 partition_index, error_code_2, n = _r_ihB(buf, pos)
                 pos += 7
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

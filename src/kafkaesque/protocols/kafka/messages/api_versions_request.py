@@ -12,8 +12,8 @@ from kafkaesque.protocols.kafka.wire import (
     Message,
     UVARINTS,
     cut_short,
-    length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -65,12 +65,12 @@ def read_api_versions_request_v3(buf: memoryview, pos: int = 0) -> ApiVersionsRe
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         client_software_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         client_software_version = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

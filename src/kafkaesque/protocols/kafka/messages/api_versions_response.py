@@ -13,17 +13,19 @@ from kafkaesque.protocols.kafka.wire import (
     Buffer,
     Message,
     RESPONSE_ELEMENTS_MAX,
+    TAGS_MAX,
     UVARINTS,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -205,8 +207,8 @@ def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsR
         finalized_features: Sequence[FinalizedFeatureKey] = ()
         zk_migration_ready: bool = False
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -224,7 +226,7 @@ def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsR
                         n = buf[pos]
                         pos += 1
                         if not 0 < n < 128:
-                            n, pos = length_tail(buf, pos, n)
+                            n, pos = text_length_tail(buf, pos, n)
                         name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         min_version_2, max_version_2, n = _r_hhB(buf, pos)
                         pos += 5
@@ -249,7 +251,7 @@ def read_api_versions_response_v3(buf: memoryview, pos: int = 0) -> ApiVersionsR
                         n = buf[pos]
                         pos += 1
                         if not 0 < n < 128:
-                            n, pos = length_tail(buf, pos, n)
+                            n, pos = text_length_tail(buf, pos, n)
                         name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         max_version_level, min_version_level, n = _r_hhB(buf, pos)
                         pos += 5

@@ -18,6 +18,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -55,7 +56,7 @@ def read_consumer_group_describe_request_v0(buf: memoryview, pos: int = 0) -> Co
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             group_ids.append(item)
         include_authorized_operations, n = _r_oB(buf, pos)

@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -146,22 +147,22 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_state = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             group_epoch, assignment_epoch, n = _r_iiB(buf, pos)
             pos += 9
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             assignor_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -175,27 +176,27 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 member_epoch, n = _r_iB(buf, pos)
                 pos += 5
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -209,13 +210,13 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     subscribed_topic_names.append(item)
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 subscribed_topic_regex = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -229,7 +230,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                     topic_id, n = _r_UB(buf, pos)
                     pos += 17
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     topic_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -261,7 +262,7 @@ def read_consumer_group_describe_response_v0(buf: memoryview, pos: int = 0) -> C
                     topic_id_2, n = _r_UB(buf, pos)
                     pos += 17
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     topic_name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -410,22 +411,22 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_state = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             group_epoch, assignment_epoch, n = _r_iiB(buf, pos)
             pos += 9
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             assignor_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -439,27 +440,27 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 member_epoch, n = _r_iB(buf, pos)
                 pos += 5
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -473,13 +474,13 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     subscribed_topic_names.append(item)
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 subscribed_topic_regex = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -493,7 +494,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                     topic_id, n = _r_UB(buf, pos)
                     pos += 17
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     topic_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -525,7 +526,7 @@ def read_consumer_group_describe_response_v1(buf: memoryview, pos: int = 0) -> C
                     topic_id_2, n = _r_UB(buf, pos)
                     pos += 17
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     topic_name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1

@@ -19,6 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -78,22 +80,22 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         member_epoch, n = _r_iB(buf, pos)
         pos += 5
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         rebalance_timeout_ms, n = _r_iB(buf, pos)
         pos += 5
@@ -109,13 +111,13 @@ def read_consumer_group_heartbeat_request_v0(buf: memoryview, pos: int = 0) -> C
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 subscribed_topic_names.append(item)
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         server_assignor = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -214,22 +216,22 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         member_epoch, n = _r_iB(buf, pos)
         pos += 5
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         rebalance_timeout_ms, n = _r_iB(buf, pos)
         pos += 5
@@ -245,18 +247,18 @@ def read_consumer_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> C
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 subscribed_topic_names.append(item)
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         subscribed_topic_regex = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         server_assignor = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

@@ -13,16 +13,20 @@ from kafkaesque.protocols.kafka.wire import (
     Buffer,
     Message,
     RESPONSE_ELEMENTS_MAX,
+    TAGS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -175,12 +179,12 @@ def read_create_topics_response_v5(buf: memoryview, pos: int = 0) -> CreateTopic
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             num_partitions, replication_factor, n = _r_ihB(buf, pos)
             pos += 7
@@ -196,12 +200,12 @@ def read_create_topics_response_v5(buf: memoryview, pos: int = 0) -> CreateTopic
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     value = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     read_only, config_source, is_sensitive, n = _r_oboB(buf, pos)
                     pos += 4
@@ -212,8 +216,8 @@ def read_create_topics_response_v5(buf: memoryview, pos: int = 0) -> CreateTopic
             pos += 1
             topic_config_error_code: int = 0
             if n:
-                if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                if n > TAGS_MAX:
+                    bad_tags(n)
                 for _ in range(n):
                     tag, pos = read_uvarint(buf, pos)
                     n, pos = read_uvarint(buf, pos)
@@ -307,12 +311,12 @@ def read_create_topics_response_v7(buf: memoryview, pos: int = 0) -> CreateTopic
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, error_code, n = _r_UhB(buf, pos)
             pos += 19
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             num_partitions, replication_factor, n = _r_ihB(buf, pos)
             pos += 7
@@ -328,12 +332,12 @@ def read_create_topics_response_v7(buf: memoryview, pos: int = 0) -> CreateTopic
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     value = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     read_only, config_source, is_sensitive, n = _r_oboB(buf, pos)
                     pos += 4
@@ -344,8 +348,8 @@ def read_create_topics_response_v7(buf: memoryview, pos: int = 0) -> CreateTopic
             pos += 1
             topic_config_error_code: int = 0
             if n:
-                if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                if n > TAGS_MAX:
+                    bad_tags(n)
                 for _ in range(n):
                     tag, pos = read_uvarint(buf, pos)
                     n, pos = read_uvarint(buf, pos)

@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -97,7 +98,7 @@ def read_delete_groups_request_v2(buf: memoryview, pos: int = 0) -> DeleteGroups
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             groups_names.append(item)
         n = buf[pos]

@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -118,7 +119,7 @@ def read_delete_groups_response_v2(buf: memoryview, pos: int = 0) -> DeleteGroup
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             error_code, n = _r_hB(buf, pos)
             pos += 3

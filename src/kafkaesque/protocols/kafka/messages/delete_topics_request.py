@@ -20,8 +20,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -128,7 +129,7 @@ def read_delete_topics_request_v4(buf: memoryview, pos: int = 0) -> DeleteTopics
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_names.append(item)
         timeout_ms, n = _r_iB(buf, pos)
@@ -175,7 +176,7 @@ def read_delete_topics_request_v6(buf: memoryview, pos: int = 0) -> DeleteTopics
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, n = _r_UB(buf, pos)
             pos += 17

@@ -21,8 +21,9 @@ from kafkaesque.protocols.kafka.wire import (
     length_tail,
     missing,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -136,7 +137,7 @@ def read_delete_topics_response_v4(buf: memoryview, pos: int = 0) -> DeleteTopic
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             error_code, n = _r_hB(buf, pos)
             pos += 3
@@ -186,12 +187,12 @@ def read_delete_topics_response_v5(buf: memoryview, pos: int = 0) -> DeleteTopic
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -249,12 +250,12 @@ def read_delete_topics_response_v6(buf: memoryview, pos: int = 0) -> DeleteTopic
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, error_code, n = _r_UhB(buf, pos)
             pos += 19
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

@@ -19,6 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -197,7 +199,7 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -222,12 +224,12 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     entity_type = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     entity_name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -246,7 +248,7 @@ def read_describe_client_quotas_response_v1(buf: memoryview, pos: int = 0) -> De
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     key = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     value, n = _r_dB(buf, pos)
                     pos += 9

@@ -18,8 +18,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -84,12 +85,12 @@ def read_describe_cluster_response_v0(buf: memoryview, pos: int = 0) -> Describe
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         cluster_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -103,12 +104,12 @@ def read_describe_cluster_response_v0(buf: memoryview, pos: int = 0) -> Describe
             broker_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -166,12 +167,12 @@ def read_describe_cluster_response_v1(buf: memoryview, pos: int = 0) -> Describe
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         endpoint_type, n = _r_bB(buf, pos)
         pos += 2
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         cluster_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -185,12 +186,12 @@ def read_describe_cluster_response_v1(buf: memoryview, pos: int = 0) -> Describe
             broker_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -249,12 +250,12 @@ def read_describe_cluster_response_v2(buf: memoryview, pos: int = 0) -> Describe
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         endpoint_type, n = _r_bB(buf, pos)
         pos += 2
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         cluster_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -268,12 +269,12 @@ def read_describe_cluster_response_v2(buf: memoryview, pos: int = 0) -> Describe
             broker_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             is_fenced, n = _r_oB(buf, pos)
             pos += 2

@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -217,7 +218,7 @@ def read_describe_configs_request_v4(buf: memoryview, pos: int = 0) -> DescribeC
             resource_type, n = _r_bB(buf, pos)
             pos += 2
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             resource_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -233,7 +234,7 @@ def read_describe_configs_request_v4(buf: memoryview, pos: int = 0) -> DescribeC
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     configuration_keys.append(item)
             n = buf[pos]

@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -379,12 +380,12 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             resource_type, n = _r_bB(buf, pos)
             pos += 2
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             resource_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -398,12 +399,12 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 value = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 read_only, config_source, is_sensitive, n = _r_oboB(buf, pos)
                 pos += 4
@@ -417,12 +418,12 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     name_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     value_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     source, n = _r_bB(buf, pos)
                     pos += 2
@@ -432,7 +433,7 @@ def read_describe_configs_response_v4(buf: memoryview, pos: int = 0) -> Describe
                 config_type, n = _r_bB(buf, pos)
                 pos += 2
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 documentation = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

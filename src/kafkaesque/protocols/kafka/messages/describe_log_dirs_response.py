@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -194,7 +195,7 @@ def read_describe_log_dirs_response_v2(buf: memoryview, pos: int = 0) -> Describ
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             log_dir = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -208,7 +209,7 @@ def read_describe_log_dirs_response_v2(buf: memoryview, pos: int = 0) -> Describ
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -286,7 +287,7 @@ def read_describe_log_dirs_response_v3(buf: memoryview, pos: int = 0) -> Describ
             error_code_2, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             log_dir = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -300,7 +301,7 @@ def read_describe_log_dirs_response_v3(buf: memoryview, pos: int = 0) -> Describ
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -378,7 +379,7 @@ def read_describe_log_dirs_response_v4(buf: memoryview, pos: int = 0) -> Describ
             error_code_2, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             log_dir = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -392,7 +393,7 @@ def read_describe_log_dirs_response_v4(buf: memoryview, pos: int = 0) -> Describ
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -470,7 +471,7 @@ def read_describe_log_dirs_response_v5(buf: memoryview, pos: int = 0) -> Describ
             error_code_2, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             log_dir = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -484,7 +485,7 @@ def read_describe_log_dirs_response_v5(buf: memoryview, pos: int = 0) -> Describ
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

@@ -19,6 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -126,7 +128,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, is_internal, n = _r_UoB(buf, pos)
             pos += 18
@@ -203,7 +205,7 @@ def read_describe_topic_partitions_response_v0(buf: memoryview, pos: int = 0) ->
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             topic_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             partition_index_2, n = _r_iB(buf, pos)
             pos += 5

@@ -17,6 +17,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -50,7 +51,7 @@ def read_describe_transactions_request_v0(buf: memoryview, pos: int = 0) -> Desc
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             transactional_ids.append(item)
         n = buf[pos]

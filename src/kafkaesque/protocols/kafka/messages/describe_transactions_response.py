@@ -18,6 +18,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -95,12 +96,12 @@ def read_describe_transactions_response_v0(buf: memoryview, pos: int = 0) -> Des
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transaction_state = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             transaction_timeout_ms, transaction_start_time_ms, producer_id, producer_epoch, n = _r_iqqhB(buf, pos)
             pos += 23
@@ -114,7 +115,7 @@ def read_describe_transactions_response_v0(buf: memoryview, pos: int = 0) -> Des
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 topic = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

@@ -14,8 +14,8 @@ from kafkaesque.protocols.kafka.wire import (
     UVARINTS,
     bad_length,
     cut_short,
-    length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -88,7 +88,7 @@ def read_end_txn_request_v3(buf: memoryview, pos: int = 0) -> EndTxnRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         producer_id, producer_epoch, committed, n = _r_qhoB(buf, pos)
         pos += 12

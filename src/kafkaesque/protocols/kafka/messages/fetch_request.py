@@ -13,18 +13,21 @@ from kafkaesque.protocols.kafka.wire import (
     MALFORMED,
     Buffer,
     Message,
+    TAGS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -541,7 +544,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             topic = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -574,7 +577,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             topic_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -593,14 +596,14 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         cluster_id: str | None = None
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -609,7 +612,7 @@ def read_fetch_request_v12(buf: memoryview, pos: int = 0) -> FetchRequest:
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     cluster_id_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     cluster_id = cluster_id_2
                 else:
@@ -721,14 +724,14 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         cluster_id: str | None = None
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -737,7 +740,7 @@ def read_fetch_request_v13(buf: memoryview, pos: int = 0) -> FetchRequest:
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     cluster_id_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     cluster_id = cluster_id_2
                 else:
@@ -851,15 +854,15 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         cluster_id: str | None = None
         replica_state: ReplicaState | None = None
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -868,7 +871,7 @@ def read_fetch_request_v15(buf: memoryview, pos: int = 0) -> FetchRequest:
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     cluster_id_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     cluster_id = cluster_id_2
                 elif tag == 1:
@@ -962,8 +965,8 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
                 pos += 33
                 replica_directory_id: bytes = ZERO_UUID
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -1008,15 +1011,15 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         cluster_id: str | None = None
         replica_state: ReplicaState | None = None
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag_2, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -1025,7 +1028,7 @@ def read_fetch_request_v17(buf: memoryview, pos: int = 0) -> FetchRequest:
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     cluster_id_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     cluster_id = cluster_id_2
                 elif tag_2 == 1:
@@ -1123,8 +1126,8 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
                 replica_directory_id: bytes = ZERO_UUID
                 high_watermark: int = 9223372036854775807
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -1173,15 +1176,15 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         rack_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         cluster_id: str | None = None
         replica_state: ReplicaState | None = None
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag_2, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -1190,7 +1193,7 @@ def read_fetch_request_v18(buf: memoryview, pos: int = 0) -> FetchRequest:
                     n = buf[pos]
                     pos += 1
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     cluster_id_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     cluster_id = cluster_id_2
                 elif tag_2 == 1:

@@ -13,16 +13,20 @@ from kafkaesque.protocols.kafka.wire import (
     Buffer,
     Message,
     RESPONSE_ELEMENTS_MAX,
+    TAGS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -545,7 +549,7 @@ def read_fetch_response_v12(buf: memoryview, pos: int = 0) -> FetchResponse:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             topic = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -583,8 +587,8 @@ def read_fetch_response_v12(buf: memoryview, pos: int = 0) -> FetchResponse:
                 current_leader: LeaderIdAndEpoch | None = None
                 snapshot_id: SnapshotId | None = None
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -728,8 +732,8 @@ def read_fetch_response_v13(buf: memoryview, pos: int = 0) -> FetchResponse:
                 current_leader: LeaderIdAndEpoch | None = None
                 snapshot_id: SnapshotId | None = None
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -883,8 +887,8 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
                 current_leader: LeaderIdAndEpoch | None = None
                 snapshot_id: SnapshotId | None = None
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -921,8 +925,8 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
         pos += 1
         node_endpoints: Sequence[NodeEndpoint] = ()
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag_2, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -940,12 +944,12 @@ def read_fetch_response_v16(buf: memoryview, pos: int = 0) -> FetchResponse:
                         node_id, n = _r_iB(buf, pos)
                         pos += 5
                         if not 0 < n < 128:
-                            n, pos = length_tail(buf, pos, n)
+                            n, pos = text_length_tail(buf, pos, n)
                         host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         port, n = _r_iB(buf, pos)
                         pos += 5
                         if n > 127:
-                            n, pos = uvarint_tail(buf, pos, n)
+                            n, pos = text_tail(buf, pos, n)
                         rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         n = buf[pos]
                         pos += 1

@@ -19,6 +19,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -105,7 +106,7 @@ def read_find_coordinator_request_v3(buf: memoryview, pos: int = 0) -> FindCoord
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         key = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         key_type, n = _r_bB(buf, pos)
         pos += 2
@@ -142,7 +143,7 @@ def read_find_coordinator_request_v4(buf: memoryview, pos: int = 0) -> FindCoord
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             coordinator_keys.append(item)
         n = buf[pos]

@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -155,12 +156,12 @@ def read_find_coordinator_response_v3(buf: memoryview, pos: int = 0) -> FindCoor
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         node_id, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         port, n = _r_iB(buf, pos)
         pos += 5
@@ -206,17 +207,17 @@ def read_find_coordinator_response_v4(buf: memoryview, pos: int = 0) -> FindCoor
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             key = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, error_code, n = _r_ihB(buf, pos)
             pos += 7
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

@@ -14,10 +14,10 @@ from kafkaesque.protocols.kafka.wire import (
     UVARINTS,
     bad_length,
     cut_short,
-    length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -136,17 +136,17 @@ def read_heartbeat_request_v4(buf: memoryview, pos: int = 0) -> HeartbeatRequest
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         generation_id, n = _r_iB(buf, pos)
         pos += 5
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

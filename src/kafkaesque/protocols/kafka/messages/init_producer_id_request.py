@@ -15,8 +15,8 @@ from kafkaesque.protocols.kafka.wire import (
     bad_length,
     cut_short,
     skip_tags,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -94,7 +94,7 @@ def read_init_producer_id_request_v2(buf: memoryview, pos: int = 0) -> InitProdu
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         transaction_timeout_ms, n = _r_iB(buf, pos)
         pos += 5
@@ -125,7 +125,7 @@ def read_init_producer_id_request_v3(buf: memoryview, pos: int = 0) -> InitProdu
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         transaction_timeout_ms, producer_id, producer_epoch, n = _r_iqhB(buf, pos)
         pos += 15
@@ -168,7 +168,7 @@ def read_init_producer_id_request_v6(buf: memoryview, pos: int = 0) -> InitProdu
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         transaction_timeout_ms, producer_id, producer_epoch, enable_2pc, keep_prepared_txn, n = _r_iqhooB(buf, pos)
         pos += 17

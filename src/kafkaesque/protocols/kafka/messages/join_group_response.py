@@ -20,8 +20,9 @@ from kafkaesque.protocols.kafka.wire import (
     length_tail,
     missing,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -324,17 +325,17 @@ def read_join_group_response_v6(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         protocol_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         leader = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -348,12 +349,12 @@ def read_join_group_response_v6(buf: memoryview, pos: int = 0) -> JoinGroupRespo
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             member_id_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -417,22 +418,22 @@ def read_join_group_response_v7(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         protocol_type = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         protocol_name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         leader = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -446,12 +447,12 @@ def read_join_group_response_v7(buf: memoryview, pos: int = 0) -> JoinGroupRespo
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             member_id_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -529,22 +530,22 @@ def read_join_group_response_v9(buf: memoryview, pos: int = 0) -> JoinGroupRespo
         throttle_time_ms, error_code, generation_id, n = _r_ihiB(buf, pos)
         pos += 11
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         protocol_type = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         protocol_name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         leader = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         skip_assignment, n = _r_oB(buf, pos)
         pos += 2
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -558,12 +559,12 @@ def read_join_group_response_v9(buf: memoryview, pos: int = 0) -> JoinGroupRespo
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             member_id_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

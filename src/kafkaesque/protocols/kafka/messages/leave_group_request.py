@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -163,7 +164,7 @@ def read_leave_group_request_v4(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -177,12 +178,12 @@ def read_leave_group_request_v4(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -229,7 +230,7 @@ def read_leave_group_request_v5(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -243,17 +244,17 @@ def read_leave_group_request_v5(buf: memoryview, pos: int = 0) -> LeaveGroupRequ
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             group_instance_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             reason = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

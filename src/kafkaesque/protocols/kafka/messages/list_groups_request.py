@@ -17,6 +17,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -97,7 +98,7 @@ def read_list_groups_request_v4(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             states_filter.append(item)
         n = buf[pos]
@@ -138,7 +139,7 @@ def read_list_groups_request_v5(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             states_filter.append(item)
         n = buf[pos]
@@ -153,7 +154,7 @@ def read_list_groups_request_v5(buf: memoryview, pos: int = 0) -> ListGroupsRequ
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item_2 = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             types_filter.append(item_2)
         n = buf[pos]

@@ -18,8 +18,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -61,7 +62,7 @@ def read_list_transactions_request_v0(buf: memoryview, pos: int = 0) -> ListTran
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             state_filters.append(item)
         n = buf[pos]
@@ -114,7 +115,7 @@ def read_list_transactions_request_v1(buf: memoryview, pos: int = 0) -> ListTran
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             state_filters.append(item)
         n = buf[pos]
@@ -167,7 +168,7 @@ def read_list_transactions_request_v2(buf: memoryview, pos: int = 0) -> ListTran
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             state_filters.append(item)
         n = buf[pos]
@@ -182,7 +183,7 @@ def read_list_transactions_request_v2(buf: memoryview, pos: int = 0) -> ListTran
         duration_filter, n = _r_qB(buf, pos)
         pos += 9
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id_pattern = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

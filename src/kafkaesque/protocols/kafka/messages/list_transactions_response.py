@@ -18,6 +18,7 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
     uvarint,
     wrong_length,
 )
@@ -75,7 +76,7 @@ def read_list_transactions_response_v0(buf: memoryview, pos: int = 0) -> ListTra
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             unknown_state_filters.append(item)
         n = buf[pos]
@@ -90,12 +91,12 @@ def read_list_transactions_response_v0(buf: memoryview, pos: int = 0) -> ListTra
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transactional_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             producer_id, n = _r_qB(buf, pos)
             pos += 9
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             transaction_state = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

@@ -18,9 +18,10 @@ from kafkaesque.protocols.kafka.wire import (
     bad_count,
     bad_length,
     cut_short,
-    length_tail,
     missing,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -294,7 +295,7 @@ def read_metadata_request_v9(buf: memoryview, pos: int = 0) -> MetadataRequest:
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -348,7 +349,7 @@ def read_metadata_request_v10(buf: memoryview, pos: int = 0) -> MetadataRequest:
                 topic_id, n = _r_UB(buf, pos)
                 pos += 17
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -404,7 +405,7 @@ def read_metadata_request_v11(buf: memoryview, pos: int = 0) -> MetadataRequest:
                 topic_id, n = _r_UB(buf, pos)
                 pos += 17
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1

@@ -21,8 +21,9 @@ from kafkaesque.protocols.kafka.wire import (
     length_tail,
     missing,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -986,12 +987,12 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -1001,7 +1002,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         cluster_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -1015,7 +1016,7 @@ def read_metadata_response_v9(buf: memoryview, pos: int = 0) -> MetadataResponse
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             is_internal, n = _r_oB(buf, pos)
             pos += 2
@@ -1146,12 +1147,12 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -1161,7 +1162,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         cluster_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -1175,7 +1176,7 @@ def read_metadata_response_v10(buf: memoryview, pos: int = 0) -> MetadataRespons
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, is_internal, n = _r_UoB(buf, pos)
             pos += 18
@@ -1306,12 +1307,12 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -1321,7 +1322,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         cluster_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -1335,7 +1336,7 @@ def read_metadata_response_v11(buf: memoryview, pos: int = 0) -> MetadataRespons
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, is_internal, n = _r_UoB(buf, pos)
             pos += 18
@@ -1466,12 +1467,12 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -1481,7 +1482,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         cluster_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -1495,7 +1496,7 @@ def read_metadata_response_v12(buf: memoryview, pos: int = 0) -> MetadataRespons
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, is_internal, n = _r_UoB(buf, pos)
             pos += 18
@@ -1627,12 +1628,12 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -1642,7 +1643,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         cluster_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         controller_id, n = _r_iB(buf, pos)
         pos += 5
@@ -1656,7 +1657,7 @@ def read_metadata_response_v13(buf: memoryview, pos: int = 0) -> MetadataRespons
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             name = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             topic_id, is_internal, n = _r_UoB(buf, pos)
             pos += 18

@@ -21,6 +21,8 @@ from kafkaesque.protocols.kafka.wire import (
     length_tail,
     missing,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -236,7 +238,7 @@ def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRe
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -252,7 +254,7 @@ def read_offset_fetch_request_v6(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -307,7 +309,7 @@ def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRe
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -323,7 +325,7 @@ def read_offset_fetch_request_v7(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -387,7 +389,7 @@ def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -403,7 +405,7 @@ def read_offset_fetch_request_v8(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -476,12 +478,12 @@ def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRe
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             member_epoch, n = _r_iB(buf, pos)
             pos += 5
@@ -497,7 +499,7 @@ def read_offset_fetch_request_v9(buf: memoryview, pos: int = 0) -> OffsetFetchRe
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -578,12 +580,12 @@ def read_offset_fetch_request_v10(buf: memoryview, pos: int = 0) -> OffsetFetchR
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             member_epoch, n = _r_iB(buf, pos)
             pos += 5

@@ -20,8 +20,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -419,7 +420,7 @@ def read_offset_fetch_response_v6(buf: memoryview, pos: int = 0) -> OffsetFetchR
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -433,7 +434,7 @@ def read_offset_fetch_response_v6(buf: memoryview, pos: int = 0) -> OffsetFetchR
                 partition_index, committed_offset, committed_leader_epoch, n = _r_iqiB(buf, pos)
                 pos += 17
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 metadata = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 error_code, n = _r_hB(buf, pos)
                 pos += 3
@@ -503,7 +504,7 @@ def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchR
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -517,7 +518,7 @@ def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchR
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -531,7 +532,7 @@ def read_offset_fetch_response_v8(buf: memoryview, pos: int = 0) -> OffsetFetchR
                     partition_index, committed_offset, committed_leader_epoch, n = _r_iqiB(buf, pos)
                     pos += 17
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     metadata = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     error_code, n = _r_hB(buf, pos)
                     pos += 3
@@ -613,7 +614,7 @@ def read_offset_fetch_response_v10(buf: memoryview, pos: int = 0) -> OffsetFetch
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -636,7 +637,7 @@ def read_offset_fetch_response_v10(buf: memoryview, pos: int = 0) -> OffsetFetch
                     partition_index, committed_offset, committed_leader_epoch, n = _r_iqiB(buf, pos)
                     pos += 17
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     metadata = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     error_code, n = _r_hB(buf, pos)
                     pos += 3

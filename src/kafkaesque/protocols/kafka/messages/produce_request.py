@@ -20,6 +20,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -190,7 +192,7 @@ def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         acks, timeout_ms, n = _r_hiB(buf, pos)
         pos += 7
@@ -204,7 +206,7 @@ def read_produce_request_v9(buf: memoryview, pos: int = 0) -> ProduceRequest:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -297,7 +299,7 @@ def read_produce_request_v13(buf: memoryview, pos: int = 0) -> ProduceRequest:
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         transactional_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         acks, timeout_ms, n = _r_hiB(buf, pos)
         pos += 7

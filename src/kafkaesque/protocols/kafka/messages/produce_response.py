@@ -13,18 +13,21 @@ from kafkaesque.protocols.kafka.wire import (
     Buffer,
     Message,
     RESPONSE_ELEMENTS_MAX,
+    TAGS_MAX,
     UVARINTS,
     ZERO_UUID,
     bad_count,
     bad_length,
     bad_tag,
+    bad_tags,
     cut_short,
     length_tail,
     read_uvarint,
     skip_tags,
     tag_section,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -369,7 +372,7 @@ def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -392,7 +395,7 @@ def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
                     batch_index, n = _r_iB(buf, pos)
                     pos += 5
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     batch_index_error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -402,7 +405,7 @@ def read_produce_response_v9(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -477,7 +480,7 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -500,7 +503,7 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
                     batch_index, n = _r_iB(buf, pos)
                     pos += 5
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     batch_index_error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -510,14 +513,14 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 current_leader: LeaderIdAndEpoch | None = None
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -542,8 +545,8 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
         pos += 5
         node_endpoints: Sequence[NodeEndpoint] = ()
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag_2, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -561,12 +564,12 @@ def read_produce_response_v10(buf: memoryview, pos: int = 0) -> ProduceResponse:
                         node_id, n = _r_iB(buf, pos)
                         pos += 5
                         if not 0 < n < 128:
-                            n, pos = length_tail(buf, pos, n)
+                            n, pos = text_length_tail(buf, pos, n)
                         host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         port, n = _r_iB(buf, pos)
                         pos += 5
                         if n > 127:
-                            n, pos = uvarint_tail(buf, pos, n)
+                            n, pos = text_tail(buf, pos, n)
                         rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         n = buf[pos]
                         pos += 1
@@ -698,7 +701,7 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
                     batch_index, n = _r_iB(buf, pos)
                     pos += 5
                     if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                        n, pos = text_tail(buf, pos, n)
                     batch_index_error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1
@@ -708,14 +711,14 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 current_leader: LeaderIdAndEpoch | None = None
                 if n:
-                    if n > 127:
-                        n, pos = uvarint_tail(buf, pos, n)
+                    if n > TAGS_MAX:
+                        bad_tags(n)
                     for _ in range(n):
                         tag, pos = read_uvarint(buf, pos)
                         n, pos = read_uvarint(buf, pos)
@@ -740,8 +743,8 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
         pos += 5
         node_endpoints: Sequence[NodeEndpoint] = ()
         if n:
-            if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+            if n > TAGS_MAX:
+                bad_tags(n)
             for _ in range(n):
                 tag_2, pos = read_uvarint(buf, pos)
                 n, pos = read_uvarint(buf, pos)
@@ -759,12 +762,12 @@ def read_produce_response_v13(buf: memoryview, pos: int = 0) -> ProduceResponse:
                         node_id, n = _r_iB(buf, pos)
                         pos += 5
                         if not 0 < n < 128:
-                            n, pos = length_tail(buf, pos, n)
+                            n, pos = text_length_tail(buf, pos, n)
                         host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         port, n = _r_iB(buf, pos)
                         pos += 5
                         if n > 127:
-                            n, pos = uvarint_tail(buf, pos, n)
+                            n, pos = text_tail(buf, pos, n)
                         rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                         n = buf[pos]
                         pos += 1

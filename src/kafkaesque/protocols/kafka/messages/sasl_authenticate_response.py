@@ -16,8 +16,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -126,7 +126,7 @@ def read_sasl_authenticate_response_v2(buf: memoryview, pos: int = 0) -> SaslAut
         error_code, n = _r_hB(buf, pos)
         pos += 3
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1

@@ -19,8 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -98,12 +98,12 @@ def read_share_acknowledge_request_v1(buf: memoryview, pos: int = 0) -> ShareAck
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         group_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         share_session_epoch, n = _r_iB(buf, pos)
         pos += 5
@@ -212,12 +212,12 @@ def read_share_acknowledge_request_v2(buf: memoryview, pos: int = 0) -> ShareAck
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         group_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         share_session_epoch, is_renew_ack, n = _r_ioB(buf, pos)
         pos += 6

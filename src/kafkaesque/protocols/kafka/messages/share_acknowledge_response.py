@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -118,7 +119,7 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -141,7 +142,7 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
                 partition_index, error_code_2, n = _r_ihB(buf, pos)
                 pos += 7
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 leader_id, leader_epoch, n = _r_iiB(buf, pos)
                 pos += 9
@@ -169,12 +170,12 @@ def read_share_acknowledge_response_v1(buf: memoryview, pos: int = 0) -> ShareAc
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -245,7 +246,7 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         acquisition_lock_timeout_ms, n = _r_iB(buf, pos)
         pos += 5
@@ -268,7 +269,7 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
                 partition_index, error_code_2, n = _r_ihB(buf, pos)
                 pos += 7
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 leader_id, leader_epoch, n = _r_iiB(buf, pos)
                 pos += 9
@@ -296,12 +297,12 @@ def read_share_acknowledge_response_v2(buf: memoryview, pos: int = 0) -> ShareAc
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

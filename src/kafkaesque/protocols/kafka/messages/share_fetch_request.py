@@ -19,8 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -126,12 +126,12 @@ def read_share_fetch_request_v1(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         group_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, n = _r_iiiiiiB(buf, pos)
         pos += 25
@@ -271,12 +271,12 @@ def read_share_fetch_request_v2(buf: memoryview, pos: int = 0) -> ShareFetchRequ
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         group_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         share_session_epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size, share_acquire_mode, is_renew_ack, n = _r_iiiiiiboB(buf, pos)
         pos += 27

@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -144,7 +145,7 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         acquisition_lock_timeout_ms, n = _r_iB(buf, pos)
         pos += 5
@@ -167,12 +168,12 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
                 partition_index, error_code_2, n = _r_ihB(buf, pos)
                 pos += 7
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 error_message_2 = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 acknowledge_error_code, n = _r_hB(buf, pos)
                 pos += 3
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 acknowledge_error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 leader_id, leader_epoch, n = _r_iiB(buf, pos)
                 pos += 9
@@ -219,12 +220,12 @@ def read_share_fetch_response_v1(buf: memoryview, pos: int = 0) -> ShareFetchRes
             node_id, n = _r_iB(buf, pos)
             pos += 5
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             port, n = _r_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             rack = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1

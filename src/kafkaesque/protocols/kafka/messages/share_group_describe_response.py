@@ -19,8 +19,9 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -136,22 +137,22 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
             error_code, n = _r_hB(buf, pos)
             pos += 3
             if n > 127:
-                n, pos = uvarint_tail(buf, pos, n)
+                n, pos = text_tail(buf, pos, n)
             error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             group_state = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             group_epoch, assignment_epoch, n = _r_iiB(buf, pos)
             pos += 9
             if not 0 < n < 128:
-                n, pos = length_tail(buf, pos, n)
+                n, pos = text_length_tail(buf, pos, n)
             assignor_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
             n = buf[pos]
             pos += 1
@@ -165,22 +166,22 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if n > 127:
-                    n, pos = uvarint_tail(buf, pos, n)
+                    n, pos = text_tail(buf, pos, n)
                 rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 member_epoch, n = _r_iB(buf, pos)
                 pos += 5
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 client_host = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 n = buf[pos]
                 pos += 1
@@ -194,7 +195,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                     n = buf[pos]
                     pos += 1
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     subscribed_topic_names.append(item)
                 n = buf[pos]
@@ -209,7 +210,7 @@ def read_share_group_describe_response_v1(buf: memoryview, pos: int = 0) -> Shar
                     topic_id, n = _r_UB(buf, pos)
                     pos += 17
                     if not 0 < n < 128:
-                        n, pos = length_tail(buf, pos, n)
+                        n, pos = text_length_tail(buf, pos, n)
                     topic_name = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                     n = buf[pos]
                     pos += 1

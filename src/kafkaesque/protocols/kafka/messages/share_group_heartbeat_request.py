@@ -16,8 +16,9 @@ from kafkaesque.protocols.kafka.wire import (
     UVARINTS,
     bad_count,
     cut_short,
-    length_tail,
     skip_tags,
+    text_length_tail,
+    text_tail,
     uvarint,
     uvarint_tail,
     wrong_length,
@@ -53,17 +54,17 @@ def read_share_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> Shar
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         group_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if not 0 < n < 128:
-            n, pos = length_tail(buf, pos, n)
+            n, pos = text_length_tail(buf, pos, n)
         member_id = str(buf[pos : (pos := pos + n - 1)], "utf-8")
         member_epoch, n = _r_iB(buf, pos)
         pos += 5
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         rack_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
@@ -79,7 +80,7 @@ def read_share_group_heartbeat_request_v1(buf: memoryview, pos: int = 0) -> Shar
                 n = buf[pos]
                 pos += 1
                 if not 0 < n < 128:
-                    n, pos = length_tail(buf, pos, n)
+                    n, pos = text_length_tail(buf, pos, n)
                 item = str(buf[pos : (pos := pos + n - 1)], "utf-8")
                 subscribed_topic_names.append(item)
         n = buf[pos]

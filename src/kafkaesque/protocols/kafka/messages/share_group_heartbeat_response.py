@@ -19,8 +19,8 @@ from kafkaesque.protocols.kafka.wire import (
     cut_short,
     length_tail,
     skip_tags,
+    text_tail,
     uvarint,
-    uvarint_tail,
     wrong_length,
 )
 
@@ -85,12 +85,12 @@ def read_share_group_heartbeat_response_v1(buf: memoryview, pos: int = 0) -> Sha
         throttle_time_ms, error_code, n = _r_ihB(buf, pos)
         pos += 7
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         error_message = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = uvarint_tail(buf, pos, n)
+            n, pos = text_tail(buf, pos, n)
         member_id = None if n == 0 else str(buf[pos : (pos := pos + n - 1)], "utf-8")
         member_epoch, heartbeat_interval_ms, n = _r_iib(buf, pos)
         pos += 9
