@@ -191,15 +191,21 @@ class LocalCluster:
         except ConfigError as error:
             raise wrong_usage(str(error), "--option name=value") from None
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.directory)
-            check_ports(self._host, [broker.ports for broker in self.brokers])
-            voters = self._join(self.directory / "cluster.json")
-            for broker in self.brokers:
-                broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
+            self._write_files()
+        except CommandFailed:
+            self.close()
+            raise
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CommandFailed(f"cannot write to {self.directory}: {reason}") from None
+
+    def _write_files(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(self.directory)
+        check_ports(self._host, [broker.ports for broker in self.brokers])
+        voters = self._join(self.directory / "cluster.json")
+        for broker in self.brokers:
+            broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
 
     def start(self) -> None:
         """Start every broker."""
@@ -221,6 +227,15 @@ class LocalCluster:
         """End every broker at once."""
         for broker in self.brokers:
             broker.signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End what still runs, and let others have the directory."""
+        self.kill()
+        for broker in self.brokers:
+            broker.wait(STOP_TIMEOUT_S)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _join(self, path: Path) -> list[int]:
         """Return the voters; the first start decides on them and on the cluster's id."""

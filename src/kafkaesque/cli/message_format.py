@@ -137,12 +137,12 @@ def _read_json(line: bytes) -> Outgoing:
 
 
 def _headers(found: object) -> list[Header]:
-    pairs = found.items() if isinstance(found, dict) else found
-    if not isinstance(pairs, list) and not isinstance(found, dict):
+    pairs = list(found.items()) if isinstance(found, dict) else found
+    if not isinstance(pairs, list):
         raise ValueError("headers must be an object or a list of pairs")
     headers = []
-    for pair in pairs:  # type: ignore[attr-defined]
-        if len(pair) != 2 or not isinstance(pair[0], str):
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise ValueError("a header is a name and a value")
         headers.append((pair[0], _from_json(pair[1])))
     return headers

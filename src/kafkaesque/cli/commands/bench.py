@@ -113,7 +113,7 @@ def _cluster(bootstrap: str | None) -> Iterator[str]:
             cluster.events.get(timeout=START_TIMEOUT_S)
             yield cluster.bootstrap_servers
         finally:
-            cluster.stop()
+            cluster.close()
 
 
 def _measure(servers: str, messages: int, size: int, partitions: int, acks: str) -> list[Figure]:

@@ -208,6 +208,7 @@ def _stop(cluster: LocalCluster, screen: Screen) -> None:
     for stop_signal in STOP_SIGNALS:
         signal.signal(stop_signal, lambda *_: cluster.kill())
     late = cluster.stop()
+    cluster.close()
     for number in late:
         screen.note(f"broker {number} did not stop within {STOP_TIMEOUT_S:g} s and was killed")
     if screen.is_json:

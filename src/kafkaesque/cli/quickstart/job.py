@@ -118,8 +118,7 @@ class Job:
         """Leave nothing running."""
         if self._group is not None:
             self._group.kill()
-        self._cluster.kill()
-        self._cluster.stop()
+        self._cluster.close()
 
     def _wait_for_brokers(self) -> None:
         ready: set[int] = set()

@@ -1,0 +1,158 @@
+"""The command line as a whole: what it lists, what it costs to ask, how mistakes are answered."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from kafkaesque.cli.app import app
+from kafkaesque.cli.lazy_group import COMMANDS
+
+NOBODY = "127.0.0.1:1"
+
+
+def run(*arguments: str, text: str = "") -> tuple[int, str, str]:
+    """Run the command line in this process; return exit code, output and errors."""
+    done = CliRunner().invoke(app, list(arguments), input=text)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_help_lists_every_command_with_its_one_line() -> None:
+    code, output, _ = run("--help")
+    assert code == 0
+    for name, line in COMMANDS.items():
+        assert name in output
+        assert line in output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_subcommand_has_help_with_an_example(name: str) -> None:
+    command = get_command(importlib.import_module(f"kafkaesque.cli.commands.{name}").app)
+    subcommands = getattr(command, "commands", {})
+    for words in [[name, each] for each in subcommands] or [[name]]:
+        code, output, _ = run(*words, "--help")
+        assert code == 0
+        assert "Example:\n" in output, words
+        assert f"kafkaesque {' '.join(words)}" in output.split("Example:")[1], words
+
+
+def test_asking_for_help_loads_neither_a_client_nor_a_screen_nor_a_broker() -> None:
+    program = (
+        "import sys; from kafkaesque.cli.app import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(m for m in sys.modules if m.split('.')[0] in"
+        " ('rich', 'confluent_kafka', 'uvloop') or m.startswith('kafkaesque.')), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    loaded = done.stderr.split()
+    assert [name for name in loaded if not name.startswith("kafkaesque.cli")] == []
+    assert "kafkaesque.cli.commands.up" not in loaded
+
+
+def test_the_command_of_a_broker_never_loads_the_client() -> None:
+    program = (
+        "import sys, kafkaesque.cli.commands.broker, kafkaesque.server.main\n"
+        "print(*(m for m in sys.modules if m.startswith('confluent_kafka')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("tpoic", "'topic'"), ("consum", "'consume'"), ("xyzzy", "--help")]
+)
+def test_an_unknown_command_is_wrong_usage_and_names_the_nearest(words: str, meant: str) -> None:
+    code, _, errors = run(words)
+    assert code == 2
+    assert meant in errors
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cluster", "status"],
+        ["topic", "list"],
+        ["topic", "create", "t"],
+        ["publish", "t", "m"],
+        ["consume", "t"],
+        ["group", "list"],
+        ["group", "describe", "g"],
+        ["cluster", "wait", "--timeout", "0"],
+    ],
+    ids=" ".join,
+)
+def test_where_nobody_answers_the_address_is_named_and_the_exit_code_is_3(words: list[str]) -> None:
+    code, output, errors = run(*words, "--bootstrap-server", NOBODY)
+    assert code == 3
+    assert output == ""
+    assert f"no broker answers at {NOBODY} (connection refused)" in errors
+    assert "kafkaesque up" in errors
+    assert "rdkafka" not in errors
+
+
+@pytest.mark.parametrize("address", ["host:", ":9092", "host:99999", "host:x", ""])
+def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
+    code, _, errors = run("topic", "list", "--bootstrap-server", address)
+    assert code == 2
+    assert "is not the address of a broker" in errors
+
+
+WRONG = [
+    (["topic", "create", "t", "--config", "novalue"], "is not name=value"),
+    (["topic", "create", "t", "--partitions", "0"], "--partitions"),
+    (["topic", "alter", "t"], "nothing to alter"),
+    (["publish", "t", "m", "--acks", "2"], "--acks 2 is none of"),
+    (["publish", "t", "m", "--compression", "rar"], "--compression rar is none of"),
+    (["publish", "t", "m", "--header", "h"], "is not name=value"),
+    (["publish", "t", "m", "--file", "x"], "not both"),
+    (["publish", "t", "--key-separator", ""], "separates nothing"),
+    (["publish", "t", "--key-separator", ":", "--format", "json"], "no meaning"),
+    (["publish", "t", "--format", "xml"], "--format"),
+    (["consume", "t", "--offset", "soon"], "neither an offset nor a time"),
+    (["consume", "t", "--offset", "1", "--from-beginning"], "contradict"),
+    (["consume", "t", "--group", "g", "--offset", "1"], "a group decides"),
+    (["consume", "t", "--group", "g", "--partition", "1"], "a group decides"),
+    (["consume", "t", "--max", "0"], "--max"),
+    (["group", "reset-offsets", "g", "--topic", "t"], "one of --to and --shift"),
+    (["group", "reset-offsets", "g", "--topic", "t", "--to", "1", "--shift", "1"], "one of"),
+    (["group", "reset-offsets", "g", "--to", "1"], "--topic"),
+    (["sim", "run"], "one of --seed and --seeds"),
+    (["sim", "run", "--seed", "1", "--seeds", "2"], "one of --seed and --seeds"),
+    (["broker"], "--config"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), WRONG, ids=[" ".join(each) for each, _ in WRONG])
+def test_wrong_usage_is_said_before_anything_is_tried(words: list[str], sentence: str) -> None:
+    code, output, errors = run(*words)
+    assert code == 2
+    assert output == ""
+    assert sentence in errors
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    code, _, errors = run("publish", "t", "--file", "/nonexistent/file")
+    assert code == 1
+    assert "cannot read /nonexistent/file: no such file or directory" in errors
+
+
+def test_a_seed_is_run_and_told_about() -> None:
+    code, output, _ = run("sim", "run", "--seed", "1", "--seconds", "1", "--json")
+    assert code == 0
+    report = json.loads(output)
+    assert report["ok"] is True
+    assert report["seed"] == 1
+    assert len(report["digest"]) == 64

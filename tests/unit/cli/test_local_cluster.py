@@ -1,0 +1,223 @@
+"""The files and ports of a local cluster, and what `up` and `broker` refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.local_cluster import (
+    BrokerEnded,
+    BrokerPorts,
+    LocalCluster,
+    brokers_before,
+    free_ports,
+    ports_from,
+)
+from kafkaesque.server.config import load_config
+from tests.unit.cli.test_commands import run
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path / "data", free_ports(3), options={"num.partitions": "6"})
+    cluster.prepare()
+    yield cluster
+    cluster.close()
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text())
+
+
+def again(cluster: LocalCluster, count: int) -> LocalCluster:
+    """Another start in the same directory."""
+    cluster.close()
+    other = LocalCluster(cluster.directory, free_ports(count))
+    other.prepare()
+    other.close()
+    return other
+
+
+def test_the_configuration_is_what_a_broker_reads(prepared: LocalCluster) -> None:
+    for broker in prepared.brokers:
+        config = load_config(broker.config_path, environment={})
+        assert config.broker.node == broker.number
+        assert config.broker.cluster_id == prepared.cluster_id
+        assert str(config.broker.kafka_address) == broker.address
+        assert config.data == broker.data
+        assert dict(config.broker.controllers) == {
+            each.number: ("127.0.0.1", each.ports.peer) for each in prepared.brokers
+        }
+        assert config.broker.options["num.partitions"] == 6
+
+
+def test_a_second_start_keeps_the_cluster_and_its_voters(prepared: LocalCluster) -> None:
+    assert brokers_before(prepared.directory) == 3
+    grown = again(prepared, 5)
+    assert grown.cluster_id == prepared.cluster_id
+    assert brokers_before(prepared.directory) == 5
+    assert list(read(grown.broker(5).config_path)["controllers"]) == ["1", "2", "3"]
+
+
+def test_fewer_brokers_than_there_were_are_refused(prepared: LocalCluster) -> None:
+    with pytest.raises(CommandFailed, match="has 3 brokers, not 2") as failure:
+        again(prepared, 2)
+    assert failure.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("count", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3)])
+def test_an_odd_number_of_controllers_votes(tmp_path: Path, count: int, voters: int) -> None:
+    cluster = LocalCluster(tmp_path, free_ports(count))
+    cluster.prepare()
+    cluster.close()
+    known = json.loads((tmp_path / "cluster.json").read_text())
+    assert known["controllers"] == list(range(1, voters + 1))
+
+
+def test_a_directory_has_one_cluster_at_a_time(prepared: LocalCluster) -> None:
+    other = LocalCluster(prepared.directory, free_ports(3))
+    before = prepared.broker(1).config_path.read_text()
+    with pytest.raises(CommandFailed, match=rf"runs already \(pid {os.getpid()}\)"):
+        other.prepare()
+    assert prepared.broker(1).config_path.read_text() == before
+
+
+def test_a_file_of_somebody_else_is_not_taken_for_a_clusters(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text('{"something": "else"}')
+    with pytest.raises(CommandFailed, match="is not a cluster's file"):
+        LocalCluster(tmp_path, free_ports(1)).prepare()
+
+
+def test_a_busy_port_is_named_with_its_purpose_before_anything_starts(tmp_path: Path) -> None:
+    (ports,) = free_ports(1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = taken.getsockname()[1]
+        words = ["--brokers", "1", "--data", str(tmp_path / "d"), "--port", str(ports.kafka)]
+        words += ["--peer-port", str(ports.peer), "--text-port", str(busy)]
+        code, _, errors = run("up", *words)
+    assert code == 1
+    assert f"127.0.0.1:{busy}, the text port of broker 1: address already in use" in errors
+    assert not (tmp_path / "d" / "broker-1.log").exists()
+
+
+def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
+    words = ["--data", str(tmp_path), "--port", "30000", "--peer-port", "30002"]
+    code, _, errors = run("up", "--brokers", "3", *words)
+    assert code == 2
+    assert "30002 would be the Kafka port of broker 3, and the peer port of broker 1" in errors
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("num.partition=3", "did you mean num.partitions?"),
+        ("num.partitions=many", "it must be a number from 1 to"),
+        ("num.partitions", "is not name=value"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_written(
+    tmp_path: Path, option: str, sentence: str
+) -> None:
+    code, _, errors = run("up", "--data", str(tmp_path / "d"), "--option", option)
+    assert code == 2
+    assert sentence in errors
+    assert not (tmp_path / "d").exists()
+
+
+def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
+    assert ports_from(9092, 0, 9190, 2) == [
+        BrokerPorts(kafka=9092, text=0, peer=9190),
+        BrokerPorts(kafka=9093, text=0, peer=9191),
+    ]
+
+
+def test_a_broker_that_cannot_start_reports_how_it_ended(prepared: LocalCluster) -> None:
+    broker = prepared.broker(1)
+    broker.config_path.write_text("nonsense")
+    broker.start(prepared.events)
+    event = prepared.events.get(timeout=20)
+    assert isinstance(event, BrokerEnded)
+    assert event.how == "ended with exit code 2"
+    assert "is not TOML" in "\n".join(broker.log_tail())
+
+
+def test_a_brokers_end_by_a_signal_is_said_by_its_name() -> None:
+    assert BrokerEnded(broker=1, pid=2, exit_code=-9).how == "was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--port", "0"], "kafka.port = '0' is not allowed"),
+        (["--option", "log.retention.mss=1"], "did you mean log.retention.ms?"),
+        (["--log-level", "loud"], "one of debug, info, warning, error"),
+    ],
+)
+def test_flags_of_a_broker_are_checked_like_its_file(
+    prepared: LocalCluster, words: list[str], sentence: str
+) -> None:
+    config = str(prepared.broker(1).config_path)
+    code, _, errors = run("broker", "--config", config, "--check", *words)
+    assert code == 2
+    assert sentence in errors
+
+
+def test_flags_go_over_environment_over_the_file(
+    prepared: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = str(prepared.broker(1).config_path)
+    monkeypatch.setenv("KAFKAESQUE_KAFKA_PORT", "none")
+    code, _, errors = run("broker", "--config", config, "--check")
+    assert (code, "kafka.port = 'none'" in errors) == (2, True)
+    code, output, _ = run("broker", "--config", config, "--check", "--port", "9092")
+    assert (code, output) == (0, f"{config} is right\n")
+
+
+def test_a_missing_file_is_named() -> None:
+    code, _, errors = run("broker", "--config", "/nonexistent.toml", "--check")
+    assert code == 2
+    assert "cannot read /nonexistent.toml" in errors
+
+
+ORPHAN = """
+import sys, time
+from pathlib import Path
+from kafkaesque.cli.local_cluster import LocalCluster, free_ports
+cluster = LocalCluster(Path(sys.argv[1]), free_ports(1))
+cluster.prepare()
+cluster.start()
+cluster.events.get(timeout=20)
+print(cluster.broker(1).pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells children on Linux only")
+def test_a_broker_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        broker = int(starter.stdout.readline())
+        os.kill(broker, 0)
+        starter.send_signal(signal.SIGKILL)
+    handle = os.pidfd_open(broker) if os.path.exists(f"/proc/{broker}") else -1
+    if handle >= 0:
+        try:
+            import select
+
+            assert select.select([handle], [], [], 20)[0], "the broker lives on"
+        finally:
+            os.close(handle)
