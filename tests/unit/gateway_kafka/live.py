@@ -16,16 +16,24 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
-from kafkaesque.model.ids import NodeId, TopicPartition
+from kafkaesque.model.ids import NO_NODE, NodeId, TopicPartition
 from kafkaesque.model.options import OptionValue
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import SUPPORTED
 from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS
 from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.messages.alter_configs_request import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+)
+from kafkaesque.protocols.kafka.messages.delete_topics_request import (
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
 from kafkaesque.protocols.kafka.messages.produce_request import (
     PartitionProduceData,
@@ -34,9 +42,13 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 )
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.loop import new_loop, report_to
+from kafkaesque.storage.config import StorageConfig
 
 PATIENCE_S = 10.0
-POLL_S = 0.005
+POLL_S = 0.001
+BROKER_RESOURCE = 4
+#: Little is written: a large file would only take time to be made.
+WAL_BYTES = 1024 * 1024
 #: Tests write records of the year 1970: they are not to be taken for old ones.
 KEPT = {"retention.ms": "-1"}
 _LENGTH = struct.Struct(">i")
@@ -132,6 +144,7 @@ class LiveCluster:
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
+                storage=StorageConfig(wal_bytes=WAL_BYTES),
             )
             self.nodes[node] = LiveBroker(self, config, root / str(node))
         self.wait(lambda: all(live.is_ready for live in self.nodes.values()), "brokers are ready")
@@ -228,11 +241,9 @@ class LiveCluster:
         return self.nodes[node].broker.partition(TopicPartition(name, index))
 
     def leader(self, name: str, index: int = 0) -> int:
-        """Returns who leads a partition, as broker 1 knows."""
+        """Returns who leads a partition, as far as broker 1 knows, else -1."""
         group = self.broker.state.topic(name).partitions[index].group
-        leader = self.broker.leaders.leader(group)
-        assert leader is not None
-        return leader
+        return self.broker.leaders.leader(group) or NO_NODE
 
     def produce(
         self,
@@ -261,6 +272,24 @@ class LiveCluster:
     def run_for(self, seconds: float) -> None:
         """Lets the brokers go on."""
         self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def clean(self) -> None:
+        """Removes all topics and dynamic options, so that the next test finds none."""
+        self._check()
+        creator = self.nodes[1].gateway.topic_creator
+        self.wait(lambda: not creator.under_way, "topics are created")
+        state = self.broker.state
+        names = [DeleteTopicState(name) for name in state.topics]
+        if names:
+            self.ask(DeleteTopicsRequest(names, (), int(PATIENCE_S * 1000)))
+        for node, configs in state.broker_configs.items():
+            if configs:
+                resource = AlterConfigsResource(BROKER_RESOURCE, str(node or ""), ())
+                self.ask(AlterConfigsRequest([resource]))
+        self.wait(lambda: len(self.broker.partitions) == 0, "partitions are closed")
+        assert not state.topics
+        assert not any(state.broker_configs.values())
+        self.reports.clear()
 
     def close(self) -> None:
         """Stops all brokers and the loop."""

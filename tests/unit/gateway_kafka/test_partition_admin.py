@@ -203,17 +203,18 @@ def test_an_election_of_another_type_is_refused(live: LiveCluster) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
-def test_sizes_are_told(live: LiveCluster, tmp_path: Path, version: int) -> None:
+def test_sizes_are_told(live: LiveCluster, version: int) -> None:
     live.create_topic("orders", 2)
     live.create_topic("payments")
     live.produce("orders", 1, timestamps_ms=[1, 2, 3])
     (result,) = live.ask(DescribeLogDirsRequest(None), version).results
-    assert (result.error_code, result.log_dir) == (0, str(tmp_path / "1"))
+    assert (result.error_code, result.log_dir) == (0, live.broker.config.data_dir)
     sizes = {
         (topic.name, partition.partition_index): partition.partition_size
         for topic in result.topics
         for partition in topic.partitions
     }
+    assert Path(result.log_dir).is_dir()
     assert sizes == {
         ("orders", 0): 0,
         ("orders", 1): live.partition("orders", 1).log.size_bytes,

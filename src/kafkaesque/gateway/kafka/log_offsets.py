@@ -242,5 +242,5 @@ def _end_of_epoch(broker: Broker, name: str, wanted: OffsetForLeaderPartition) -
         partition.check_leader(wanted.current_leader_epoch)
     except RequestRefused as refusal:
         return EpochEndOffset(code_of(refusal), wanted.partition, _UNKNOWN, _UNKNOWN)
-    epoch, end_offset = partition.log.end_of_epoch(wanted.leader_epoch)
+    epoch, end_offset = partition.end_of_epoch(wanted.leader_epoch)
     return EpochEndOffset(0, wanted.partition, epoch, end_offset)

@@ -1,0 +1,72 @@
+"""Every API that is served: a request that is cut short closes its connection and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from kafkaesque.gateway.kafka.handlers import HANDLERS
+from kafkaesque.protocols.kafka.api import SUPPORTED
+from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS, ApiKey
+from kafkaesque.protocols.kafka.frames import read_response, write_request
+from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
+
+CORRELATION_ID = 7
+
+
+def empty_request(api_key: int) -> Any:
+    """Returns a request with nothing but defaults."""
+    name = CODEC_VERSIONS[api_key][3]
+    module = import_module(f"kafkaesque.protocols.kafka.messages.{name}_request")
+    return getattr(module, "".join(word.capitalize() for word in name.split("_")) + "Request")()
+
+
+def cut(frame: bytes, count: int) -> bytes:
+    """Returns a frame that lacks its last bytes, with a length that fits."""
+    body = frame[4 : len(frame) - count]
+    return len(body).to_bytes(4, "big") + body
+
+
+async def send(live: LiveCluster, frame: bytes) -> bytes | None:
+    """Sends a frame on a connection of its own; returns the answer, None if it is closed."""
+    reader, writer = await asyncio.open_connection(*live.broker.config.kafka_address)
+    try:
+        writer.write(frame)
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        return await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return None
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS), ids=lambda key: ApiKey(key).name)
+def test_a_request_that_is_cut_short(live: LiveCluster, api_key: int) -> None:
+    version = SUPPORTED[api_key].last
+    frame = write_request(api_key, version, CORRELATION_ID, "test", empty_request(api_key))
+    for count in range(1, len(frame) - 4):
+        answer = live.loop.run_until_complete(
+            asyncio.wait_for(send(live, cut(frame, count)), PATIENCE_S)
+        )
+        assert answer is None
+    assert any("closing the connection" in report for report in live.reports)
+    assert live.fatal == []
+
+
+@pytest.mark.parametrize(
+    "api_key",
+    # An empty Fetch waits for nothing; an empty Produce (acks 0) is not answered at all.
+    [key for key in sorted(HANDLERS) if key != ApiKey.PRODUCE],
+    ids=lambda key: ApiKey(key).name,
+)
+def test_a_request_with_nothing_in_it_is_answered(live: LiveCluster, api_key: int) -> None:
+    for version in range(SUPPORTED[api_key].first, SUPPORTED[api_key].last + 1):
+        frame = write_request(api_key, version, CORRELATION_ID, None, empty_request(api_key))
+        answer = live.loop.run_until_complete(asyncio.wait_for(send(live, frame), PATIENCE_S))
+        assert answer is not None, version
+        correlation_id, _ = read_response(memoryview(answer), api_key, version)
+        assert correlation_id == CORRELATION_ID
+    assert live.fatal == []
