@@ -38,6 +38,8 @@ class SimOptions:
     #: From fault to fault, on average.
     between_ms: int = 1_500
     kinds: tuple[str, ...] = SURVIVABLE
+    #: One process fault in so many strikes all brokers at once.
+    all_one_in: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ class _Run:
                 duration_ms=options.duration_ms,
                 between_ms=options.between_ms,
                 kinds=options.kinds,
+                all_one_in=options.all_one_in,
             ),
         )
 

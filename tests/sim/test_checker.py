@@ -1,0 +1,112 @@
+"""The simulator can fail: brokers with a planted bug are found out, and so is every anomaly."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from kafkaesque.broker.partition import Partition
+from kafkaesque.env.disk import File
+from kafkaesque.model.errors import DiskFailed
+from kafkaesque.raft.core import RaftCore
+from kafkaesque.sim.clients.observations import Observations
+from kafkaesque.sim.disk import SimDisk
+from kafkaesque.sim.runner import SimOptions, run_seed
+from kafkaesque.storage.group_log import GroupLog
+
+
+def _anomalies(options: SimOptions, seeds: range) -> list[str]:
+    found: list[str] = []
+    for seed in seeds:
+        found += run_seed(seed, options).anomalies
+        if found:
+            break
+    return found
+
+
+def test_a_broker_that_does_not_sync_loses_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = SimDisk.sync
+
+    def lying(
+        self: SimDisk,
+        files: Sequence[File],
+        on_done: Callable[[DiskFailed | None], None],
+        directories: Sequence[str] = (),
+    ) -> None:
+        sync(self, [], on_done)
+
+    monkeypatch.setattr(SimDisk, "sync", lying)
+    options = SimOptions(kinds=("power cut",), between_ms=1_000, all_one_in=1)
+    found = _anomalies(options, range(5))
+    assert found, "acknowledged and not synced, and nobody noticed"
+
+
+def test_a_broker_that_forgets_producers_doubles_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "_known_duplicate", lambda self, batch: None)
+    options = SimOptions(kinds=("kill", "reset", "block"), between_ms=500)
+    found = _anomalies(options, range(20))
+    assert any("duplicate" in what or "reordered" in what for what in found), found
+
+
+def test_a_broker_that_commits_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = RaftCore.on_synced
+
+    def commits_alone(self: RaftCore, last_index: int, generation: int) -> None:
+        commit(self, last_index, generation)
+        if self.is_leader and self.log.commit_index < self.log.synced_index:
+            self.log.commit_index = self.log.synced_index
+            self._outbox.commit(self.log.commit_index)
+
+    monkeypatch.setattr(RaftCore, "on_synced", commits_alone)
+    options = SimOptions(kinds=("kill", "block", "power cut"), between_ms=500)
+    assert _anomalies(options, range(20)), "committed without a majority, and nobody noticed"
+
+
+def test_a_broker_that_reads_past_the_high_watermark_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read_all(self: Partition, offset: int, bytes_max: int) -> object:
+        log: GroupLog = self.log
+        return log.locate(offset, bytes_max, log.end_offset)
+
+    monkeypatch.setattr(Partition, "read_now", read_all)
+    options = SimOptions(kinds=("block", "slow disk"), between_ms=500)
+    # Most fetches wait at the high watermark; one that finds more is enough.
+    monkeypatch.setattr(Partition, "last_stable_offset", property(lambda self: 0))
+    found = _anomalies(options, range(20))
+    assert any("high watermark" in what for what in found), found
+
+
+def _read(observations: Observations, *values: bytes, first: int = 0) -> None:
+    for offset, value in enumerate(values, first):
+        observations.note_read("c", 0, offset, value)
+
+
+def _read_two_at_one_offset(observations: Observations) -> None:
+    _read(observations, b"p/0/0")
+    _read(observations, b"p/0/1")
+
+
+def _give_an_id_twice(observations: Observations) -> None:
+    observations.note_producer_id("a", 1)
+    observations.note_producer_id("b", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [
+        ("lost write", lambda o: o.note_acknowledged(0, 0, [b"p/0/0"])),
+        ("duplicate", lambda o: _read(o, b"p/0/0", b"p/0/0")),
+        ("gap", lambda o: _read(o, b"p/0/0", first=1)),
+        ("unsent", lambda o: _read(o, b"q/0/0")),
+        ("reordered", lambda o: _read(o, b"p/0/1", b"p/0/0")),
+        ("inconsistent offsets", _read_two_at_one_offset),
+        ("producer id", _give_an_id_twice),
+        ("out of range", lambda o: o.note_out_of_range("c", 0, 5)),
+    ],
+)
+def test_every_anomaly_is_seen(name: str, act: Callable[[Observations], None]) -> None:
+    observations = Observations()
+    observations.note_sent(0, [b"p/0/0", b"p/0/1", b"p/0/2"])
+    act(observations)
+    observations.check()
+    assert any(name in what for what in observations.anomalies), observations.anomalies

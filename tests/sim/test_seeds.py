@@ -1,0 +1,66 @@
+"""Whole clusters under faults: nothing acknowledged is lost, doubled, moved or reordered.
+
+A seed that ever failed goes into `FOUND`, with what was wrong.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkaesque.sim.runner import SimOptions, SimReport, run_seed
+
+#: Seeds that found something, and what it was.
+FOUND: dict[int, str] = {}
+
+
+def _explain(report: SimReport) -> str:
+    lines = "\n".join(report.lines[-40:])
+    return f"seed {report.seed}: {report.anomalies}\n{lines}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, 50, 5))
+def test_nothing_acknowledged_is_lost_under_any_survivable_fault(first: int) -> None:
+    for seed in range(first, first + 5):
+        report = run_seed(seed)
+        assert report.ok, _explain(report)
+        assert report.acknowledged > 100, "the clients did something"
+        assert report.faults > 0
+
+
+@pytest.mark.timeout(300)
+def test_power_cuts_of_the_whole_cluster_lose_nothing_acknowledged() -> None:
+    options = SimOptions(kinds=("power cut",), between_ms=1_000, duration_ms=6_000, all_one_in=1)
+    for seed in range(1_000, 1_008):
+        report = run_seed(seed, options)
+        assert report.ok, _explain(report)
+
+
+@pytest.mark.parametrize("seed", list(FOUND))
+def test_seeds_that_found_something_stay_found(seed: int) -> None:
+    report = run_seed(seed)
+    assert report.ok, f"{FOUND[seed]}: {_explain(report)}"
+
+
+def _digest(seed: int, hash_seed: str) -> str:
+    script = (
+        "from kafkaesque.sim.runner import run_seed, SimOptions\n"
+        f"print(run_seed({seed}, SimOptions(duration_ms=4_000)).digest)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return done.stdout.strip()
+
+
+def test_the_same_seed_has_the_same_history_in_every_process() -> None:
+    digests = {_digest(11, hash_seed) for hash_seed in ("1", "2")}
+    assert len(digests) == 1
+    assert _digest(12, "1") not in digests, "another seed has another history"
