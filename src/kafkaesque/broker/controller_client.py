@@ -16,7 +16,7 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
 
-RETRY_MS = 50
+RETRY_MS = 10
 
 #: Doing them twice does no harm, so they are repeated even if the first may have been done.
 _REPEATABLE = (RegisterBroker, AllocateProducerIds, ChangeConfig)

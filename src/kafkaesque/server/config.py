@@ -158,6 +158,7 @@ def _make(
         text_address=Address(advertised, text_port) if text_port else None,
         controllers=_controllers(controllers, node, peer_address),
         options=BROKER_OPTIONS.parse(options),
+        data_dir=str(values["data"]),
     )
     return ServerConfig(
         data=Path(str(values["data"])),
