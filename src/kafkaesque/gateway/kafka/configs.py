@@ -254,7 +254,7 @@ def _alter(
             result.error_code, result.error_message = code_of(refusal), str(refusal)
         else:
             pieces.append(command_piece(broker, command, ALTER_TIMEOUT_MS, _on_altered(result)))
-    Queue(pieces, answer).start()
+    Queue(broker.env.clock, pieces, answer).start()
 
 
 def _on_altered(

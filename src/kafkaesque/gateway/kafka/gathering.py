@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from kafkaesque.env.clock import Clock
+from kafkaesque.gateway.kafka.turns import Turn
+
 T = TypeVar("T")
 
 #: Pieces of one request that are under way at the same time; the others wait their turn.
@@ -34,23 +37,28 @@ class Gathering:
 
 
 class Queue:
-    """Runs a bounded number of pieces at a time, each reporting by the callback it was given."""
+    """Runs a bounded number of pieces at a time, each reporting by the callback it was given.
 
-    __slots__ = ("_gathering", "_is_running", "_pieces", "_room")
+    Pieces that take long together, though they finish at once, are spread over turns of the loop.
+    """
+
+    __slots__ = ("_clock", "_gathering", "_is_running", "_pieces", "_room")
 
     def __init__(
         self,
+        clock: Clock,
         pieces: Sequence[Callable[[Callable[[], None]], None]],
         on_all_done: Callable[[], None],
         under_way_max: int = UNDER_WAY_MAX,
     ) -> None:
+        self._clock = clock
         self._gathering = Gathering(on_all_done)
         self._pieces = list(reversed(pieces))
         self._room = under_way_max
         self._is_running = False
 
     def start(self) -> None:
-        """Begin the first pieces; the callback comes at once if all of them finish at once."""
+        """Begin the first pieces; the callback may come at once if all of them finish at once."""
         for _ in self._pieces:
             self._gathering.begin()
         self._run()
@@ -61,10 +69,18 @@ class Queue:
         if self._is_running:
             return
         self._is_running = True
+        turn = Turn(self._clock)
         while self._pieces and self._room:
             self._room -= 1
             self._pieces.pop()(self._on_done)
+            if self._pieces and turn.is_over():
+                self._clock.call_soon(self._go_on)
+                return
         self._is_running = False
+
+    def _go_on(self) -> None:
+        self._is_running = False
+        self._run()
 
     def _on_done(self) -> None:
         self._room += 1

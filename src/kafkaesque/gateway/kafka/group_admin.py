@@ -83,7 +83,7 @@ def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
                 group.authorized_operations = _GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(DescribeGroupsResponse(groups=groups))
 
-    Queue([piece.start for piece in pieces], answer).start()
+    Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:
@@ -164,7 +164,7 @@ def on_delete_groups(gateway: "KafkaGateway", call: Call) -> None:
         ]
         call.answer(DeleteGroupsResponse(results=outcomes))
 
-    Queue([piece.start for piece in pieces], answer).start()
+    Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Deletion:

@@ -179,7 +179,7 @@ def on_offset_fetch(gateway: "KafkaGateway", call: Call) -> None:
         else:
             call.answer(_answer_of_one(answers[0]))
 
-    Queue([fetch.start for fetch in fetches], answer).start()
+    Queue(gateway.broker.env.clock, [fetch.start for fetch in fetches], answer).start()
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

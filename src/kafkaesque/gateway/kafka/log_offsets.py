@@ -95,7 +95,7 @@ class _ListOffsets:
                     continue
                 outcomes.append(_failed(index, ErrorCode.UNKNOWN_SERVER_ERROR))
                 pieces.append(self._piece(topic.name, wanted, outcomes))
-        Queue(pieces, self._answer).start()
+        Queue(self._broker.env.clock, pieces, self._answer).start()
 
     def _piece(
         self,

@@ -133,7 +133,7 @@ class _Elections:
     def start(self) -> None:
         """Elect for every partition; the answer follows the last one."""
         pieces: list[Piece] = [self._piece(where) for where in self._wanted()]
-        Queue(pieces, self._answer).start()
+        Queue(self._broker.env.clock, pieces, self._answer).start()
 
     def _wanted(self) -> list[TopicPartition]:
         asked = self._request.topic_partitions

@@ -109,7 +109,11 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
         else:
             on_outcome = _on_created(broker, result, validate_only=request.validate_only)
             pieces.append(command_piece(broker, command, request.timeout_ms, on_outcome))
-    Queue(pieces, lambda: call.answer(CreateTopicsResponse(topics=list(results.values())))).start()
+    Queue(
+        broker.env.clock,
+        pieces,
+        lambda: call.answer(CreateTopicsResponse(topics=list(results.values()))),
+    ).start()
 
 
 def _refuse(
@@ -201,7 +205,11 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
         command_piece(gateway.broker, command, request.timeout_ms, on_outcome)
         for command, on_outcome in deletion.commands
     ]
-    Queue(pieces, lambda: call.answer(DeleteTopicsResponse(responses=deletion.results))).start()
+    Queue(
+        gateway.broker.env.clock,
+        pieces,
+        lambda: call.answer(DeleteTopicsResponse(responses=deletion.results)),
+    ).start()
 
 
 class _Deletion:
@@ -285,7 +293,9 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
         on_outcome = _on_grown(result)
         pieces.append(command_piece(gateway.broker, command, request.timeout_ms, on_outcome))
     Queue(
-        pieces, lambda: call.answer(CreatePartitionsResponse(results=list(results.values())))
+        gateway.broker.env.clock,
+        pieces,
+        lambda: call.answer(CreatePartitionsResponse(results=list(results.values()))),
     ).start()
 
 
