@@ -196,6 +196,7 @@ class LocalCluster:
             self.close()
             raise
         except OSError as error:
+            self.close()
             reason = (error.strerror or str(error)).lower()
             raise CommandFailed(f"cannot write to {self.directory}: {reason}") from None
 

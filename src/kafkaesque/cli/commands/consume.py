@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH_MAX = 1000
 POLL_S = 0.1
+FETCH_WAIT_MS = 500
+FETCH_WAIT_AT_END_MS = 50
 REQUEST_TIMEOUT_S = 15.0
 #: librdkafka asks for a group even where none is joined.
 NO_GROUP = "kafkaesque-consume"
@@ -111,7 +113,9 @@ def consume(
     stop = Stop(max_messages=max_messages, at_end=until_end, idle_s=timeout)
     from kafkaesque.cli.kafka import Connection
 
-    reader = Reader(Connection(bootstrap), topic, place, group)
+    # That a partition ends is told by a fetch that has waited in vain.
+    fetch_wait_ms = FETCH_WAIT_AT_END_MS if until_end else FETCH_WAIT_MS
+    reader = Reader(Connection(bootstrap), topic, place, group, fetch_wait_ms)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         count = _consume(reader, printer, stop, partition)
@@ -141,7 +145,12 @@ class Reader:
     """Reads one topic, from given places or as a member of a group."""
 
     def __init__(
-        self, connection: "Connection", topic: str, place: Place, group: str | None
+        self,
+        connection: "Connection",
+        topic: str,
+        place: Place,
+        group: str | None,
+        fetch_wait_ms: int,
     ) -> None:
         self._connection = connection
         self._topic = topic
@@ -156,6 +165,7 @@ class Reader:
             # Committed is what was printed, not what was fetched.
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": fetch_wait_ms,
             "auto.offset.reset": reset.get(place.kind, "error"),
         }
         self._consumer: Consumer = connection.consumer(settings)

@@ -78,8 +78,8 @@ def up(
     for number in STOP_SIGNALS:
         signal.signal(number, lambda signum, _: cluster.events.put(Signalled(number=signum)))
     began = time.monotonic()
-    cluster.start()
     try:
+        cluster.start()
         is_wanted = Watcher(cluster, screen, began).run()
     finally:
         _stop(cluster, screen)

@@ -1,0 +1,349 @@
+"""The command line against a cluster, as people and scripts use it: a process for each command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from kafkaesque.model.kernel import active
+from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
+
+KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
+
+Cli = Callable[..., "Done"]
+
+
+class Done:
+    """What a command left."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document that was printed."""
+        return json.loads(self.output)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of all lines."""
+        return [line.split("\t") for line in self.output.splitlines()]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The JSON of all lines."""
+        return [json.loads(line) for line in self.output.splitlines()]
+
+
+@pytest.fixture
+def cli(bootstrap_servers: str) -> Cli:
+    """Runs a command; fails if its exit code is another than `code`."""
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers}
+
+    def run(*words: str, text: str = "", code: int = 0) -> Done:
+        command = [*KAFKAESQUE, *words]
+        done = subprocess.run(
+            command,
+            input=text,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return Done(done)
+
+    return run
+
+
+def read_all(cli: Cli, topic: str, *words: str) -> list[dict[str, Any]]:
+    """Return all messages of a topic, in the order of partition and offset."""
+    messages = cli("consume", topic, "--from-beginning", "--until-end", "--json", *words).messages
+    return sorted(messages, key=lambda each: (each["partition"], each["offset"]))
+
+
+def values(messages: Sequence[dict[str, Any]]) -> list[str]:
+    return sorted(each["value"] for each in messages)
+
+
+def test_the_life_of_a_topic(cli: Cli) -> None:
+    name = unique("life")
+    created = cli("topic", "create", name, "-p", "4", "-r", "3", "-c", "retention.ms=86400000")
+    assert created.output == f"created {name}: 4 partitions of 3 replicas\n"
+
+    again = cli("topic", "create", name, code=1)
+    assert f"topic {name} exists already" in again.errors
+    accepted = cli("topic", "create", name, "--if-not-exists", "--json").document
+    assert accepted == {"topic": name, "created": False, "partitions": 4, "replication_factor": 3}
+
+    assert [name, "4", "3"] in cli("topic", "list").rows
+    (described,) = cli("topic", "describe", name, "--json").document
+    assert described["options"] == {"retention.ms": "86400000"}
+    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2, 3]
+    assert all(each["leader"] in each["replicas"] for each in described["partitions"])
+
+    cli("topic", "alter", name, "-p", "6", "-c", "max.message.bytes=5000")
+    cli("topic", "alter", name, "--delete-config", "retention.ms")
+    (altered,) = cli("topic", "describe", name, "--json").document
+    assert altered["options"] == {"max.message.bytes": "5000"}
+    assert len(altered["partitions"]) == 6
+
+    refused = cli("topic", "delete", name, unique("missing"), "--yes", code=1)
+    assert "does not exist" in refused.errors
+    assert [name, "6", "3"] in cli("topic", "list").rows
+    cli("topic", "delete", name, unique("missing"), "--if-exists", "--yes")
+    eventually(
+        lambda: name not in [row[0] for row in cli("topic", "list").rows], f"{name} to be gone"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["topic", "create", "no spaces"], "is not a legal name"),
+        (["topic", "create", "x", "-r", "9"], "INVALID_REPLICATION_FACTOR"),
+        (["topic", "create", "x", "-c", "no.such.option=1"], "no.such.option"),
+        (["topic", "describe", "nowhere"], "topic nowhere does not exist"),
+        (["topic", "alter", "nowhere", "-p", "3"], "topic nowhere does not exist"),
+        (["consume", "nowhere"], "topic nowhere does not exist"),
+        (["group", "describe", "nobody"], "group nobody does not exist"),
+        (["group", "reset-offsets", "g", "-t", "nowhere", "--to", "1"], "nowhere does not exist"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_the_cluster_refuses_is_said_in_a_sentence(
+    cli: Cli, words: list[str], sentence: str
+) -> None:
+    refused = cli(*words, code=1)
+    assert refused.output == ""
+    assert refused.errors.startswith("error: ")
+    assert sentence in refused.errors
+
+
+def test_messages_from_arguments_lines_and_files(
+    cli: Cli, make_topic: TopicMaker, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=3)
+    assert cli("publish", topic, "one", "two").output == f"published 2 messages to {topic}\n"
+    cli("publish", topic, text="three\n\nfive")
+    file = tmp_path / "lines"
+    file.write_bytes(b"k:six\nseven\n")
+    words = ["--key-separator", ":", "-H", "source=shop", "-H", "n=1"]
+    report = cli("publish", topic, "-f", str(file), "-f", "-", *words, "--json", text="k:eight")
+    assert report.document == {"topic": topic, "published": 3, "failed": 0}
+
+    found = {each["value"]: each for each in read_all(cli, topic)}
+    assert sorted(found) == ["", "eight", "five", "one", "seven", "six", "three", "two"]
+    assert (found["six"]["key"], found["seven"]["key"], found["one"]["key"]) == ("k", None, None)
+    assert found["six"]["headers"] == [["source", "shop"], ["n", "1"]]
+    assert found["six"]["partition"] == found["eight"]["partition"]
+    assert found["eight"]["offset"] > found["six"]["offset"]
+
+
+def test_a_key_goes_where_kafkas_own_clients_send_it(cli: Cli, make_topic: TopicMaker) -> None:
+    topic = make_topic(partitions=6)
+    keys = [f"key-{number}" for number in range(40)]
+    cli("publish", topic, "--key-separator", "=", text="".join(f"{key}={key}\n" for key in keys))
+    for each in read_all(cli, topic):
+        expected = (active.murmur2(each["key"].encode()) & 0x7FFFFFFF) % 6
+        assert each["partition"] == expected
+
+
+def test_what_consume_prints_publish_reads_back(cli: Cli, make_topic: TopicMaker) -> None:
+    source, target = make_topic(partitions=2), make_topic(partitions=2)
+    lines = [
+        {"key": "k", "value": {"x": 1}, "headers": {"a": "1", "b": None}, "timestamp_ms": 5000},
+        {"key": {"base64": "/wA="}, "value": None, "partition": 1},
+        {"value": "ä\n\t", "headers": [["a", "1"], ["a", "2"]], "partition": 0},
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    cli("publish", source, "--format", "json", text=text)
+    printed = cli("consume", source, "--from-beginning", "--until-end", "--json").output
+    cli("publish", target, "--format", "json", text=printed)
+    first, second = read_all(cli, source), read_all(cli, target)
+    assert len(first) == 3
+    assert [{**each, "topic": ""} for each in first] == [{**each, "topic": ""} for each in second]
+    assert [each for each in first if each["value"] == '{"x":1}'][0]["timestamp_ms"] == 5000
+
+
+def test_a_bad_line_ends_it_and_what_came_before_is_delivered(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=1)
+    text = '{"value": "good"}\n{"key": "no value"}\n{"value": "never"}\n'
+    refused = cli("publish", topic, "--format", "json", text=text, code=1)
+    assert "line 2: this line is not a message in JSON" in refused.errors
+    assert values(read_all(cli, topic)) == ["good"]
+
+
+def test_a_message_that_is_too_large_is_counted_and_explained(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=1, max_message_bytes="1000")
+    refused = cli("publish", topic, "x" * 2000, code=1)
+    assert "larger than" in refused.errors
+    assert "max.message.bytes" in refused.errors
+    assert refused.output == f"published 0 messages to {topic}\n"
+
+
+def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
+    topic = make_topic(partitions=2)
+    for partition, time_ms in ((0, 1_000_000), (1, 2_000_000)):
+        lines = [{"value": f"{partition}{n}", "timestamp_ms": time_ms + n * 1000} for n in range(5)]
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        cli("publish", topic, "--format", "json", "--partition", str(partition), text=text)
+
+    def read(*words: str) -> list[str]:
+        return sorted(cli("consume", topic, "--until-end", *words).output.split())
+
+    assert len(read("--from-beginning")) == 10
+    assert read() == []
+    assert read("--offset", "3") == ["03", "04", "13", "14"]
+    assert read("--offset", "-1") == ["04", "14"]
+    assert read("--offset", "3", "--partition", "1") == ["13", "14"]
+    assert read("--offset", "1970-01-01T00:33:22+00:00") == ["12", "13", "14"]
+    assert read("-p", "0", "-p", "1", "--offset", "earliest", "--max", "10") == read("-o", "0")
+    assert len(read("--from-beginning", "--max", "7")) == 7
+    outside = cli("consume", topic, "--partition", "0", "--offset", "99", code=1)
+    assert f"{topic}-0 has no offset 99: it has 0 to 5" in outside.errors
+    nowhere = cli("consume", topic, "--partition", "7", code=1)
+    assert "has no partition 7: it has 0 to 1" in nowhere.errors
+    late = cli("consume", topic, "--max", "1", "--timeout", "0.3", code=5)
+    assert "only 0 of 1 messages came" in late.errors
+
+
+def test_consuming_waits_for_what_comes_and_ctrl_c_ends_it_well(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    command = [*KAFKAESQUE, "consume", topic, "--from-beginning", "-b", bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        for value in ("first", "second"):
+            cli("publish", topic, value)
+            assert consumer.stdout.readline() == f"{value}\n"
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(DEADLINE_S) == 0
+
+
+def test_a_reader_that_has_enough_is_no_failure(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    cli("publish", topic, text="line\n" * 20_000)
+    command = [*KAFKAESQUE, "consume", topic, "--from-beginning", "-b", bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == b"line\n"
+        consumer.stdout.close()
+        cli("publish", topic, text="line\n" * 1000)
+        assert consumer.wait(DEADLINE_S) == 0
+        assert consumer.stderr.read() == b""
+
+
+def test_a_group_goes_on_where_it_was(cli: Cli, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(partitions=1), unique("readers")
+    cli("publish", topic, text="".join(f"{n}\n" for n in range(10)))
+    words = ["consume", topic, "--group", group, "--from-beginning"]
+    assert cli(*words, "--max", "4").output.split() == ["0", "1", "2", "3"]
+
+    described = cli("group", "describe", group, "--json").document
+    assert (described["state"], described["members"], described["lag"]) == ("empty", 0, 6)
+    (row,) = described["partitions"]
+    assert (row["topic"], row["committed"], row["end"], row["lag"]) == (topic, 4, 10, 6)
+    assert [topic, "0", "4", "10", "6", "-", "-", "-"] in cli("group", "describe", group).rows
+    assert [group, "empty"] in cli("group", "list").rows
+
+    assert cli(*words, "--until-end").output.split() == ["4", "5", "6", "7", "8", "9"]
+    assert cli("group", "describe", group, "--json").document["lag"] == 0
+
+
+def committed(cli: Cli, group: str) -> list[int]:
+    rows = cli("group", "describe", group, "--json").document["partitions"]
+    return [row["committed"] for row in rows]
+
+
+def test_a_group_is_sent_elsewhere(cli: Cli, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(partitions=2), unique("readers")
+    for partition in ("0", "1"):
+        lines = [{"value": "v", "timestamp_ms": 1_000_000 + n * 1000} for n in range(10)]
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        cli("publish", topic, "--format", "json", "--partition", partition, text=text)
+    reset = ["group", "reset-offsets", group, "--topic"]
+
+    planned = cli(*reset, topic, "--to", "latest")
+    assert planned.rows[1:] == [[topic, "0", "-", "10"], [topic, "1", "-", "10"]]
+    assert "Nothing was changed" in planned.errors
+    cli("group", "describe", group, code=1)
+
+    def after(*words: str) -> list[int]:
+        cli(*reset, *words, "--execute")
+        return committed(cli, group)
+
+    assert after(topic, "--to", "latest") == [10, 10]
+    assert after(f"{topic}:1", "--to", "earliest") == [10, 0]
+    assert after(topic, "--shift", "-3") == [7, 0]
+    assert after(topic, "--to", "5") == [5, 5]
+    assert after(topic, "--shift", "99") == [10, 10]
+    assert after(topic, "--to", "1970-01-01T00:16:42+00:00") == [2, 2]
+    assert after(topic, "--to", "-1") == [9, 9]
+
+    cli("group", "delete", group)
+    cli("group", "describe", group, code=1)
+
+
+def test_a_group_at_work_is_left_alone(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, group = make_topic(partitions=1), unique("readers")
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + DEADLINE_S
+        while not consumer.assignment() and time.monotonic() < deadline:
+            consumer.poll(0.1)
+        described = cli("group", "describe", group, "--json").document
+        assert (described["state"], described["members"]) == ("stable", 1)
+        assert described["partitions"][0]["client"] == "rdkafka"
+        refused = cli(
+            "group", "reset-offsets", group, "-t", topic, "--to", "0", "--execute", code=1
+        )
+        assert "has 1 members at work" in refused.errors
+        assert "members at work" in cli("group", "delete", group, code=1).errors
+    finally:
+        consumer.close()
+
+
+def test_the_state_of_the_cluster(cli: Cli, make_topic: TopicMaker) -> None:
+    make_topic(partitions=3)
+    ready = cli("cluster", "wait", "--brokers", "3", "--timeout", "20")
+    assert ready.output.startswith("ready: 3 brokers, ")
+    status = cli("cluster", "status", "--json").document
+    assert len(status["brokers"]) == 3
+    assert sum(each["is_controller"] for each in status["brokers"]) == 1
+    assert status["leaderless"] == []
+    assert status["partitions"] >= 3
+    assert ["brokers", "3"] in cli("cluster", "status").rows
+    late = cli("cluster", "wait", "--brokers", "4", "--timeout", "0.3", code=5)
+    assert "4 brokers were asked for" in late.errors
+
+
+def test_a_short_measurement(cli: Cli, bootstrap_servers: str) -> None:
+    words = ["--messages", "2000", "--size", "100", "--json"]
+    figures = cli("bench", "-b", bootstrap_servers, *words).document
+    assert [each["what"] for each in figures] == ["publish, acks=all", "consume"]
+    assert all(each["messages"] == 2000 and each["messages_per_s"] > 0 for each in figures)
