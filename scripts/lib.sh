@@ -179,6 +179,8 @@ pins_state() { say "$1 $(state_of "requirements/$1.txt")"; }
 # Installs the package in place and compiles its kernel.
 ensure_package() {
     local state stamp=.venv/.package
+    # Start-up time must not depend on who was the first to import a module.
+    env -u PYTHONDONTWRITEBYTECODE "$VENV_PYTHON" -m compileall -q src/kafkaesque || return
     state="$(pwd) $(state_of pyproject.toml setup.py src/kafkaesque/model/*.pyx src/kafkaesque/model/*.pxd)"
     if stamped "$stamp" "$state" && kernel_is_settled; then
         say "    the package and its kernel have not changed"
