@@ -5,6 +5,7 @@ neither.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from kafkaesque.protocols.text import examples
@@ -69,6 +70,7 @@ def write_too_long() -> bytes:
     return write_error(f"a line has at most {LINE_BYTES_MAX} bytes", examples.PUBLISH_TEXT)
 
 
+@cache
 def write_help() -> bytes:
     """Return all commands with examples."""
     lines = []

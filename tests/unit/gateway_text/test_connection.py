@@ -1,0 +1,175 @@
+"""Connections to a running broker: order, ends, nonsense and clients that take liberties."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.env.network import Address
+from kafkaesque.gateway.text import connection, gateway
+from kafkaesque.protocols.text.lines import LINE_BYTES_MAX
+from tests.unit.gateway_text.person import Person, TextCluster
+
+
+def test_lines_that_come_together_are_answered_in_order(
+    cluster: TextCluster, person: Person, topic: str
+) -> None:
+    cluster.live.create_topic(topic)
+    lines = [f"PUBS {topic} {number}\r\n\r\nNONSENSE\r\n" for number in range(200)]
+    person.type("".join(lines))
+    for number in range(200):
+        assert person.answer() == [f"OK {topic} 0 {number}"]
+        assert person.answer()[0].startswith("ERROR there is no command 'NONSENSE'")
+
+
+def test_a_line_may_come_byte_by_byte(cluster: TextCluster, person: Person) -> None:
+    for byte in b"topics\r\n":
+        person.type(bytes([byte]))
+        cluster.live.run_for(0.001)
+    assert person.answer()[-1].startswith("OK ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe\xfd",
+        b"\x00" * 100,
+        b"GET / HTTP/1.1",
+        b'{"Body": "x"}',
+        b"x" * (LINE_BYTES_MAX + 1),
+        b"PUBS",
+        b"CONS a b c",
+    ],
+)
+def test_after_an_error_the_connection_is_as_good_as_before(person: Person, line: bytes) -> None:
+    (answer,) = person.say(line)
+    assert answer.startswith("ERROR ")
+    assert "Example: " in answer
+    assert len(answer) < 600
+    assert person.say("TOPICS")[-1].startswith("OK ")
+
+
+def test_quit_ends_what_was_said(cluster: TextCluster, person: Person, topic: str) -> None:
+    person.type(f"TOPICS\nQUIT\nPUBS {topic} too late\n")
+    assert person.answer()[-1].startswith("OK ")
+    assert person.answer() == ["OK goodbye"]
+    assert person.is_gone()
+    assert topic not in cluster.live.broker.state.topics
+
+
+@pytest.mark.parametrize("typed", [b"\x04", b"\xff\xec", b"\x04\r\n"])
+def test_control_d_ends_the_connection(person: Person, typed: bytes) -> None:
+    person.type(b"TOPICS\n" + typed)
+    assert person.answer()[-1].startswith("OK ")
+    assert person.is_gone()
+
+
+def test_at_the_end_of_the_input_everything_is_still_answered(
+    cluster: TextCluster, person: Person, topic: str
+) -> None:
+    cluster.live.create_topic(topic)
+    person.type("".join(f"PUBS {topic} {number}\n" for number in range(100)))
+    # The last line has no end of its own.
+    person.type(f"PUBS {topic} last")
+    person.hang_up()
+    for number in range(101):
+        assert person.answer() == [f"OK {topic} 0 {number}"]
+    assert person.is_gone()
+    assert cluster.records(topic)[-1].value == b"last"
+
+
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(
+    cluster: TextCluster, topic: str
+) -> None:
+    cluster.live.create_topic(topic)
+    before = len(cluster.gateways[1].connections)
+    for _ in range(5):
+        person = cluster.person()
+        person.type("".join(f"PUBS {topic} {number}\n" for number in range(50)))
+        cluster.live.run_for(0.002)
+        person.leave()
+    cluster.live.wait(
+        lambda: len(cluster.gateways[1].connections) == before, "connections are forgotten"
+    )
+    assert cluster.person().say("TOPICS")[-1].startswith("OK ")
+
+
+def overwhelm(cluster: TextCluster, person: Person) -> connection.TextConnection:
+    """Ask for much more than anybody reads; return the broker's end."""
+    (served,) = cluster.gateways[1].connections.values()
+    for _ in range(20):
+        person.type("HELP\n" * 1000)
+        cluster.live.run_for(0.001)
+    cluster.live.wait(lambda: served._is_paused, "nothing more is read")
+    return served
+
+
+def test_a_client_that_does_not_read_is_not_answered_further(
+    cluster: TextCluster, person: Person
+) -> None:
+    served = overwhelm(cluster, person)
+    assert served._connection is not None
+    assert served._connection.unsent_bytes() < connection.UNSENT_BYTES_MAX + 100_000
+    # Others do not notice.
+    assert cluster.person().say("TOPICS")[-1].startswith("OK ")
+    # When it reads after all, it gets everything.
+    assert person.count_answers(20_000) == 20_000
+
+
+def test_a_client_that_never_reads_is_cut_off(
+    cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwhelm(cluster, person)
+    monkeypatch.setattr(gateway, "CONNECTION_IDLE_MS_MAX", -1)
+    cluster.gateways[1]._on_sweep()
+    cluster.live.wait(lambda: not cluster.gateways[1].connections, "it is gone")
+
+
+def test_who_says_nothing_for_long_is_sent_away(
+    cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert person.say("TOPICS")[-1].startswith("OK ")
+    cluster.gateways[1]._on_sweep()
+    assert person.say("TOPICS")[-1].startswith("OK ")
+    monkeypatch.setattr(gateway, "CONNECTION_IDLE_MS_MAX", 50)
+    # Half a line is no sign of life.
+    for _ in range(10):
+        person.type("T")
+        cluster.live.run_for(0.01)
+    cluster.gateways[1]._on_sweep()
+    assert person.answer()[0].startswith("ERROR nothing was said for too long")
+    assert person.is_gone()
+
+
+def test_the_port_has_room_for_so_many(
+    cluster: TextCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "CONNECTIONS_MAX", 3)
+    small = gateway.TextGateway(cluster.live.broker, cluster.live.reports.append)
+    address = small.start(Address("127.0.0.1", 0))
+    people = [Person(cluster, address) for _ in range(3)]
+    for person in people:
+        assert person.say("HELP")[-1] == "OK"
+    one_too_many = Person(cluster, address)
+    assert one_too_many.is_gone()
+    assert people[0].say("HELP")[-1] == "OK"
+    small.stop()
+    for person in [*people, one_too_many]:
+        assert person.is_gone()
+        person.leave()
+
+
+def test_nothing_is_taken_while_the_broker_has_too_much_to_sync(
+    cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = cluster.gateways[1]
+    overloaded = True
+    monkeypatch.setattr(type(served), "is_overloaded", lambda _: overloaded)
+    person.type("TOPICS\n" * 70)
+    cluster.live.run_for(0.05)
+    (held,) = served.connections.values()
+    assert len(held._waiting) == 70
+    assert held._is_paused
+    overloaded = False
+    for _ in range(70):
+        assert person.answer()[-1].startswith("OK ")
+    assert not held._is_paused
