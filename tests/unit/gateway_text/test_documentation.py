@@ -1,0 +1,25 @@
+"""The session that stands in the documentation, typed at a running broker."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.unit.gateway_text.person import Person, TextCluster
+
+PAGE = Path(__file__).parents[3] / "docs" / "text-protocol.md"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def test_the_documented_session_is_what_one_sees(cluster: TextCluster, person: Person) -> None:
+    assert "flights" not in cluster.live.broker.state.topics
+    text = PAGE.read_text(encoding="utf-8")
+    (session,) = re.findall(r"```session\n(.*?)```", text, re.DOTALL)
+    expected: list[str] = session.splitlines()
+    seen: list[str] = []
+    for line in expected:
+        if line.startswith("> "):
+            seen += [line, *person.say(line[2:])]
+    assert len(seen) > 10
+    assert [TIME.sub("T", line) for line in seen] == [TIME.sub("T", line) for line in expected]
+    assert person.is_gone()
