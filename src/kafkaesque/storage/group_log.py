@@ -558,6 +558,8 @@ class GroupLog:
             base = segment.base_offset
             prev_index = self.positions.index_of_offset(base) - 1
             self._queue(RecordKind.SEGMENT, first_index=base, prev_index=prev_index)
+            # Or a file that had this name could come back, with batches that look like ours.
+            self._bench.names_to_sync[self.identity.directory] = None
             self._bench.ask_submit()
 
     # -- inside: files follow when records are durable

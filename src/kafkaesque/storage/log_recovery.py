@@ -1,40 +1,83 @@
 """Brings one log back: from its checkpoint, then through the write-ahead log's records in order.
 
-See `group_log` for what may be found in the segments, and why. Everything here waits for the disk
-and is for the start only. It can be interrupted and begun again: until the next checkpoint neither
-that one nor the write-ahead log is changed, and what it overwrites in segments is what the
-write-ahead log says.
+Theory of operation. See `group_log` for what may be found in the segments, and why. What a record
+still to come cuts off, empties or gives up may already be gone from the files, or overwritten. So
+all cuts are known beforehand (`LogFate`), and nothing is restored, written or looked for that does
+not last. What is left is strict: it has to be there.
+
+Everything here waits for the disk and is for the start only. It can be interrupted and begun again:
+until the next checkpoint neither that one nor the write-ahead log is changed, and what it writes
+into segments is what the write-ahead log says.
 """
+
+from dataclasses import dataclass, field
 
 from kafkaesque.env.disk import File
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Index, NodeId, Term
-from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD
+from kafkaesque.storage.batch_header import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, read_place
 from kafkaesque.storage.entries import EntryKind, HardState, LogEntry, Mark
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_snapshot import LogSnapshot, read_start
 from kafkaesque.storage.positions import LogPositions
-from kafkaesque.storage.read_steps import run_blocking
-from kafkaesque.storage.segment import Segment
+from kafkaesque.storage.segment import NO_TIMESTAMP, SCAN_BYTES, Segment
 from kafkaesque.storage.segment_index import SegmentIndex
+from kafkaesque.storage.segment_table import Cut
 from kafkaesque.storage.wal_format import RecordKind, WalRecord
 from kafkaesque.storage.workbench import Workbench
 
 #: What is read at once when a segment is taken in.
 ABSORB_BYTES = 1024 * 1024
+#: Before this index everything goes: the log is emptied.
+ALL_GONE = -1
+NEVER_CUT = 2**63 - 1
 
+#: Records that `LogFate` wants to see.
+FATEFUL = (RecordKind.TRUNCATE, RecordKind.RESET, RecordKind.START, RecordKind.DELETE)
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
+
+
+@dataclass(slots=True)
+class LogFate:
+    """What the write-ahead log is going to do to a log, in the order in which it does."""
+
+    #: Per TRUNCATE the index it cuts after; per RESET `ALL_GONE`.
+    cuts: list[int] = field(default_factory=list)
+    #: The last index that is given up at the front.
+    start_prev: int = 0
+    is_deleted: bool = False
+
+    def note(self, record: WalRecord) -> None:
+        """Take a record into account."""
+        match record.kind:
+            case RecordKind.TRUNCATE:
+                self.cuts.append(record.last_index)
+            case RecordKind.RESET:
+                self.cuts.append(ALL_GONE)
+            case RecordKind.START:
+                self.start_prev = record.last_index
+            case RecordKind.DELETE:
+                self.is_deleted = True
+
+    def bounds(self) -> list[int]:
+        """Return what lasts before the first cut, between it and the second, and so on."""
+        bounds = [NEVER_CUT]
+        for cut in reversed(self.cuts):
+            bounds.append(min(bounds[-1], cut))
+        return bounds[::-1]
 
 
 class LogRecovery:
     """One log on its way back."""
 
-    def __init__(self, bench: Workbench, log: GroupLog, start_prev: int) -> None:
+    def __init__(self, bench: Workbench, log: GroupLog, fate: LogFate) -> None:
         self._bench = bench
         self.log = log
+        self._bounds = fate.bounds()
+        self._cuts_done = 0
         #: Before this index the log is going to be given up: it does not matter what was there.
-        self._start_prev = start_prev
+        self._start_prev = fate.start_prev
         #: Take in what is behind the last segment's known end.
         self._absorb = False
         #: Batches that were only in the page cache are gone: the log ends here.
@@ -42,22 +85,68 @@ class LogRecovery:
         self.cut_bytes = 0
 
     @property
-    def can_absorb(self) -> bool:
-        """Whether files may hold more than the checkpoint says."""
-        return self._absorb
+    def _bound(self) -> int:
+        """The last index that outlasts all cuts to come."""
+        return self._bounds[self._cuts_done]
 
     def restore(self, snapshot: LogSnapshot) -> None:
-        """Begin with what a checkpoint says."""
+        """Begin with what a checkpoint says, as far as it lasts.
+
+        Raises:
+            StorageCorrupt: a segment is not what it was.
+        """
         log, table = self.log, self.log.segments
+        log.hard_state = snapshot.hard_state
+        log.write_caching = snapshot.write_caching
+        if self._bound == ALL_GONE:
+            return
         log.positions = LogPositions.restore(
             snapshot.start, snapshot.marks, snapshot.spans, snapshot.last_index
         )
-        log.hard_state = snapshot.hard_state
         log.commit_hint = Index(snapshot.commit_hint)
-        log.write_caching = snapshot.write_caching
         self._absorb = snapshot.absorb
-        for base, size, latest, created_ms in snapshot.segments:
-            table.restore_segment(base, created_ms, size, latest)
+        if self._bound < snapshot.last_index:
+            log.positions.truncate_to(self._bound)
+        end = log.positions.end_offset
+        given_up = log.positions.offset_after(min(self._start_prev, log.positions.last_index))
+        ends = [*(segment.base_offset for segment in snapshot.segments[1:]), end]
+        for segment, segment_end in zip(snapshot.segments, ends, strict=False):
+            if segment.base_offset < end and min(segment_end, end) > given_up:
+                table.restore_segment(
+                    segment.base_offset,
+                    segment.created_ms,
+                    segment.size_bytes,
+                    segment.max_timestamp,
+                )
+        if self._bound < snapshot.last_index and table.segments:
+            table.apply_cut(self._find_cut(table.segments[-1], end))
+        self.verify()
+
+    def _find_cut(self, segment: Segment, offset: int) -> Cut:
+        """Find where a segment has to end, though it may have been cut there already.
+
+        What lies behind that place may be anything.
+        """
+        file = self._bench.pool.get(segment.path)
+        position, latest, end_offset = 0, NO_TIMESTAMP, segment.base_offset
+        data, data_at = b"", 0
+        while end_offset < offset and position < segment.size:
+            if position + HEADER_BYTES > data_at + len(data):
+                data, data_at = file.read_blocking(position, SCAN_BYTES), position
+            place = None
+            if len(data) >= HEADER_BYTES:
+                place = read_place(data, position - data_at)
+            if place is None or place.base_offset < offset <= place.last_offset:
+                raise StorageCorrupt(
+                    f"{segment.path} cannot be cut at offset {offset}: it is good up to offset"
+                    f" {end_offset}, byte {position}, only"
+                )
+            if place.base_offset >= offset:
+                break
+            end_offset = place.last_offset + 1
+            latest = max(latest, place.max_timestamp)
+            position += place.size_bytes
+        return Cut(segment, position, latest)
 
     def replay(self, record: WalRecord) -> None:
         """Do what a record says.
@@ -65,39 +154,46 @@ class LogRecovery:
         Raises:
             StorageCorrupt: it does not fit to what is there.
         """
-        if record.kind == RecordKind.HARD_STATE:
-            vote = NodeId(record.last_index) if record.last_index else None
-            self.log.hard_state = max(
-                self.log.hard_state, HardState(Term(record.term), vote), key=_hard_state_order
-            )
-        elif record.kind == RecordKind.RESET:
-            self._reset(record)
-        elif not self._is_cut_short:
-            self._replay_entry(record)
+        match record.kind:
+            case RecordKind.HARD_STATE:
+                vote = NodeId(record.last_index) if record.last_index else None
+                self.log.hard_state = HardState(Term(record.term), vote)
+            case RecordKind.RESET:
+                self._reset(record)
+            case RecordKind.START:
+                self._advance(record)
+            case RecordKind.TRUNCATE:
+                self._pass_cut(record)
+            case _:
+                if not self._is_cut_short and self._lasts(record):
+                    self._replay_entry(record)
+
+    def _lasts(self, record: WalRecord) -> bool:
+        """Tell whether nothing is going to cut off what a record brings."""
+        match record.kind:
+            case RecordKind.SEGMENT:
+                return record.prev_index < self._bound
+            case RecordKind.TERM:
+                return record.first_index <= self._bound
+            case _:
+                return record.last_index <= self._bound
 
     def _replay_entry(self, record: WalRecord) -> None:
         positions = self.log.positions
-        match record.kind:
-            case RecordKind.DATA:
-                if self._reach(record.prev_index):
-                    self._absorb = False
-                    self._write(record)
-            case RecordKind.NOOP | RecordKind.CONFIG:
-                if self._reach(record.prev_index):
-                    kind = EntryKind(record.kind)
-                    index, term = Index(record.last_index), Term(record.term)
-                    positions.add_mark(Mark(index, term, kind, bytes(record.payload)))
-            case RecordKind.TERM:
-                positions.begin_term(record.term, record.first_index)
-            case RecordKind.TRUNCATE:
-                self._truncate(record)
-            case RecordKind.START:
-                self._advance(record)
-            case RecordKind.SEGMENT:
-                if self._reach(record.prev_index):
-                    self._begin_segment(record.first_index)
-            case _:
-                raise StorageCorrupt(f"a record of kind {record.kind} in the write-ahead log")
+        if record.kind == RecordKind.TERM:
+            positions.begin_term(record.term, record.first_index)
+        elif not self._reach(record.prev_index):
+            return
+        elif record.kind == RecordKind.DATA:
+            self._absorb = False
+            self._write(record)
+        elif record.kind == RecordKind.SEGMENT:
+            self._begin_segment(record.first_index)
+        elif record.kind in (RecordKind.NOOP, RecordKind.CONFIG):
+            index, term = Index(record.last_index), Term(record.term)
+            positions.add_mark(Mark(index, term, EntryKind(record.kind), bytes(record.payload)))
+        else:
+            raise StorageCorrupt(f"a record of kind {record.kind} in the write-ahead log")
 
     # -- single records
 
@@ -109,48 +205,38 @@ class LogRecovery:
             raise StorageCorrupt(
                 f"{self.log!r}: the write-ahead log has a batch of offset {fields[0]} for {base}"
             )
+        if record.last_index <= self._start_prev:
+            return
         entry = LogEntry(
             EntryKind.DATA, record.first_index, record.last_index, Term(record.term), payload
         )
         self.log.segments.write([(entry, payload, base, fields[8])])
 
-    def _truncate(self, record: WalRecord) -> None:
-        self._reach(record.prev_index)
+    def _pass_cut(self, record: WalRecord) -> None:
+        """A cut has no work left to do; but it is known from here on what is missing for good."""
+        self._cuts_done += 1
+        index = min(record.last_index, self._bound)
+        if self._absorb and not self._is_cut_short:
+            self._take_in(index)
         self._absorb = False
-        log, table = self.log, self.log.segments
-        if log.positions.last_index < record.last_index:
+        if self.log.positions.last_index < index:
             self._is_cut_short = True
-            return
-        self._is_cut_short = False
-        log.positions.truncate_to(record.last_index)
-        end = log.positions.end_offset
-        table.tail.truncate(end)
-        for segment in table.take_from(end):
-            self._bench.pool.drop(segment.path)
-        cut = run_blocking(table.find_cut(end), self._bench.pool)
-        if cut is not None:
-            table.apply_cut(cut)
 
     def _advance(self, record: WalRecord) -> None:
-        log, table = self.log, self.log.segments
-        if not self._reach(record.last_index):
-            return
-        log.positions.advance(record.first_index, record.last_index)
-        boundary = log.positions.offset_after(log.positions.prev_index)
-        count = 0
-        while count < len(table.segments) and (
-            table.end_of(count, log.positions.end_offset) <= boundary
-        ):
-            count += 1
-        table.take_before(count)
+        positions = self.log.positions
+        if positions.last_index < record.last_index:
+            self._reach(record.last_index)
+        # Batches that were only in the page cache may be gone, from before the new start on.
+        start_offset = min(record.first_index, positions.end_offset)
+        positions.advance(start_offset, min(record.last_index, positions.last_index))
 
     def _reset(self, record: WalRecord) -> None:
-        log = self.log
-        log.positions = LogPositions(read_start(record.payload))
-        log.segments.take_from(0)
-        log.segments.tail.clear()
+        self._cuts_done += 1
+        self.log.positions = LogPositions(read_start(record.payload))
         self._absorb = False
         self._is_cut_short = False
+        if self._bound < self.log.positions.last_index and self._bound != ALL_GONE:
+            raise StorageCorrupt(f"{self.log!r} is cut before its beginning")
 
     def _begin_segment(self, base_offset: int) -> None:
         log, table = self.log, self.log.segments
@@ -160,7 +246,6 @@ class LogRecovery:
             table.take_from(table.segments[-1].base_offset)
         segment = table.add_segment(base_offset, self._bench.clock.wall_ms())
         segment.index = SegmentIndex()
-        self._bench.pool.get(segment.path, create=True)
         log.write_caching = True
         self._absorb = True
 
@@ -242,9 +327,15 @@ class LogRecovery:
         """
         log, table = self.log, self.log.segments
         if self._absorb and not self._is_cut_short:
-            self._take_in(2**63 - 1)
+            self._take_in(NEVER_CUT)
         while table.segments and not table.segments[-1].size:
             table.take_from(table.segments[-1].base_offset)
+        gone = 0
+        while gone < len(table.segments) and (
+            table.end_of(gone, log.end_offset) <= log.base_offset
+        ):
+            gone += 1
+        table.take_before(gone)
         log.commit_hint = min(log.commit_hint, log.last_index)
         self._remove_unlisted()
         self.verify()
@@ -273,11 +364,7 @@ class LogRecovery:
                 file = None
             size = -1 if file is None else file.size()
             if size < segment.size:
-                what = "is missing" if size < 0 else f"has only {size} of {segment.size} bytes"
-                raise StorageCorrupt(
-                    f"{segment.path} {what}: it was damaged after it was synced; check the disk,"
-                    " then remove this replica so that it is copied from another"
-                )
+                raise StorageCorrupt(_too_short(segment, size))
 
     def _remove_unlisted(self) -> None:
         table = self.log.segments
@@ -292,5 +379,9 @@ class LogRecovery:
             table.remove_files(tuple(unlisted))
 
 
-def _hard_state_order(state: HardState) -> tuple[int, int]:
-    return state.term, state.vote or 0
+def _too_short(segment: Segment, size: int) -> str:
+    what = "is missing" if size <= 0 else f"has only {size} of {segment.size} bytes"
+    return (
+        f"{segment.path} {what}: it was damaged after it was synced; check the disk, then remove"
+        " this replica so that it is copied from another"
+    )

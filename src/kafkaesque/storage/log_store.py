@@ -67,6 +67,8 @@ class LogStore:
         self._is_submit_asked = False
         self._is_checkpoint_wanted = False
         self._graves: list[tuple[int, str]] = []
+        #: Directories that got another name while a group commit was on its way.
+        self._renamed: dict[str, None] = {}
         self._on_closed: Callable[[], None] | None = None
         self._space_checked_bytes = 0
         self._space_checked_ms = 0
@@ -184,6 +186,7 @@ class LogStore:
             raise InvariantBroken(f"{directory} is open for another group: delete that one first")
         try:
             if bench.disk.exists(directory):
+                self._renamed[directory] = None
                 move_aside(bench.disk, directory)
             make_partition_directory(bench.disk, identity)
         except DiskFailed as error:
@@ -194,6 +197,8 @@ class LogStore:
         bench.wal.queue(identity.group, RecordKind.CREATE, payload=write_identity(identity))
         bench.dirty_logs[log] = None
         bench.dirty_directories[directory] = None
+        # Or the directory that had this name could come back, with batches that look like ours.
+        bench.names_to_sync[ROOT] = None
         self._ask_submit()
         return log
 
@@ -209,7 +214,9 @@ class LogStore:
             table.pop(log, None)
         bench.pool.drop_directory(identity.directory)
         bench.dirty_directories.pop(identity.directory, None)
+        bench.names_to_sync.pop(identity.directory, None)
         bench.gone_directories[identity.directory] = None
+        self._renamed[identity.directory] = None
         self._checkpointer.forget(identity.group)
         if bench.has_failed:
             return
@@ -287,28 +294,50 @@ class LogStore:
         try:
             bench.statistics.count_commit(bench.wal.queued_records)
             file, directories = bench.wal.write(commit)
-            files, more = self._segments_to_sync()
+            files, names = self._what_else_to_sync()
         except DiskFailed as error:
             self._fail(error)
             return
         self._maybe_note_checkpoint()
         self._maybe_check_space()
-        bench.statistics.commit_syncs += 1
-        bench.disk.sync(
-            [file, *files], lambda error: self._on_synced(error, commit), [*directories, *more]
-        )
 
-    def _segments_to_sync(self) -> tuple[list[File], list[str]]:
-        """Return what has to be synced with the write-ahead log, which stands on it."""
+        def sync_files() -> None:
+            bench.statistics.commit_syncs += 1
+            bench.disk.sync(
+                [file, *files], lambda error: self._on_synced(error, commit), directories
+            )
+
+        if names:
+            self._renamed = {}
+            self._sync_names(names, sync_files)
+        else:
+            sync_files()
+
+    def _what_else_to_sync(self) -> tuple[list[File], list[str]]:
+        """Return what has to be synced because the write-ahead log stands on it."""
         bench = self._bench
-        if not bench.sync_too:
-            return [], []
+        names, bench.names_to_sync = bench.names_to_sync, {}
         segments: dict[Segment, None] = {}
         for log in bench.sync_too:
+            names[log.identity.directory] = None
             segments.update(dict.fromkeys(log.segments.noted))
             segments.update(log.segments.dirty)
         files = [bench.pool.get(s.path) for s in segments if not s.is_removed]
-        return files, [log.identity.directory for log in bench.sync_too]
+        return files, list(names)
+
+    def _sync_names(self, names: list[str], then: Callable[[], None]) -> None:
+        """Sync directories; one that was given another name meanwhile does not matter any more."""
+
+        def done(error: DiskFailed | None) -> None:
+            left = [name for name in names if name not in self._renamed]
+            if error is not None and len(left) < len(names):
+                self._sync_names(left, then)
+            elif error is not None:
+                self._fail(error)
+            elif not self._bench.has_failed:
+                then()
+
+        self._bench.disk.sync([], done, names)
 
     def _on_synced(self, error: DiskFailed | None, commit: int) -> None:
         bench = self._bench

@@ -30,8 +30,8 @@ from kafkaesque.storage.directory import (
 from kafkaesque.storage.entries import LogIdentity
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
-from kafkaesque.storage.log_recovery import LogRecovery
-from kafkaesque.storage.log_snapshot import LogSnapshot, read_identity, write_snapshot
+from kafkaesque.storage.log_recovery import FATEFUL, LogFate, LogRecovery
+from kafkaesque.storage.log_snapshot import read_identity, write_snapshot
 from kafkaesque.storage.wal import WAL_DIRECTORY, list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import Block, RecordKind, WalReader, WalRecord
 from kafkaesque.storage.workbench import Workbench
@@ -62,11 +62,13 @@ class _WalOutline:
     numbers: list[int]
     #: Blocks in each file.
     blocks: list[int] = field(default_factory=list)
-    deleted: dict[int, None] = field(default_factory=dict)
-    #: Per group the last index that is given up later on.
-    start_prev: dict[int, int] = field(default_factory=dict)
+    fates: dict[int, LogFate] = field(default_factory=dict)
     records: int = 0
     size_bytes: int = 0
+
+    def is_deleted(self, group: int) -> bool:
+        """Tell whether the log does not outlast the write-ahead log."""
+        return group in self.fates and self.fates[group].is_deleted
 
 
 class Recovery:
@@ -181,30 +183,31 @@ class Recovery:
     def _note_block(outline: _WalOutline, block: Block) -> None:
         outline.records += len(block.records)
         for record in block.records:
-            if record.kind == RecordKind.DELETE:
-                outline.deleted[record.group] = None
-            elif record.kind == RecordKind.START:
-                outline.start_prev[record.group] = record.last_index
+            if record.kind in FATEFUL:
+                outline.fates.setdefault(record.group, LogFate()).note(record)
 
     # -- the logs
 
     def _restore(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
         for snapshot in checkpoint.logs:
             group = snapshot.identity.group
-            if group in outline.deleted:
+            if outline.is_deleted(group):
                 continue
             part = self._add(snapshot.identity, outline)
-            part.restore(snapshot)
             self.lines[group] = write_snapshot(snapshot)
-            self._check_directory(part, snapshot)
+            self._check_directory(part)
+            try:
+                part.restore(snapshot)
+            except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+                self._give_up(group, error)
 
     def _add(self, identity: LogIdentity, outline: _WalOutline) -> LogRecovery:
         log = GroupLog(self._bench, identity)
-        part = LogRecovery(self._bench, log, outline.start_prev.get(identity.group, 0))
+        part = LogRecovery(self._bench, log, outline.fates.get(identity.group, LogFate()))
         self._parts[identity.group] = part
         return part
 
-    def _check_directory(self, part: LogRecovery, snapshot: LogSnapshot | None) -> None:
+    def _check_directory(self, part: LogRecovery) -> None:
         """See that the directory is there, and ours."""
         disk, identity = self._bench.disk, part.log.identity
         directory = identity.directory
@@ -234,11 +237,11 @@ class Recovery:
 
     def _replay_record(self, record: WalRecord, outline: _WalOutline) -> None:
         group = record.group
-        if record.kind == RecordKind.FILE or group in outline.deleted:
+        if record.kind == RecordKind.FILE or outline.is_deleted(group):
             return
         if record.kind == RecordKind.CREATE:
             part = self._add(read_identity(record.payload), outline)
-            self._check_directory(part, None)
+            self._check_directory(part)
             return
         if group in self.report.damaged:
             return
@@ -259,9 +262,7 @@ class Recovery:
             if group in self.report.damaged:
                 continue
             try:
-                if self.report.was_clean:
-                    part.verify()
-                else:
+                if not self.report.was_clean:
                     part.finish()
             except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
                 self._give_up(group, error)
@@ -295,6 +296,10 @@ class Recovery:
             self.lines = lines
             content = write_checkpoint(wal_first=number, is_clean=False, lines=list(lines.values()))
             save_checkpoint_blocking(bench.disk, content)
+        else:
+            # The process may have died after the rename of the checkpoint and before its sync.
+            # Files before `wal_first` are reused from here on: there must be no way back.
+            bench.disk.sync_blocking([], [ROOT])
         bench.dirty_logs.clear()
         bench.wal.start(number, [n for n in old if n < number])
         file, directories = bench.wal.write(0)

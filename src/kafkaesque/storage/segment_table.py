@@ -149,7 +149,9 @@ class SegmentTable:
         segment = self.add_segment(base_offset, now_ms)
         file = self._bench.pool.get(segment.path, create=True)
         if file.size():
-            file.truncate(0)
+            # Not to be cut, for that could be undone by a power cut.
+            self.remove_files(segment.paths())
+            self._bench.pool.get(segment.path, create=True)
         segment.index = SegmentIndex()
         self.roll_next = False
         self._bench.dirty_directories[self.directory] = None

@@ -63,6 +63,7 @@ class Workbench:
         "has_failed",
         "indexes",
         "is_recovering",
+        "names_to_sync",
         "next_commit",
         "pool",
         "statistics",
@@ -109,5 +110,7 @@ class Workbench:
         self.gone_directories: dict[str, None] = {}
         #: Logs that wait for a group commit before they touch their files.
         self.unsettled: dict[GroupLog, None] = {}
+        #: Directories whose names the next group commit has to sync, too.
+        self.names_to_sync: dict[str, None] = {}
         #: Logs whose segments each group commit has to sync, with the commit since which they do.
         self.sync_too: dict[GroupLog, int] = {}
