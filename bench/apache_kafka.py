@@ -255,7 +255,9 @@ class ApacheKafka:
             properties = home / "server.properties"
             properties.write_text(self._properties(number, clients, controllers, home / "data"))
             runtime = [java, *HEAP_OPTIONS, *JVM_OPTIONS]
-            runtime += [f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
+            # Killed, it leaves its unpacked codecs behind: here they go with its data.
+            runtime += [f"-Djava.io.tmpdir={home}", f"-Dlog4j2.configurationFile={logging}"]
+            runtime += ["-cp", f"{jars}/*"]
             self._format(runtime, cluster_id, properties)
             gc_log = f"-Xlog:gc*:file={home}/gc.log:time,tags:filecount=10,filesize=100M"
             self.brokers.append(
