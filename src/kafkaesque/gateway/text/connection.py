@@ -32,7 +32,6 @@ WAITING_BYTES_MAX = LINE_BYTES_MAX
 UNSENT_BYTES_MAX = 1024 * 1024
 #: Lines of one client that are carried out before others have their turn.
 LINES_PER_TURN_MAX = 32
-RELIEF_MS = 5
 
 
 class TextConnection:
@@ -138,7 +137,7 @@ class TextConnection:
         left = LINES_PER_TURN_MAX
         while self._waiting and not self._is_busy and self._may_begin():
             if left == 0:
-                self._run_later(0)
+                self._run_later()
                 break
             left -= 1
             line = self._waiting.popleft()
@@ -154,23 +153,20 @@ class TextConnection:
             # `on_writable` comes.
             return False
         if self._gateway.is_overloaded():
-            self._run_later(RELIEF_MS)
+            if not self._is_later:
+                self._is_later = True
+                self._gateway.call_when_relieved(self._run_now)
             return False
         return True
 
-    def _run_later(self, delay_ms: int) -> None:
-        if self._is_later:
-            return
-        self._is_later = True
+    def _run_later(self) -> None:
+        if not self._is_later:
+            self._is_later = True
+            self._gateway.clock.call_soon(self._run_now)
 
-        def run() -> None:
-            self._is_later = False
-            self._run()
-
-        if delay_ms:
-            self._gateway.clock.call_later(delay_ms, run)
-        else:
-            self._gateway.clock.call_soon(run)
+    def _run_now(self) -> None:
+        self._is_later = False
+        self._run()
 
     def _carry_out(self, line: bytes | Mark) -> None:
         self._is_busy = True

@@ -31,6 +31,7 @@ from kafkaesque.protocols.text.errors import BadCommand
 CONNECTIONS_MAX = 1_000
 CONNECTION_IDLE_MS_MAX = 600_000
 SWEEP_MS = 30_000
+RELIEF_MS = 5
 
 
 class TextGateway:
@@ -45,6 +46,7 @@ class TextGateway:
         self._consumer = Consumer(broker)
         self._listener: Listener | None = None
         self._sweep: Timer | None = None
+        self._unrelieved: list[Callable[[], None]] = []
 
     def start(self, address: Address) -> Address:
         """Listen; return the bound address.
@@ -70,6 +72,20 @@ class TextGateway:
     def is_overloaded(self) -> bool:
         """Whether so much waits to be synced that nothing more should be taken from clients."""
         return self.broker.store.over_bound
+
+    def call_when_relieved(self, callback: Callable[[], None]) -> None:
+        """Call once the broker can take more; each connection asks once at most."""
+        if not self._unrelieved:
+            self.clock.call_later(RELIEF_MS, self._on_relief)
+        self._unrelieved.append(callback)
+
+    def _on_relief(self) -> None:
+        if self.is_overloaded():
+            self.clock.call_later(RELIEF_MS, self._on_relief)
+            return
+        waiting, self._unrelieved = self._unrelieved, []
+        for callback in waiting:
+            callback()
 
     def _on_sweep(self) -> None:
         """Close connections whose client has neither said nor read anything for long."""
