@@ -1,5 +1,6 @@
 """DescribeConfigs, IncrementalAlterConfigs and AlterConfigs: options of topics and brokers."""
 
+import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
@@ -49,6 +50,9 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_response impo
 if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
+#: Each broker in one way only: what asks for one has no end of other names for it.
+_BROKER_ID = re.compile(r"[1-9][0-9]{0,9}")
+
 #: The requests themselves say no time; clients wait this long by default.
 ALTER_TIMEOUT_MS = 30_000
 
@@ -88,13 +92,9 @@ def _node_of(resource: _Resource) -> NodeId:
     """
     if not resource.resource_name:
         return ALL_BROKERS
-    try:
-        node = int(resource.resource_name)
-    except ValueError:
-        node = 0
-    if node <= 0:
+    if not _BROKER_ID.fullmatch(resource.resource_name):
         raise InvalidRequest(f"{resource.resource_name!r} is no broker id")
-    return NodeId(node)
+    return NodeId(int(resource.resource_name))
 
 
 # -- DescribeConfigs
@@ -103,21 +103,39 @@ def _node_of(resource: _Resource) -> NodeId:
 def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
     """Say which options are in force and where their values are from."""
     request: DescribeConfigsRequest = call.read()
-    results = []
-    for resource in request.resources:
-        result = DescribeConfigsResult(
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        try:
-            entries = _entries(gateway.broker, resource)
-        except RequestRefused as refusal:
-            result.error_code, result.error_message = code_of(refusal), str(refusal)
-        else:
-            result.configs = [_write(entry, request) for entry in _filtered(entries, resource)]
-        results.append(result)
-    call.answer(DescribeConfigsResponse(results=results))
+    broker = gateway.broker
+    results: list[DescribeConfigsResult] = []
+
+    def piece(resource: DescribeConfigsResource) -> Piece:
+        def run(on_done: Callable[[], None]) -> None:
+            results.append(_described(broker, resource, request))
+            on_done()
+
+        return run
+
+    # Once for each resource, however often it is named: answers are far longer than requests.
+    wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
+    pieces = [piece(resource) for resource in wanted.values()]
+    Queue(
+        broker.env.clock, pieces, lambda: call.answer(DescribeConfigsResponse(results=results))
+    ).start()
+
+
+def _described(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        entries = _entries(broker, resource)
+    except RequestRefused as refusal:
+        result.error_code, result.error_message = code_of(refusal), str(refusal)
+    else:
+        result.configs = [_write(entry, request) for entry in _filtered(entries, resource)]
+    return result
 
 
 def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[ConfigEntry]:
