@@ -12,6 +12,8 @@ from kafkaesque.protocols.kafka.produce_path import TopicKey
 
 #: Sessions of one broker; beyond, the one that was used longest ago is dropped if it is old enough.
 SESSIONS_MAX = 1000
+#: Partitions of all sessions together; what a client wants beyond is answered without a session.
+PARTITIONS_MAX = 500_000
 #: A session that was used within this time is not dropped for a new one.
 SESSION_KEPT_MS = 120_000
 
@@ -81,6 +83,7 @@ class FetchSessions:
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -93,12 +96,11 @@ class FetchSessions:
             SessionEpochWrong: the epoch is not the next one.
         """
         if call.session_epoch <= 0:
-            self._sessions.pop(call.session_id, None)
-            session_id = self._new_id(now_ms) if call.session_epoch == 0 else 0
-            session = FetchSession(session_id, now_ms)
+            self._forget(call.session_id)
+            session = FetchSession(0, now_ms)
             session.update(call)
-            if session_id:
-                self._sessions[session_id] = session
+            if call.session_epoch == 0:
+                self._maybe_keep(session, now_ms)
             return session
         known = self._sessions.get(call.session_id)
         if known is None:
@@ -108,17 +110,33 @@ class FetchSessions:
         known.epoch = 1 if known.epoch == SESSION_ID_MAX else known.epoch + 1
         known.is_incremental = True
         known.used_ms = now_ms
+        before = len(known.partitions)
         known.update(call)
+        self._partitions += len(known.partitions) - before
         self._sessions.move_to_end(known.session_id)
+        if self._partitions > PARTITIONS_MAX:
+            # This request is answered; with the next one the client begins anew.
+            self._forget(known.session_id)
         return known
 
-    def _new_id(self, now_ms: int) -> int:
-        """Return a free id, or 0 where there is no room for another session."""
-        if len(self._sessions) >= SESSIONS_MAX:
-            oldest = next(iter(self._sessions.values()))
-            if now_ms - oldest.used_ms < SESSION_KEPT_MS:
-                return 0
-            del self._sessions[oldest.session_id]
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+
+    def _maybe_keep(self, session: FetchSession, now_ms: int) -> None:
+        """Give a session its id, if there is room for it."""
+        size = len(session.partitions)
+        while len(self._sessions) >= SESSIONS_MAX or self._partitions + size > PARTITIONS_MAX:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_ms < SESSION_KEPT_MS:
+                return
+            self._forget(oldest.session_id)
+        session.session_id = self._new_id()
+        self._sessions[session.session_id] = session
+        self._partitions += size
+
+    def _new_id(self) -> int:
         while True:
             session_id = 1 + self._dice.below(SESSION_ID_MAX)
             if session_id not in self._sessions:
