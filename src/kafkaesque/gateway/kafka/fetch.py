@@ -3,7 +3,8 @@
 Theory of operation. A request gathers what its partitions have, in the order of its session, within
 its byte limits. If that is less than it wants as a minimum, it leaves a watcher at each of its
 partitions and a timer, and gathers again when a high watermark moves. Partitions whose bytes are
-not in memory are located off the loop; the request goes on when they are. Nothing polls.
+not in memory are located off the loop; the request goes on when they are. A request for very many
+partitions is spread over turns of the loop. Nothing polls.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
     SessionPartition,
 )
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
+from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import NotLeader, OverBound, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -37,6 +39,8 @@ from kafkaesque.protocols.kafka.produce_path import TopicKey
 #: Whatever a client asks for, one answer holds at most this many bytes and one batch.
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 MAX_WAIT_MS_MAX = 10 * 60 * 1000
+#: After so many partitions a look at the clock tells whether others are kept waiting.
+PARTITIONS_PER_LOOK = 64
 
 
 def on_fetch(broker: Broker, sessions: FetchSessions, call: Call) -> None:
@@ -67,6 +71,7 @@ class _Fetch:
         "_deadline_ms",
         "_is_asked",
         "_is_done",
+        "_is_gathering",
         "_pending",
         "_request",
         "_results",
@@ -91,12 +96,15 @@ class _Fetch:
         self._bytes = 0
         self._is_asked = False
         self._is_done = False
+        #: From `gather` until `_conclude`, which may be turns later: one at a time.
+        self._is_gathering = False
 
     # -- gathering
 
     def gather(self) -> None:
         """Collect from every partition, then answer or wait."""
         self._is_asked = False
+        self._is_gathering = True
         self._unwatch()
         self._results = []
         self._bytes = 0
@@ -110,12 +118,20 @@ class _Fetch:
         if not self._call.connection.is_open:
             self._finish()
             return
+        turn = None
         while self._pending:
             wanted = self._pending.pop()
             fetched = self._read(wanted)
             if fetched is None:
                 return  # `_on_located` goes on
             self._take(wanted, fetched)
+            if len(self._pending) % PARTITIONS_PER_LOOK == 0 and self._pending:
+                if turn is None:
+                    turn = Turn(self._broker.env.clock)
+                elif turn.is_over():
+                    self._broker.env.clock.call_soon(self._go_on)
+                    return
+        self._is_gathering = False
         self._conclude()
 
     def _take(self, wanted: SessionPartition, fetched: PartitionFetched) -> None:
@@ -240,11 +256,12 @@ class _Fetch:
             self._broker.env.clock.call_soon(self._on_asked)
 
     def _on_asked(self) -> None:
-        if not self._is_done:
+        if not self._is_done and not self._is_gathering:
             self.gather()
 
     def _on_deadline(self) -> None:
-        if not self._is_done and not self._pending:
+        # What is being gathered is answered in any case: the time is up.
+        if not self._is_done and not self._is_gathering:
             self.gather()
 
     def _unwatch(self) -> None:
