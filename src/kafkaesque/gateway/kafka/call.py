@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 Part = Buffer | FileRange
 
+_NO_FRAME = memoryview(b"")
+
 
 class Call:
     """A request that is to be answered, or not, exactly once."""
 
-    __slots__ = ("connection", "frame", "header", "parts")
+    __slots__ = ("connection", "frame", "header", "held_bytes", "parts")
 
     def __init__(
         self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
@@ -24,6 +26,9 @@ class Call:
         self.connection = connection
         self.header = header
         self.frame = frame
+        #: What it is counted with while its answer has not been written: its frame's bytes, or
+        #: those of its answer if that waits for earlier ones.
+        self.held_bytes = len(frame)
         #: The answer's frame, once it is there; empty where none is to be sent.
         self.parts: Sequence[Part] | None = None
 
@@ -40,6 +45,10 @@ class Call:
         """
         return read_request(self.header, self.frame)
 
+    def forget_frame(self) -> None:
+        """The handler has begun and keeps what it needs: the frame need not wait for the answer."""
+        self.frame = _NO_FRAME
+
     def answer(self, message: Any) -> None:
         """Answer with a message of the same API and version."""
         header = self.header
@@ -49,7 +58,7 @@ class Call:
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answer with a frame that is ready."""
         self.parts = parts
-        self.connection.on_answered()
+        self.connection.on_answered(self)
 
     def answer_nothing(self) -> None:
         """The client expects no answer."""

@@ -3,15 +3,18 @@
 Theory of operation. Requests are begun in the order in which they come, without waiting for the
 answers of earlier ones; answers leave in the order of the requests, as Kafka's clients expect. A
 connection that has too many requests unanswered, or whose client does not read its answers, is not
-read from until that has changed: TCP slows the client down and memory stays bounded.
+read from until that has changed: TCP slows the client down and memory stays bounded. Nor is one
+read from for the rest of the turn in which it has kept the loop for long.
 """
 
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Connection
 from kafkaesque.gateway.kafka.call import Call, Part
-from kafkaesque.protocols.kafka.api import ApiKey, read_request_header
+from kafkaesque.gateway.kafka.turns import TURN_MS_MAX
+from kafkaesque.protocols.kafka.api import ApiKey, RequestHeader, read_request_header
 from kafkaesque.protocols.kafka.errors import (
     MalformedRequest,
     UnsupportedApi,
@@ -24,8 +27,11 @@ if TYPE_CHECKING:
 
 #: Requests of one connection that may be unanswered.
 UNANSWERED_MAX = 256
-#: Bytes of answers that a client may leave unread.
-UNSENT_BYTES_MAX = 16 * 1024 * 1024
+#: Bytes of requests that are unanswered, and of answers that wait for earlier ones, of one
+#: connection; the last request that is begun may go beyond.
+HELD_BYTES_MAX = 16 * 1024 * 1024
+#: Bytes of answers that a client may leave unread, beside what the kernel takes of them.
+UNSENT_BYTES_MAX = 1024 * 1024
 
 
 class KafkaConnection:
@@ -35,6 +41,8 @@ class KafkaConnection:
         "_answering",
         "_calls",
         "_gateway",
+        "_held_bytes",
+        "_is_held",
         "_is_paused",
         "active_ms",
         "connection",
@@ -44,6 +52,10 @@ class KafkaConnection:
         self._gateway = gateway
         self._calls: deque[Call] = deque()
         self._is_paused = False
+        #: Whether nothing more may be begun, whatever the bounds say: until `release`.
+        self._is_held = False
+        #: Of all unanswered calls together.
+        self._held_bytes = 0
         self._answering = False
         self.connection: Connection | None = None
         self.active_ms = 0
@@ -70,26 +82,41 @@ class KafkaConnection:
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        self.active_ms = self._gateway.clock.now_ms()
+        gateway = self._gateway
+        self.active_ms = begun_ms = gateway.clock.now_ms()
         frame = memoryview(data)
         try:
-            header = read_request_header(frame, self._gateway.supported)
+            header = read_request_header(frame, gateway.supported)
             call = Call(self, header, frame)
             self._calls.append(call)
-            self._gateway.handle(call)
+            self._held_bytes += call.held_bytes
+            gateway.handle(call)
+            call.forget_frame()
         except MalformedRequest as error:
             self._refuse(f"a request that cannot be read: {error}")
         except UnsupportedApi as error:
             self._on_unsupported(error)
-        self._maybe_pause()
+        if gateway.clock.now_ms() - begun_ms >= TURN_MS_MAX and not self._is_held:
+            # Its next request may take as long: others come first.
+            self.hold()
+            gateway.clock.call_soon(self.release)
+        else:
+            self._maybe_pause()
 
     def _on_unsupported(self, error: UnsupportedApi) -> None:
         if isinstance(error, UnsupportedApiVersion) and error.api_key == ApiKey.API_VERSIONS:
-            frame = unsupported_api_versions_frame(error.correlation_id, self._gateway.advertised)
-            if self.connection is not None:
-                self.connection.write((frame,))
+            # In its turn, as any other answer.
+            header = RequestHeader(error.api_key, 0, error.correlation_id, None, 0)
+            call = Call(self, header, memoryview(b""))
+            self._calls.append(call)
+            answer = unsupported_api_versions_frame(error.correlation_id, self._gateway.advertised)
+            call.answer_parts((answer,))
         else:
             self._refuse(str(error))
+
+    def refuse_unanswered(self) -> None:
+        """Close: a request failed whose client reads no answers and can be told in no other way."""
+        self._refuse("a request failed to which no answer is wanted")
 
     def _refuse(self, reason: str) -> None:
         """Close: after a request that was not understood nothing else can be."""
@@ -106,19 +133,25 @@ class KafkaConnection:
         """See `ConnectionHandler`."""
         self.connection = None
         self._calls.clear()
+        self._held_bytes = 0
         self._gateway.connections.pop(id(self), None)
 
     # -- answers
 
-    def on_answered(self) -> None:
+    def on_answered(self, call: Call) -> None:
         """Send the answers that are complete, as far as none before them is missing."""
         calls = self._calls
         connection = self.connection
-        if connection is None or self._answering or not calls or calls[0].parts is None:
+        if connection is None or not calls:
+            return
+        if self._answering or calls[0].parts is None:
+            self._count_waiting(call)
             return
         parts: list[Part] = []
         while calls and calls[0].parts is not None:
-            parts.extend(calls.popleft().parts or ())
+            sent = calls.popleft()
+            self._held_bytes -= sent.held_bytes
+            parts.extend(sent.parts or ())
         if parts:
             self._answering = True
             connection.write(parts)
@@ -126,12 +159,33 @@ class KafkaConnection:
         if self._is_paused:
             self._maybe_resume()
 
+    def _count_waiting(self, call: Call) -> None:
+        """Count an answer that waits for earlier ones, in place of its request."""
+        size = sum(len(part) for part in call.parts or () if not isinstance(part, FileRange))
+        self._held_bytes += size - call.held_bytes
+        call.held_bytes = size
+        self._maybe_pause()
+        self._maybe_resume()
+
+    def hold(self) -> None:
+        """Begin no more requests until `release`."""
+        self._is_held = True
+        if self.connection is not None and not self._is_paused:
+            self._is_paused = True
+            self.connection.pause_reading()
+
+    def release(self) -> None:
+        """Go on, if nothing else stands against it."""
+        self._is_held = False
+        self._maybe_resume()
+
     def _maybe_pause(self) -> None:
         connection = self.connection
         if connection is None or self._is_paused:
             return
         if (
             len(self._calls) >= UNANSWERED_MAX
+            or self._held_bytes > HELD_BYTES_MAX
             or connection.unsent_bytes() > UNSENT_BYTES_MAX
             or self._gateway.is_overloaded()
         ):
@@ -142,12 +196,15 @@ class KafkaConnection:
 
     def _maybe_resume(self) -> None:
         connection = self.connection
-        if connection is None or not self._is_paused:
+        if connection is None or not self._is_paused or self._is_held:
+            return
+        if self._gateway.is_overloaded():
+            self._gateway.resume_when_relieved(self)
             return
         if (
             len(self._calls) < UNANSWERED_MAX // 2
+            and self._held_bytes <= HELD_BYTES_MAX // 2
             and connection.unsent_bytes() <= UNSENT_BYTES_MAX // 2
-            and not self._gateway.is_overloaded()
         ):
             self._is_paused = False
             connection.resume_reading()

@@ -38,7 +38,7 @@ class KafkaGateway:
             key: versions for key, versions in ADVERTISED.items() if key in HANDLERS
         }
         self._handlers: dict[int, Handler] = dict(HANDLERS)
-        self._unrelieved: list[KafkaConnection] = []
+        self._unrelieved: dict[int, KafkaConnection] = {}
         self._sweep: Timer | None = None
 
     def start(self, address: Address) -> Address:
@@ -85,14 +85,14 @@ class KafkaGateway:
         """Call the connection when the broker can take more."""
         if not self._unrelieved:
             self.clock.call_later(RELIEF_MS, self._on_relief)
-        self._unrelieved.append(connection)
+        self._unrelieved[id(connection)] = connection
 
     def _on_relief(self) -> None:
         if self.is_overloaded():
             self.clock.call_later(RELIEF_MS, self._on_relief)
             return
-        waiting, self._unrelieved = self._unrelieved, []
-        for connection in waiting:
+        waiting, self._unrelieved = self._unrelieved, {}
+        for connection in waiting.values():
             connection.on_relieved()
 
     def _on_sweep(self) -> None:

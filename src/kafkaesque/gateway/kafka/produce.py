@@ -1,12 +1,13 @@
 """Produce: batches into partitions, acknowledged as the client asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
+from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import NotLeader, RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -42,9 +43,13 @@ def _refuse_all(call: Call, request: ProduceCall, code: ErrorCode) -> None:
 
 
 class _Produce:
-    """A request whose partitions are under way."""
+    """A request whose partitions are under way.
 
-    __slots__ = ("_broker", "_call", "_left", "_request", "_topics")
+    Batches may take long to check. A request that has taken a whole turn goes on in the next one,
+    and its connection waits, as the order of batches is the order of requests.
+    """
+
+    __slots__ = ("_broker", "_call", "_has_failed", "_left", "_request", "_steps", "_topics")
 
     def __init__(self, broker: Broker, call: Call, request: ProduceCall) -> None:
         self._broker = broker
@@ -52,21 +57,58 @@ class _Produce:
         self._request = request
         self._topics: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self._left = 1
+        self._has_failed = False
+        self._steps: Iterator[None] = iter(())
 
     def start(self) -> None:
         """Append to every partition; each reports by itself."""
+        self._steps = self._append_all()
+        if not self._advance(None):
+            self._call.connection.hold()
+            self._broker.env.clock.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        clock = self._broker.env.clock
+        if not self._call.connection.is_open:
+            return
+        if self._advance(Turn(clock)):
+            self._call.connection.release()
+        else:
+            clock.call_soon(self._go_on)
+
+    def _advance(self, turn: Turn | None) -> bool:
+        """Append for at most one turn, which begins here if none is given; False if more is left.
+
+        Most requests have one partition: those do not even look at the clock.
+        """
+        for _ in self._steps:
+            if turn is None:
+                turn = Turn(self._broker.env.clock)
+            elif turn.is_over():
+                return False
+        # What is appended is the log's from here on.
+        self._request.topics = []
+        self._on_one_done()
+        return True
+
+    def _append_all(self) -> Iterator[None]:
+        """Append to every partition, and stop before each but the first."""
+        is_first = True
         for topic, partitions in self._request.topics:
             outcomes: list[PartitionProduced] = []
             self._topics.append((topic, outcomes))
             try:
                 name = resolve_topic(self._broker, topic)
             except RequestRefused as refusal:
+                self._has_failed = True
                 code = code_of(refusal)
                 outcomes.extend(PartitionProduced(index, code, -1) for index, _ in partitions)
                 continue
             for index, records in partitions:
+                if not is_first:
+                    yield
+                is_first = False
                 self._append(TopicPartition(name, index), records, outcomes)
-        self._on_one_done()
 
     def _append(
         self,
@@ -78,6 +120,7 @@ class _Produce:
         index = where.partition
         outcomes.append(PartitionProduced(index, ErrorCode.UNKNOWN_SERVER_ERROR, -1))
         if records is None:
+            self._has_failed = True
             outcomes[place] = PartitionProduced(index, ErrorCode.INVALID_RECORD, -1)
             return
         request = self._request
@@ -112,6 +155,7 @@ class _Produce:
         return receive
 
     def _refused(self, where: TopicPartition, refusal: RequestRefused) -> PartitionProduced:
+        self._has_failed = True
         return PartitionProduced(
             where.partition,
             code_of(refusal),
@@ -126,6 +170,9 @@ class _Produce:
             return
         if self._request.acks == 0:
             self._call.answer_nothing()
+            if self._has_failed:
+                # As Kafka does: that way the client looks again who leads.
+                self._call.connection.refuse_unanswered()
             return
         frame = write_produce_response(
             self._call.version, self._call.header.correlation_id, self._topics
