@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions: carried out by the controller."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
@@ -26,6 +26,7 @@ from kafkaesque.model.errors import (
     RequestRefused,
 )
 from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 #: However long a client is ready to wait.
 TIMEOUT_MS_MAX = 10 * 60 * 1000
+#: Partitions that one request may create, in all its topics; Kafka's controller has the same bound.
+CREATED_PARTITIONS_MAX = 10_000
 
 _DEFAULT = -1
 _VERSION_WITH_TOPIC_STATES = 6
@@ -97,6 +100,10 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
     results = {name: CreatableTopicResult(name=name) for name in counts}
+    if _partition_count(broker, request) > CREATED_PARTITIONS_MAX:
+        _refuse_all(results.values())
+        call.answer(CreateTopicsResponse(topics=list(results.values())))
+        return
     pieces: list[Piece] = []
     for topic in request.topics:
         result = results[topic.name]
@@ -114,6 +121,25 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
         pieces,
         lambda: call.answer(CreateTopicsResponse(topics=list(results.values()))),
     ).start()
+
+
+def _refuse_all(results: Iterable[CreatableTopicResult | CreatePartitionsTopicResult]) -> None:
+    for result in results:
+        result.error_code = ErrorCode.POLICY_VIOLATION
+        result.error_message = f"a request creates at most {CREATED_PARTITIONS_MAX} partitions"
+
+
+def _partition_count(broker: Broker, request: CreateTopicsRequest) -> int:
+    """Return how many partitions a request wants together."""
+    default = int(broker.option("num.partitions"))
+    count = 0
+    for topic in request.topics:
+        if topic.assignments:
+            count += len(topic.assignments)
+        else:
+            wanted = topic.num_partitions
+            count += default if wanted == _DEFAULT else max(0, wanted)
+    return count
 
 
 def _refuse(
@@ -283,6 +309,16 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
     results = {name: CreatePartitionsTopicResult(name=name) for name in counts}
+    known = gateway.broker.state.topics
+    growth = [
+        topic.count - len(known[topic.name].partitions)
+        for topic in request.topics
+        if topic.name in known
+    ]
+    if sum(max(0, added) for added in growth) > CREATED_PARTITIONS_MAX:
+        _refuse_all(results.values())
+        call.answer(CreatePartitionsResponse(results=list(results.values())))
+        return
     pieces: list[Piece] = []
     for topic in request.topics:
         result = results[topic.name]
