@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -170,6 +171,8 @@ def as_json(contest: Contest, about: Mapping[str, str]) -> dict[str, Any]:
 def main() -> int:
     """Measure what the options ask for; 1 when something failed on the way, 2 when nothing runs."""
     arguments = read_arguments()
+    # A plain kill ends it in order, too, with what has been measured so far.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         compile_load()
     except LoadError as error:
