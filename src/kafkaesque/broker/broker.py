@@ -165,6 +165,11 @@ class Broker:
         self.coordinators.close()
 
         def finish() -> None:
+            counted = self.store.statistics
+            self.report(
+                f"broker {self.node} stops: {counted.wal_records} records in "
+                f"{counted.commit_syncs} synced group commits, {counted.checkpoints} checkpoints"
+            )
             self.driver.stop()
             self.peers.close()
             self.partitions.close()
