@@ -15,6 +15,7 @@ from kafkaesque.env.network import (
     ListenOptions,
 )
 from kafkaesque.runtime.connection import Shared, SocketConnection
+from kafkaesque.runtime.descriptors import connections_max
 from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
@@ -191,7 +192,10 @@ class RealListener:
             self._open(sock)
 
     def _open(self, sock: socket.socket) -> None:
-        if self._count >= self._options.connections_max:
+        if (
+            self._count >= self._options.connections_max
+            or self._network.connection_count >= connections_max()
+        ):
             log.warning(
                 "port %d: refused, %d connections are open", self._address.port, self._count
             )
@@ -273,6 +277,9 @@ class _Attempt:
         except OSError as error:
             self._fail(error)
             return
+        except OverflowError:  # Addresses come from peers, too.
+            self._fail(_os_error(errno.EINVAL, target))
+            return
         if code == errno.EINPROGRESS:
             self._network.shared.poller.add(sock.fileno(), WRITABLE, self._on_connected)
         elif code:
@@ -331,7 +338,7 @@ def _literal_family(host: str) -> int | None:
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
-        except OSError:
+        except (OSError, ValueError):  # Or it holds a character that no address has.
             continue
         return family
     return None
