@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kafkaesque.runtime.descriptors import raise_limit
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.loop import new_loop, report_to
 
@@ -55,6 +56,7 @@ def run(root: str | os.PathLike[str], start: Callable[[RealEnv], Service]) -> in
         DiskFailed: the data directory cannot be used, or another process uses it.
         Exception: whatever `start` raised.
     """
+    raise_limit()
     loop = new_loop()
     report_to(loop, die)
     env: RealEnv | None = None
