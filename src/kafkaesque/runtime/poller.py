@@ -8,11 +8,16 @@ error; here errors are events like any other. It takes less memory per connectio
 
 import asyncio
 import select
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 #: Sockets that are served in one turn of the loop.
 EVENTS_PER_TURN_MAX: Final = 256
+#: After so long a turn ends, and those that were not served are the first of the next one: timers,
+#: disks and other brokers do not wait until every client's request has been dealt with.
+TURN_NS_MAX: Final = 20_000_000
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
@@ -25,7 +30,7 @@ OnEvents = Callable[[int], None]
 class Poller:
     """Calls back with the events of each watched descriptor, for as long as they last."""
 
-    __slots__ = ("_callbacks", "_dispatching", "_epoll", "_fresh", "_loop")
+    __slots__ = ("_callbacks", "_dispatching", "_epoll", "_events", "_fresh", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop: Final = loop
@@ -35,6 +40,8 @@ class Poller:
         #: a closed one with the same number.
         self._fresh: Final[set[int]] = set()
         self._dispatching = False
+        #: What was reported and not dealt with yet.
+        self._events: Final[deque[tuple[int, int]]] = deque()
         loop.add_reader(self._epoll.fileno(), self._dispatch)
 
     def add(self, fd: int, mask: int, on_events: OnEvents) -> None:
@@ -61,13 +68,20 @@ class Poller:
             self._epoll.close()
 
     def _dispatch(self) -> None:
-        callbacks, fresh = self._callbacks, self._fresh
+        callbacks, fresh, waiting = self._callbacks, self._fresh, self._events
         self._dispatching = True
+        end_ns = time.monotonic_ns() + TURN_NS_MAX
         try:
-            for fd, events in self._epoll.poll(0, EVENTS_PER_TURN_MAX):
+            if not waiting:
+                waiting.extend(self._epoll.poll(0, EVENTS_PER_TURN_MAX))
+            while waiting:
+                fd, events = waiting.popleft()
                 on_events = callbacks.get(fd)
                 if on_events is not None and fd not in fresh:
                     on_events(events)
+                    if time.monotonic_ns() > end_ns:
+                        break
         finally:
-            self._dispatching = False
-            fresh.clear()
+            self._dispatching = bool(waiting)
+            if not waiting:
+                fresh.clear()
