@@ -113,9 +113,63 @@ def test_a_cluster_comes_up_stops_in_order_and_goes_on_with_its_data(data: Path)
         again.event("ready")
         read = again.run("consume", "kept", "--from-beginning", "--until-end")
         assert sorted(read.split()) == ["one", "three", "two"]
+        refused = offline("verify", str(data))
+        assert refused.returncode == 1
+        assert "a broker has" in refused.stderr
         assert again.stop(signal.SIGTERM) == 0
     finally:
         again.close()
+    check_offline(data)
+
+
+def offline(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run `kafkaesque log`."""
+    return subprocess.run(
+        [*KAFKAESQUE, "log", *words],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def check_offline(data: Path) -> None:
+    """Dump what was published, see that all is well, and that one wrong bit is found."""
+    before = snapshot(data)
+    verified = offline("verify", str(data))
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert "of 3 brokers read: nothing damaged" in verified.stdout
+    broker = str(data / "broker-2")
+    words = ["--records", "--json"]
+    names = ("kept-0", "kept-1")
+    dumped = [offline("dump", broker, "-p", name, *words).stdout.splitlines() for name in names]
+    dumps = [[json.loads(line) for line in lines] for lines in dumped]
+    assert sorted(each["value"] for dump in dumps for each in dump) == ["one", "three", "two"]
+    name, last = next((dump[0]["partition"], dump[-1]) for dump in dumps if dump)
+    only = offline("dump", broker, "-p", name, *words, "--offset", str(last["offset"]))
+    assert json.loads(only.stdout) == last
+    batches = offline("dump", broker, "-p", name).stdout.splitlines()
+    assert batches[0].split("\t")[:3] == ["PARTITION", "SEGMENT", "BYTE"]
+    assert batches[1].split("\t")[0] == name
+    assert offline("dump", broker, "--wal").returncode == 0
+    assert snapshot(data) == before
+
+    segment = data / "broker-2" / name / f"{0:020d}.log"
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    damaged = offline("verify", str(data), "--json")
+    assert damaged.returncode == 4
+    report = json.loads(damaged.stdout)
+    assert report["errors"] >= 1
+    assert {each["file"] for each in report["findings"]} == {str(segment)}
+    assert offline("dump", broker, "-p", name).returncode == 4
+
+
+def snapshot(data: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file, to see that nothing was touched."""
+    files = [path for path in data.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
 def test_the_death_of_a_broker_is_told_and_it_can_be_started_again(data: Path) -> None:

@@ -100,14 +100,15 @@ def _write_json(message: Incoming) -> bytes:
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],
-        "key": _to_json(message.key()),
-        "value": _to_json(message.value()),
-        "headers": [[name, _to_json(value)] for name, value in message.headers() or ()],
+        "key": json_bytes(message.key()),
+        "value": json_bytes(message.value()),
+        "headers": [[name, json_bytes(value)] for name, value in message.headers() or ()],
     }
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
-def _to_json(data: bytes | None) -> object:
+def json_bytes(data: bytes | None) -> object:
+    """Return bytes as they stand in JSON: text where they are UTF-8, otherwise base64."""
     if data is None:
         return None
     try:

@@ -129,6 +129,8 @@ WRONG = [
     (["group", "reset-offsets", "g", "--topic", "t"], "one of --to and --shift"),
     (["group", "reset-offsets", "g", "--topic", "t", "--to", "1", "--shift", "1"], "one of"),
     (["group", "reset-offsets", "g", "--to", "1"], "--topic"),
+    (["log", "dump", "/nonexistent"], "is not a broker's data directory"),
+    (["log", "verify", "/nonexistent"], "is not a broker's data directory"),
     (["sim", "run"], "one of --seed and --seeds"),
     (["sim", "run", "--seed", "1", "--seeds", "2"], "one of --seed and --seeds"),
     (["broker"], "--config"),

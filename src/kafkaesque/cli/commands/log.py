@@ -1,0 +1,311 @@
+"""`kafkaesque log`: what lies in a data directory, read offline; nothing in it is changed."""
+
+import difflib
+import json as json_codec
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
+from kafkaesque.cli.exit_codes import DAMAGED
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.message_format import json_bytes
+from kafkaesque.cli.read_only_disk import read_only_disk
+from kafkaesque.cli.screen import Cell, Screen, Table
+
+if TYPE_CHECKING:
+    from kafkaesque.env.disk import Disk
+    from kafkaesque.storage.offline import DumpedBatch, Finding
+
+#: What one batch may take when it is decompressed.
+DECOMPRESSED_BYTES_MAX = 1 << 30
+SHOWN_MAX = 10
+SEGMENT_SUFFIX = ".log"
+PARTITION_METADATA = "partition.metadata"
+META = "meta.json"
+
+app = new_app(help="Read a data directory offline: dump and verify.")
+
+DirectoryArgument = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="A broker's directory, or a cluster's.", show_default=False),
+]
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--partition", "-p", metavar="TOPIC-N", help="May be repeated; default: all."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What of a dump is wanted."""
+
+    offset_min: int
+    count_max: int | None
+    records: bool
+
+
+@app.command()
+def verify(
+    directory: DirectoryArgument,
+    json: JsonOption = False,
+) -> None:
+    """Read everything and compare; says what is damaged, and where.
+
+    Ends with 4 when something that was durable is not as it was. What is only a note is settled by
+    the next start of the broker.
+
+    \b
+    Example:
+      kafkaesque log verify kafkaesque-data
+      kafkaesque log verify kafkaesque-data/broker-1 --json
+    """
+    from kafkaesque.storage.offline import Severity, verify
+
+    screen = Screen(json=json)
+    brokers = broker_directories(directory)
+    found: list[tuple[Path, Finding]] = []
+    total = 0
+
+    def on_read(count: int) -> None:
+        nonlocal total
+        total += count
+        bar.advance(count)
+
+    disks = {path: read_only_disk(path, on_read) for path in brokers}
+    size = sum(_size(path) for path in brokers)
+    with screen.progress("reading", size, is_bytes=True) as bar:
+        for path, disk in disks.items():
+            found += [(path, finding) for finding in verify(disk)]
+    errors = sum(finding.severity is Severity.ERROR for _, finding in found)
+    document = {
+        "brokers": [str(path) for path in brokers],
+        "bytes": total,
+        "errors": errors,
+        "findings": [_document(path, finding) for path, finding in found],
+    }
+    rows: list[tuple[Cell, ...]] = [
+        (each.severity.value, str(path / each.path), each.position, each.message)
+        for path, each in found
+    ]
+    if rows or json:
+        screen.show(Table(columns=("SEVERITY", "FILE", "BYTE", "WHAT"), rows=rows), document)
+    if not json:
+        what = f"{total:,} bytes of {len(brokers)} broker{'s' if len(brokers) > 1 else ''} read"
+        notes = len(found) - errors
+        print(f"{what}: {errors or 'nothing'} damaged, {notes or 'nothing'} to be noted")
+    if errors:
+        raise typer.Exit(DAMAGED)
+
+
+@app.command()
+def dump(
+    directory: DirectoryArgument,
+    partition: PartitionsOption = None,
+    records: Annotated[
+        bool, typer.Option("--records", help="The messages, not only the batches.")
+    ] = False,
+    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Begin there.")] = 0,
+    count: Annotated[
+        int | None, typer.Option("--max", "-n", min=1, help="So many lines of each partition.")
+    ] = None,
+    wal: Annotated[
+        bool, typer.Option("--wal", help="The write-ahead log, not the partitions.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Print what is in the segments: batches, or the messages in them, a line each.
+
+    \b
+    Example:
+      kafkaesque log dump kafkaesque-data/broker-1 --partition orders-0
+      kafkaesque log dump kafkaesque-data/broker-1 -p orders-0 --records --json --max 10
+      kafkaesque log dump kafkaesque-data/broker-1 --wal
+    """
+    if not (directory / META).exists():
+        raise _no_broker(directory)
+    disk = read_only_disk(directory)
+    write = _writer(json)
+    if wal:
+        damaged = dump_wal_files(disk, write)
+    else:
+        choice = Choice(offset_min=offset, count_max=count, records=records)
+        damaged = False
+        for name in _chosen(disk, partition):
+            damaged |= dump_partition(disk, name, choice, write)
+    if damaged:
+        raise typer.Exit(DAMAGED)
+
+
+def broker_directories(directory: Path) -> list[Path]:
+    """Return the directory itself, if it is a broker's, or those of the brokers in it.
+
+    Raises:
+        CommandFailed: there is none.
+    """
+    if (directory / META).exists():
+        return [directory]
+    found = sorted(path.parent for path in directory.glob(f"broker-*/{META}"))
+    if not found:
+        raise _no_broker(directory)
+    return found
+
+
+Line = dict[str, Any]
+
+
+def dump_partition(disk: "Disk", name: str, choice: Choice, write: Callable[[Line], None]) -> bool:
+    """Write a partition's lines; return whether the dump ended at something that is damaged."""
+    from kafkaesque.storage.offline import Finding, dump_segment
+
+    written = 0
+    segments = [each for each in disk.list_dir(name) if each.endswith(SEGMENT_SUFFIX)]
+    for segment in _from_offset(segments, choice.offset_min):
+        for item in dump_segment(disk, f"{name}/{segment}"):
+            if isinstance(item, Finding):
+                sys.stderr.write(f"{item}\n")
+                return True
+            if item.header.last_offset < choice.offset_min:
+                continue
+            for line in _lines(name, segment, item, choice):
+                write(line)
+                written += 1
+                if written == choice.count_max:
+                    return False
+    return False
+
+
+def dump_wal_files(disk: "Disk", write: Callable[[Line], None]) -> bool:
+    """Write the records of the write-ahead log; return whether something in it is damaged."""
+    from kafkaesque.storage.offline import Finding, dump_wal
+    from kafkaesque.storage.wal import list_wal_numbers
+    from kafkaesque.storage.wal_format import RecordKind
+
+    damaged = False
+    for number in list_wal_numbers(disk):
+        for item in dump_wal(disk, number):
+            if isinstance(item, Finding):
+                sys.stderr.write(f"{item}\n")
+                damaged = True
+                continue
+            record = item.record
+            write(
+                {
+                    "file": number,
+                    "byte": item.position,
+                    "block": item.block,
+                    "group": record.group,
+                    "kind": RecordKind(record.kind).name.lower(),
+                    "term": record.term,
+                    "first_index": record.first_index,
+                    "last_index": record.last_index,
+                    "previous_index": record.prev_index,
+                    "bytes": len(record.payload),
+                }
+            )
+    return damaged
+
+
+def _lines(name: str, segment: str, batch: "DumpedBatch", choice: Choice) -> Iterator[Line]:
+    if not choice.records:
+        yield _batch_line(name, segment, batch)
+        return
+    from kafkaesque.model.records import decode_batch
+
+    for record in decode_batch(batch.data, DECOMPRESSED_BYTES_MAX):
+        if record.offset >= choice.offset_min:
+            yield {
+                "partition": name,
+                "offset": record.offset,
+                "timestamp_ms": record.timestamp_ms,
+                "key": json_bytes(record.key),
+                "value": json_bytes(record.value),
+                "headers": [[header, json_bytes(value)] for header, value in record.headers],
+            }
+
+
+def _batch_line(name: str, segment: str, batch: "DumpedBatch") -> Line:
+    header = batch.header
+    return {
+        "partition": name,
+        "segment": segment,
+        "byte": batch.position,
+        "bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "epoch": header.partition_leader_epoch,
+        "codec": header.codec.name.lower(),
+        "max_timestamp_ms": header.max_timestamp_ms,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+    }
+
+
+def _writer(json: bool) -> Callable[[Line], None]:
+    """Return what writes a line: JSON, or cells between tabs below one line of names."""
+    if json:
+        return lambda line: print(json_codec.dumps(line, ensure_ascii=False))
+    is_first = True
+
+    def write(line: Line) -> None:
+        nonlocal is_first
+        if is_first:
+            print("\t".join(name.upper().replace("_", "-") for name in line))
+            is_first = False
+        print("\t".join(map(_cell, line.values())))
+
+    return write
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else json_codec.dumps(value, ensure_ascii=False)
+    return text.replace("\t", " ").replace("\n", " ")
+
+
+def _chosen(disk: "Disk", asked: Sequence[str] | None) -> list[str]:
+    known = [name for name in disk.list_dir(".") if disk.exists(f"{name}/{PARTITION_METADATA}")]
+    for name in asked or ():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            raise CommandFailed(
+                f"there is no partition {name} here",
+                hint=f"{' or '.join(near)}" if near else f"one of {', '.join(known[:SHOWN_MAX])}",
+            )
+    return list(asked) if asked else known
+
+
+def _from_offset(segments: list[str], offset: int) -> list[str]:
+    """Return the segments from the one on that may hold the offset; names are base offsets."""
+    bases = [int(name.removesuffix(SEGMENT_SUFFIX)) for name in segments]
+    first = max((at for at, base in enumerate(bases) if base <= offset), default=0)
+    return segments[first:]
+
+
+def _document(path: Path, finding: "Finding") -> Line:
+    return {
+        "severity": finding.severity.value,
+        "file": str(path / finding.path),
+        "byte": finding.position,
+        "message": finding.message,
+    }
+
+
+def _size(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _no_broker(directory: Path) -> CommandFailed:
+    return wrong_usage(
+        f"{directory} is not a broker's data directory: it has no {META}",
+        "kafkaesque log dump kafkaesque-data/broker-1",
+    )
