@@ -34,6 +34,8 @@ DELIVERY_TIMEOUT_S = 120
 FLUSH_STEP_S = 0.2
 QUEUE_WAIT_S = 0.1
 POLL_S = 0.1
+#: A bar that is told of every line would cost more than the line.
+PROGRESS_BYTES = 16 * 1024
 
 #: What the cluster says of a topic that it is about to create.
 _WHILE_CREATED = ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
@@ -276,7 +278,12 @@ def _from_arguments(messages: Sequence[str]) -> Iterator[bytes]:
 
 
 def _lines(inputs: Sequence[BinaryIO], bar: Progress) -> Iterator[bytes]:
+    untold = 0
     for each in inputs:
         for line in each:
-            bar.advance(len(line))
+            untold += len(line)
+            if untold >= PROGRESS_BYTES:
+                bar.advance(untold)
+                untold = 0
             yield line.removesuffix(b"\n")
+    bar.advance(untold)
