@@ -14,7 +14,8 @@ from kafkaesque.storage.checkpoint import CHECKPOINT, ROOT, Checkpoint, load_che
 from kafkaesque.storage.directory import META, PARTITION_METADATA, read_partition_metadata
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.log_recovery import FATEFUL, LogFate
-from kafkaesque.storage.log_snapshot import LogSnapshot
+from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary
+from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.segment_index import read_index
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import RecordKind, WalReader, WalRecord
@@ -159,33 +160,48 @@ def _verify_log(disk: Disk, snapshot: LogSnapshot, fate: LogFate) -> Iterator[Fi
         return
     # What is cut off or given up by the write-ahead log may be gone from the files already.
     is_changed = bool(fate.cuts) or fate.start_prev > 0
-    next_offset, term = -1, -1
-    for summary in snapshot.segments:
+    positions = LogPositions.restore(
+        snapshot.start, snapshot.marks, snapshot.spans, snapshot.last_index
+    )
+    ends = [*(segment.base_offset for segment in snapshot.segments[1:]), positions.end_offset]
+    for summary, end in zip(snapshot.segments, ends, strict=False):
         path = f"{directory}/{summary.base_offset:020d}.log"
         if not disk.exists(path):
             yield _finding(is_changed, path, 0, f"missing; it had {summary.size_bytes} bytes")
             continue
-        good_to = 0
-        for item in dump_segment(disk, path):
-            if isinstance(item, Finding):
-                is_past = is_changed or item.position >= summary.size_bytes
-                yield _finding(is_past, path, item.position, item.message)
-                continue
-            header = item.header
-            if header.base_offset < next_offset or header.partition_leader_epoch < term:
-                is_past = is_changed or item.position >= summary.size_bytes
-                message = (
-                    f"offset {header.base_offset} of epoch {header.partition_leader_epoch} after"
-                    f" offset {next_offset - 1} of epoch {term}"
-                )
-                yield _finding(is_past, path, item.position, message)
-                break
-            next_offset, term = header.next_offset, header.partition_leader_epoch
-            good_to = item.position + header.size_bytes
-        if good_to < summary.size_bytes:
-            message = f"ends {summary.size_bytes - good_to} bytes too early"
-            yield _finding(is_changed, path, good_to, message)
+        for item in _verify_segment(disk, path, summary, end, positions):
+            is_past = is_changed or item.position >= summary.size_bytes
+            yield _finding(is_past, path, item.position, item.message)
         yield from _verify_index(disk, path)
+
+
+def _verify_segment(
+    disk: Disk, path: str, summary: SegmentSummary, end_offset: int, positions: LogPositions
+) -> Iterator[Finding]:
+    """Check batches against their checksums, and what these leave out: offsets and epochs."""
+    next_offset, good_to = summary.base_offset, 0
+    for item in dump_segment(disk, path):
+        if isinstance(item, Finding):
+            yield item
+            break
+        header = item.header
+        if item.position < summary.size_bytes:
+            if not next_offset <= header.base_offset < header.next_offset <= end_offset:
+                message = (
+                    f"a batch of offsets {header.base_offset} to {header.last_offset} where"
+                    f" {next_offset} to {end_offset - 1} are left"
+                )
+                yield _error(path, item.position, message)
+                break
+            term = positions.term_at(positions.index_of_offset(header.base_offset))
+            if term != header.partition_leader_epoch:
+                message = f"a batch of epoch {header.partition_leader_epoch} instead of {term}"
+                yield _error(path, item.position, message)
+        next_offset, good_to = header.next_offset, item.position + header.size_bytes
+    else:
+        if good_to < summary.size_bytes:
+            missing = summary.size_bytes - good_to
+            yield _error(path, good_to, f"the file ends {missing} bytes too early")
 
 
 def _verify_index(disk: Disk, segment_path: str) -> Iterator[Finding]:

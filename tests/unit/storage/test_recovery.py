@@ -1,0 +1,272 @@
+"""What the next start makes of torn, damaged and missing files."""
+
+import dataclasses
+
+import pytest
+
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.offline import DumpedBatch, DumpedRecord, Severity, dump_segment, dump_wal
+from kafkaesque.storage.offline import verify as verify_offline
+from kafkaesque.storage.wal import list_wal_numbers, wal_path
+from kafkaesque.storage.wal_format import WalReader
+from tests.unit.storage.helpers import SMALL, World, add, mark, read_all
+
+BIG = dataclasses.replace(SMALL, wal_bytes=1 << 16, segment_bytes_max=1 << 20)
+SEGMENT = "topic1-0/00000000000000000000.log"
+
+
+def last_block(world: World) -> tuple[str, int, int]:
+    """Return the newest file of the write-ahead log, and where its last block begins and ends."""
+    number = list_wal_numbers(world.disk)[-1]
+    reader = WalReader(world.disk.open(wal_path(number)), number)
+    *_, block = reader.blocks(None)
+    return wal_path(number), block.position, block.position + block.size_bytes
+
+
+def test_wal_torn_at_every_byte_of_the_last_commit() -> None:
+    world = World(BIG)
+    log = world.log()
+    first = bytes(add(log, 1, 2, value=b"first").data)
+    mark(log, 1)
+    world.commit()
+    second = bytes(add(log, 1, 2, value=b"second").data)
+    mark(log, 1)
+    world.commit()
+    path, begin, end = last_block(world)
+    # What the crash left in the segment may be anything behind what a checkpoint covers.
+    wal, segment = (bytes(world.disk.inode(p).data) for p in (path, SEGMENT))
+    checkpoint = bytes(world.disk.inode("checkpoint").data)
+    for cut in range(begin, end + 1):
+        for name in list_wal_numbers(world.disk):
+            world.disk.remove(wal_path(name))
+        world.disk.open(path, create=True).write_at(0, [wal[:cut]])
+        world.disk.inode("checkpoint").data[:] = checkpoint
+        world.disk.inode(SEGMENT).data[:] = segment[: cut % len(segment)]
+        world.kill()
+        log = world.log()
+        if cut < end:
+            assert read_all(log) == first
+            assert log.last_index == 3
+        else:
+            assert read_all(log) == first + second
+            assert log.last_index == 6
+
+
+def test_damage_in_the_middle_of_the_wal_is_no_torn_end() -> None:
+    world = World(BIG)
+    log = world.log()
+    for _ in range(5):
+        add(log, 1)
+        world.commit()
+    path, begin, _ = last_block(world)
+    data = world.disk.inode(path).data
+    data[begin - 512 + 30] ^= 1
+    with pytest.raises(StorageCorrupt, match=f"{path} is damaged at byte {begin - 512}"):
+        world.kill()
+    data[begin - 512 + 30] ^= 1
+    world.kill()
+    assert world.log().end_offset == 5
+
+
+def stop_checkpoints(world: World) -> None:
+    """Let files of the write-ahead log pile up."""
+    world.store._checkpointer.is_running = True
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped at the end"])
+def test_a_damaged_file_before_the_last_is_refused(damage: str) -> None:
+    world = World()
+    log = world.log()
+    stop_checkpoints(world)
+    for _ in range(60):
+        add(log, 1, value=b"v" * 500)
+        world.commit()
+    numbers = list_wal_numbers(world.disk)
+    assert len(numbers) >= 3
+    path = wal_path(numbers[1])
+    if damage == "missing":
+        world.disk.remove(path)
+    else:
+        reader = WalReader(world.disk.open(path), numbers[1])
+        *_, block = reader.blocks(None)
+        data = world.disk.inode(path).data
+        if damage == "cut":
+            del data[block.position :]
+        else:
+            data[block.position + 100] ^= 1
+    with pytest.raises(StorageCorrupt, match=r"empty directory|missing"):
+        world.kill()
+
+
+def test_many_wal_files_are_replayed_in_order() -> None:
+    world = World()
+    log = world.log()
+    stop_checkpoints(world)
+    data = b""
+    for at in range(60):
+        data += add(log, 1 + at // 10, value=b"%d" % at * 100).data
+        world.commit()
+    for _ in range(2):
+        world.power_cut()
+        assert read_all(world.log()) == data
+    assert world.report.wal_files == 1
+
+
+def test_a_cached_segment_torn_at_every_byte_keeps_everything_before() -> None:
+    world = World(BIG)
+    log = world.log(write_caching=True)
+    data = [bytes(add(log, 1, at % 3 + 1, value=b"v" * at).data) for at in range(6)]
+    world.commit()
+    whole = bytes(world.disk.inode(SEGMENT).data)
+    assert whole == b"".join(data)
+    ends = [sum(map(len, data[: at + 1])) for at in range(6)]
+    saved = {
+        path: bytes(world.disk.inode(path).data)
+        for path in ("checkpoint", wal_path(list_wal_numbers(world.disk)[-1]))
+    }
+    for cut in range(ends[3], len(whole)):
+        for rest in (b"", b"\0" * 100, b"\xff" * 100):
+            for number in list_wal_numbers(world.disk):
+                world.disk.remove(wal_path(number))
+            for path, content in saved.items():
+                file = world.disk.open(path, create=True)
+                file.truncate(0)
+                file.write_at(0, [content])
+            world.disk.inode(SEGMENT).data[:] = whole[:cut] + rest
+            world.kill()
+            # Zeros may happen to be what was cut off.
+            found = whole[:cut] + rest
+            kept = max(end for end in ends if found[:end] == whole[:end])
+            assert read_all(world.log(write_caching=True)) == whole[:kept]
+            assert len(world.disk.inode(SEGMENT).data) == kept
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_one_damaged_log_does_not_stop_the_others(damage: str) -> None:
+    world = World()
+    for group in (1, 2):
+        for _ in range(3):
+            add(world.log(group), 1)
+    world.restart()
+    if damage == "missing":
+        world.disk.remove(SEGMENT)
+    else:
+        del world.disk.inode(SEGMENT).data[-1:]
+    for _ in range(3):
+        world.kill()
+        assert list(world.report.damaged) == [1]
+        assert SEGMENT in world.report.damaged[1]
+        with pytest.raises(StorageCorrupt, match="copied from another"):
+            world.log(1)
+        assert world.log(2).end_offset == 3
+        add(world.log(2), 1)
+        world.log(2).truncate_to(3)
+        world.restart()
+
+
+def test_leftovers_are_removed() -> None:
+    world = World()
+    add(world.log(), 1)
+    world.commit()
+    world.disk.open("topic1-0/00000000000000000999.log", create=True).write_at(0, [b"x"])
+    world.disk.open("topic1-0/snapshot", create=True)
+    world.kill()
+    assert "00000000000000000999.log" not in world.disk.list_dir("topic1-0")
+    assert "snapshot" in world.disk.list_dir("topic1-0"), "that is somebody else's"
+
+
+def test_a_failed_sync_is_not_papered_over_by_the_next_start() -> None:
+    """What the kernel dropped looks good in its cache, so the next start writes it again."""
+    world = World(BIG)
+    log = world.log()
+    kept = bytes(add(log, 1, value=b"kept").data)
+    world.commit()
+    lost = bytes(add(log, 1, value=b"lost").data)
+    world.disk.fail_syncs = True
+    world.store.submit()
+    world.disk.settle()
+    world.disk.fail_syncs = False
+    world.kill()
+    assert read_all(world.log()) == kept + lost
+    for _ in range(3):
+        world.power_cut()
+        assert read_all(world.log()) == kept + lost
+
+
+# -- offline
+
+
+def busy(world: World) -> None:
+    for group in (1, 2):
+        log = world.log(group)
+        mark(log, 1)
+        for at in range(30):
+            add(log, 1, 2, value=b"v" * at * 20)
+        log.truncate_to(log.last_index - 4)
+        add(log, 2)
+    world.commit()
+
+
+def test_verify_finds_nothing_in_a_good_directory() -> None:
+    world = World()
+    busy(world)
+    assert list(verify_offline(world.disk)) == []
+    world.restart()
+    world.close()
+    assert list(verify_offline(world.disk)) == []
+
+
+def test_verify_finds_every_flipped_byte() -> None:
+    world = World()
+    busy(world)
+    world.close()
+    paths = [
+        f"{directory}/{name}"
+        for directory in ("topic1-0", "topic2-0")
+        for name in world.disk.list_dir(directory)
+        if name.endswith(".log")
+    ]
+    assert len(paths) > 4
+    for path in [*paths, "checkpoint"]:
+        data = world.disk.inode(path).data
+        for at in range(0, len(data), 97):
+            data[at] ^= 0x41
+            found = list(verify_offline(world.disk))
+            assert found, (path, at)
+            assert found[0].severity is Severity.ERROR
+            assert found[0].path == path
+            data[at] ^= 0x41
+    assert list(verify_offline(world.disk)) == []
+
+
+def test_verify_on_what_is_not_a_data_directory() -> None:
+    world = World()
+    world.disk.remove("meta.json")
+    (finding,) = verify_offline(world.disk)
+    assert finding.severity is Severity.ERROR
+
+
+def test_verify_tells_broken_indexes_and_strays_apart_from_damage() -> None:
+    world = World()
+    busy(world)
+    world.close()
+    name = next(n for n in world.disk.list_dir("topic1-0") if n.endswith(".index"))
+    world.disk.inode(f"topic1-0/{name}").data[-1] ^= 1
+    world.disk.make_dir("gone-0")
+    world.disk.open("gone-0/partition.metadata", create=True)
+    found = list(verify_offline(world.disk))
+    assert [f.severity for f in found] == [Severity.NOTE] * 2
+    assert [f.path for f in found] == [f"topic1-0/{name}", "gone-0"]
+
+
+def test_dump() -> None:
+    world = World(BIG)
+    log = world.log()
+    data = [bytes(add(log, 3, 2).data) for _ in range(4)]
+    world.commit()
+    items = list(dump_segment(world.disk, SEGMENT))
+    assert [i.data for i in items if isinstance(i, DumpedBatch)] == data
+    number = list_wal_numbers(world.disk)[-1]
+    records = [i for i in dump_wal(world.disk, number) if isinstance(i, DumpedRecord)]
+    assert [bytes(r.record.payload) for r in records if r.record.kind == 0] == data
+    assert "DATA term 3 index 7 to 8 after 6" in str(records[-1])
