@@ -52,7 +52,7 @@ def _next_steps(kept: Path | None) -> list[str]:
             f"  {kafkaesque} up --data {kept}                the same cluster, with its data",
             f"  {kafkaesque} consume flights --from-beginning --max 5",
             f"  {kafkaesque} group describe passengers",
-            f"  {kafkaesque} log verify {kept}/broker-1",
+            f"  {kafkaesque} log verify {kept}",
         ]
     else:
         lines += [
