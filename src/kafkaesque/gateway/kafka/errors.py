@@ -27,6 +27,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.NotController: ErrorCode.NOT_CONTROLLER,
     errors.OverBound: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     record_errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    # As in Kafka, for which there is no batch then: sending it again would not help.
+    record_errors.IncompleteBatch: ErrorCode.INVALID_RECORD,
     record_errors.UnsupportedMagic: ErrorCode.INVALID_RECORD,
     record_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     record_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
