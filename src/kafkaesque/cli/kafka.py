@@ -4,7 +4,8 @@ Imported by commands that talk to a cluster and by nobody else: a broker's proce
 """
 
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ Result = TypeVar("Result")
 
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
+OUTAGE_AGAIN_S = 10.0
 PORT_MAX = 65_535
 ADDRESSES_MAX = 100
 
@@ -185,6 +187,21 @@ def _why_not(host: str, port: int) -> str | None:
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return None
+
+
+def outage_teller(note: Callable[[str], None]) -> Callable[[KafkaError], None]:
+    """Return an `error_cb` for long work: says, now and then, that no broker can be reached."""
+    told_at = -OUTAGE_AGAIN_S
+
+    def tell(error: KafkaError) -> None:
+        nonlocal told_at
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            now = time.monotonic()
+            if now - told_at >= OUTAGE_AGAIN_S:
+                told_at = now
+                note("no broker can be reached at the moment; trying on (Ctrl-C ends it)")
+
+    return tell
 
 
 def _ignore(error: KafkaError) -> None:

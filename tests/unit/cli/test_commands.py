@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import KafkaError
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from kafkaesque.cli.app import app
+from kafkaesque.cli.kafka import outage_teller
 from kafkaesque.cli.lazy_group import COMMANDS
 
 NOBODY = "127.0.0.1:1"
@@ -149,6 +151,16 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     code, _, errors = run("publish", "t", "--file", "/nonexistent/file")
     assert code == 1
     assert "cannot read /nonexistent/file: no such file or directory" in errors
+
+
+def test_an_outage_is_told_once_in_a_while() -> None:
+    told: list[str] = []
+    tell = outage_teller(told.append)
+    tell(KafkaError(KafkaError._TRANSPORT))
+    assert told == []
+    for _ in range(3):
+        tell(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert told == ["no broker can be reached at the moment; trying on (Ctrl-C ends it)"]
 
 
 def test_a_seed_is_run_and_told_about() -> None:

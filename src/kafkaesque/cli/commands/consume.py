@@ -157,6 +157,8 @@ class Reader:
         self._place = place
         self._is_member = group is not None
         self._at_end: set[int] = set()
+        from kafkaesque.cli.kafka import outage_teller
+
         reset = {PlaceKind.EARLIEST: "earliest", PlaceKind.LATEST: "latest"}
         settings: dict[str, Any] = {
             "group.id": group or NO_GROUP,
@@ -165,6 +167,7 @@ class Reader:
             # Committed is what was printed, not what was fetched.
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
+            "error_cb": outage_teller(Screen().note),
             "fetch.wait.max.ms": fetch_wait_ms,
             "auto.offset.reset": reset.get(place.kind, "error"),
         }

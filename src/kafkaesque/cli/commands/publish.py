@@ -101,8 +101,9 @@ def publish(
     screen = Screen(json=json)
     with ExitStack() as opened:
         inputs = [] if messages else [_open(each, opened) for each in file or [Path("-")]]
-        from kafkaesque.cli.kafka import Connection
+        from kafkaesque.cli.kafka import Connection, outage_teller
 
+        settings["error_cb"] = outage_teller(screen.note)
         sender = Sender(Connection(bootstrap), topic, shared, settings)
         with _progress(screen, topic, inputs) as bar:
             lines = _from_arguments(messages) if messages else _lines(inputs, bar)
