@@ -31,8 +31,8 @@ from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
 
 STOP_TIMEOUT_S = 10.0
-#: Controllers of these brokers vote: an odd number, so that one may be lost.
-VOTERS_MAX = 3
+#: So many brokers' controllers vote, the first ones: more only make every change wait longer.
+VOTERS_MAX = 5
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
 PORT_MAX = 65_535
@@ -255,8 +255,7 @@ class LocalCluster:
                 )
         else:
             self.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-            # Of two voters none may be lost, of one only one matters.
-            voters = list(range(1, (VOTERS_MAX if count >= VOTERS_MAX else 1) + 1))
+            voters = list(range(1, min(count, VOTERS_MAX) + 1))
         known = {"cluster_id": self.cluster_id, "brokers": count, "controllers": voters}
         path.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
         return voters
