@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,8 @@ from typing import IO
 
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
+from kafkaesque.cli.cluster_file import ClusterFile, read_cluster_file
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
@@ -35,25 +36,10 @@ STOP_TIMEOUT_S = 10.0
 VOTERS_MAX = 5
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
-PORT_MAX = 65_535
 _PR_SET_PDEATHSIG = 1
 
 #: A person at a terminal does not wait three seconds for a second member that never comes.
 LOCAL_OPTIONS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPorts:
-    """Where one broker listens; `text` 0 is nowhere."""
-
-    kafka: int
-    text: int
-    peer: int
-
-    def named(self) -> list[tuple[str, int]]:
-        """Return the ports that are used, with what they are for."""
-        ports = [("Kafka", self.kafka), ("peer", self.peer)]
-        return [*ports, ("text", self.text)] if self.text else ports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +190,7 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(self.directory)
         check_ports(self._host, [broker.ports for broker in self.brokers])
-        voters = self._join(self.directory / "cluster.json")
+        voters = self._join()
         for broker in self.brokers:
             broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
 
@@ -238,26 +224,24 @@ class LocalCluster:
             self._lock.close()
             self._lock = None
 
-    def _join(self, path: Path) -> list[int]:
+    def _join(self) -> Sequence[int]:
         """Return the voters; the first start decides on them and on the cluster's id."""
         count = len(self.brokers)
-        if path.exists():
-            try:
-                known = json.loads(path.read_text("utf-8"))
-                self.cluster_id, before = str(known["cluster_id"]), int(known["brokers"])
-                voters = [int(number) for number in known["controllers"]]
-            except (ValueError, KeyError, TypeError):
-                raise CommandFailed(f"{path} is not a cluster's file: is this its place?") from None
-            if count < before:
-                raise wrong_usage(
-                    f"the cluster in {self.directory} has {before} brokers, not {count}",
-                    f"--brokers {before}, or another --data",
-                )
-        else:
+        before = read_cluster_file(self.directory)
+        if before is None:
             self.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-            voters = list(range(1, min(count, VOTERS_MAX) + 1))
-        known = {"cluster_id": self.cluster_id, "brokers": count, "controllers": voters}
-        path.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+            voters: Sequence[int] = range(1, min(count, VOTERS_MAX) + 1)
+        else:
+            self.cluster_id, voters = before.cluster_id, before.controllers
+            if count < len(before.brokers):
+                raise wrong_usage(
+                    f"the cluster in {self.directory} has {len(before.brokers)} brokers,"
+                    f" not {count}",
+                    f"--brokers {len(before.brokers)}, or another --data",
+                )
+        ports = [broker.ports for broker in self.brokers]
+        now = ClusterFile(cluster_id=self.cluster_id, controllers=list(voters), brokers=ports)
+        now.write(self.directory)
         return voters
 
     def _configuration(self, broker: Broker, voters: Sequence[int]) -> str:
@@ -302,71 +286,6 @@ def _lock(directory: Path) -> IO[str]:
     lock.write(f"{os.getpid()}\n")
     lock.flush()
     return lock
-
-
-def brokers_before(directory: Path) -> int | None:
-    """Return how many brokers the directory's cluster has, if there is one."""
-    try:
-        return int(json.loads((directory / "cluster.json").read_text("utf-8"))["brokers"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def ports_from(kafka: int, text: int, peer: int, count: int) -> list[BrokerPorts]:
-    """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
-    return [
-        BrokerPorts(kafka=kafka + n, text=text + n if text else 0, peer=peer + n)
-        for n in range(count)
-    ]
-
-
-def free_ports(count: int) -> list[BrokerPorts]:
-    """Return ports for some brokers that nobody used a moment ago."""
-    sockets = [socket.socket() for _ in range(3 * count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        numbers = [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    return [BrokerPorts(kafka=kafka, text=text, peer=peer) for kafka, text, peer in triples]
-
-
-def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
-    """Check that every port is a port, used once, and free.
-
-    Raises:
-        CommandFailed: one is not; the message says which, and of which broker.
-    """
-    seen: dict[int, str] = {}
-    for number, ports in enumerate(brokers, start=1):
-        for purpose, port in ports.named():
-            name = f"{purpose} port of broker {number}"
-            if not 0 < port <= PORT_MAX:
-                raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
-            if port in seen:
-                raise wrong_usage(
-                    f"{port} would be the {name}, and the {seen[port]}",
-                    "--port, --text-port and --peer-port further apart",
-                )
-            seen[port] = name
-    for port, name in seen.items():
-        _check_free(host, port, name)
-
-
-def _check_free(host: str, port: int, name: str) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-            probe.listen(1)
-        except OSError as error:
-            raise CommandFailed(
-                f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
-                hint="stop what uses it, or choose others: --port, --text-port, --peer-port",
-            ) from None
 
 
 def _environment() -> dict[str, str]:

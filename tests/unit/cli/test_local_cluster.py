@@ -15,15 +15,11 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, ports_from
+from kafkaesque.cli.cluster_file import read_cluster_file
+from kafkaesque.cli.commands.up import choose_ports
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import (
-    BrokerEnded,
-    BrokerPorts,
-    LocalCluster,
-    brokers_before,
-    free_ports,
-    ports_from,
-)
+from kafkaesque.cli.local_cluster import BrokerEnded, LocalCluster
 from kafkaesque.server.config import load_config
 from tests.unit.cli.test_commands import run
 
@@ -63,10 +59,11 @@ def test_the_configuration_is_what_a_broker_reads(prepared: LocalCluster) -> Non
 
 
 def test_a_second_start_keeps_the_cluster_and_its_voters(prepared: LocalCluster) -> None:
-    assert brokers_before(prepared.directory) == 3
     grown = again(prepared, 5)
     assert grown.cluster_id == prepared.cluster_id
-    assert brokers_before(prepared.directory) == 5
+    known = read_cluster_file(prepared.directory)
+    assert known is not None
+    assert list(known.brokers) == [broker.ports for broker in grown.brokers]
     assert list(read(grown.broker(5).config_path)["controllers"]) == ["1", "2", "3"]
 
 
@@ -144,6 +141,18 @@ def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
     ]
 
 
+def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCluster) -> None:
+    before = read_cluster_file(prepared.directory)
+    ports = [broker.ports for broker in prepared.brokers]
+    assert choose_ports(before, None, (None, None, None)) == ports
+    assert choose_ports(before, None, (9092, None, None)) == ports_from(9092, 7070, 9190, 3)
+    assert choose_ports(None, None, (None, 0, None)) == ports_from(9092, 0, 9190, 3)
+    grown = choose_ports(before, 5, (None, None, None))
+    assert grown[:3] == ports
+    assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
+    assert choose_ports(before, 2, (None, None, None)) == ports[:2]
+
+
 def test_a_broker_that_cannot_start_reports_how_it_ended(prepared: LocalCluster) -> None:
     broker = prepared.broker(1)
     broker.config_path.write_text("nonsense")
@@ -195,7 +204,8 @@ def test_a_missing_file_is_named() -> None:
 ORPHAN = """
 import sys, time
 from pathlib import Path
-from kafkaesque.cli.local_cluster import LocalCluster, free_ports
+from kafkaesque.cli.broker_ports import free_ports
+from kafkaesque.cli.local_cluster import LocalCluster
 cluster = LocalCluster(Path(sys.argv[1]), free_ports(1))
 cluster.prepare()
 cluster.start()

@@ -103,7 +103,8 @@ def _cluster(bootstrap: str | None) -> Iterator[str]:
     if bootstrap is not None:
         yield bootstrap
         return
-    from kafkaesque.cli.local_cluster import LocalCluster, free_ports
+    from kafkaesque.cli.broker_ports import free_ports
+    from kafkaesque.cli.local_cluster import LocalCluster
 
     with tempfile.TemporaryDirectory(prefix="kafkaesque-bench-") as directory:
         cluster = LocalCluster(Path(directory), free_ports(1))

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs
+from kafkaesque.cli.broker_ports import BrokerPorts, ports_from
+from kafkaesque.cli.cluster_file import ClusterFile, read_cluster_file
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.local_cluster import (
@@ -18,16 +20,18 @@ from kafkaesque.cli.local_cluster import (
     Event,
     LocalCluster,
     Signalled,
-    brokers_before,
-    ports_from,
 )
 from kafkaesque.cli.screen import Screen
 
 BROKERS_DEFAULT = 3
+#: Kafka, text, peer.
+PORTS_DEFAULT = (9092, 7070, 9190)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: After so long without being ready, say what is waited for.
 PATIENCE_S = 15.0
+#: Kafka, text, peer; None is: not said.
+GivenPorts = tuple[int | None, int | None, int | None]
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = new_app()
@@ -45,10 +49,19 @@ def up(
         "kafkaesque-data"
     ),
     port: Annotated[
-        int, typer.Option(help="Kafka port of broker 1; the next for broker 2.")
-    ] = 9092,
-    text_port: Annotated[int, typer.Option(help="Text port of broker 1; 0: none.")] = 7070,
-    peer_port: Annotated[int, typer.Option(help="Broker 1's port for the others.")] = 9190,
+        int | None,
+        typer.Option(
+            help="Kafka port of broker 1; the next for broker 2.", show_default="9092, or as before"
+        ),
+    ] = None,
+    text_port: Annotated[
+        int | None,
+        typer.Option(help="Text port of broker 1; 0: none.", show_default="7070, or as before"),
+    ] = None,
+    peer_port: Annotated[
+        int | None,
+        typer.Option(help="Broker 1's port for the others.", show_default="9190, or as before"),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     option: Annotated[
         list[str] | None,
@@ -66,10 +79,9 @@ def up(
       kafkaesque up
       kafkaesque up --brokers 1 --data ./data --port 19092 --option num.partitions=6
     """
-    count = brokers or brokers_before(data) or BROKERS_DEFAULT
     cluster = LocalCluster(
         data,
-        ports_from(port, text_port, peer_port, count),
+        choose_ports(read_cluster_file(data), brokers, (port, text_port, peer_port)),
         host=host,
         options=parse_pairs(option or (), "--option", "num.partitions=6"),
     )
@@ -85,6 +97,25 @@ def up(
         _stop(cluster, screen)
     if not is_wanted:
         raise typer.Exit(FAILED)
+
+
+def choose_ports(
+    before: ClusterFile | None,
+    brokers: int | None,
+    given: tuple[int | None, int | None, int | None],
+) -> list[BrokerPorts]:
+    """Return the ports of every broker: as they were, unless something else is asked for."""
+    count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
+    if before is None or any(port is not None for port in given):
+        kafka, text, peer = (
+            default if port is None else port
+            for port, default in zip(given, PORTS_DEFAULT, strict=True)
+        )
+        return ports_from(kafka, text, peer, count)
+    last = before.brokers[-1]
+    text = last.text + 1 if last.text else 0
+    added = ports_from(last.kafka + 1, text, last.peer + 1, max(0, count - len(before.brokers)))
+    return [*before.brokers[:count], *added]
 
 
 class Watcher:

@@ -13,10 +13,11 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.commands.cluster import ClusterStatus, status_of
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import BrokerEnded, BrokerReady, LocalCluster, free_ports
+from kafkaesque.cli.local_cluster import BrokerEnded, BrokerReady, LocalCluster
 from kafkaesque.cli.quickstart.flights import Flights, read_flights
 from kafkaesque.cli.quickstart.log_check import (
     DeliveryFindings,
@@ -69,6 +70,8 @@ class Result:
     back_s: float | None = None
     publishing_s: float = 0.0
     total_s: float = 0.0
+    #: Where the first broker serves again, if the data is kept and the cluster started once more.
+    address: str = ""
 
 
 class Job:
@@ -108,6 +111,7 @@ class Job:
             self._wait_for_group()
             self._wait_for_recovery()
             self._check(flights)
+        self._result.address = self._cluster.broker(1).address
         self._result.total_s = time.monotonic() - self._began
         late = self._cluster.stop()
         if late:

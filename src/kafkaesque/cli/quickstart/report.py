@@ -31,7 +31,7 @@ def report(result: Result, kept: Path | None) -> int:
     Screen().show(Table(title="What happened", columns=("WHAT", "RESULT"), rows=rows), None)
     print()
     print("\n".join(_verdict(result)))
-    print("\n".join(_next_steps(kept)))
+    print("\n".join(_next_steps(kept, result.address)))
     if not log.is_clean or got.missed:
         return DAMAGED
     return OK if result.acknowledged == result.flights else FAILED
@@ -44,14 +44,14 @@ def _verdict(result: Result) -> list[str]:
     return ["This is NOT as it should be. Please report it, with the lines above.", ""]
 
 
-def _next_steps(kept: Path | None) -> list[str]:
+def _next_steps(kept: Path | None, address: str) -> list[str]:
     kafkaesque = ".venv/bin/kafkaesque"
     lines = ["Try next:", ""]
     if kept is not None:
         lines += [
-            f"  {kafkaesque} up --data {kept}                the same cluster, with its data",
-            f"  {kafkaesque} consume flights --from-beginning --max 5",
-            f"  {kafkaesque} group describe passengers",
+            f"  {kafkaesque} up --data {kept}    the same cluster, with its data",
+            f"  {kafkaesque} consume flights --from-beginning --max 5 -b {address}",
+            f"  {kafkaesque} group describe passengers -b {address}",
             f"  {kafkaesque} log verify {kept}",
         ]
     else:

@@ -1,0 +1,81 @@
+"""Where the brokers of a local cluster listen: counted up from the first, or any that are free."""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.failure import CommandFailed
+
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """Where one broker listens; `text` 0 is nowhere."""
+
+    kafka: int
+    text: int
+    peer: int
+
+    def named(self) -> list[tuple[str, int]]:
+        """Return the ports that are used, with what they are for."""
+        ports = [("Kafka", self.kafka), ("peer", self.peer)]
+        return [*ports, ("text", self.text)] if self.text else ports
+
+
+def ports_from(kafka: int, text: int, peer: int, count: int) -> list[BrokerPorts]:
+    """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
+    return [
+        BrokerPorts(kafka=kafka + n, text=text + n if text else 0, peer=peer + n)
+        for n in range(count)
+    ]
+
+
+def free_ports(count: int) -> list[BrokerPorts]:
+    """Return ports for some brokers that nobody used a moment ago."""
+    sockets = [socket.socket() for _ in range(3 * count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        numbers = [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    return [BrokerPorts(kafka=kafka, text=text, peer=peer) for kafka, text, peer in triples]
+
+
+def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
+    """Check that every port is a port, used once, and free.
+
+    Raises:
+        CommandFailed: one is not; the message says which, and of which broker.
+    """
+    seen: dict[int, str] = {}
+    for number, ports in enumerate(brokers, start=1):
+        for purpose, port in ports.named():
+            name = f"{purpose} port of broker {number}"
+            if not 0 < port <= PORT_MAX:
+                raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
+            if port in seen:
+                raise wrong_usage(
+                    f"{port} would be the {name}, and the {seen[port]}",
+                    "--port, --text-port and --peer-port further apart",
+                )
+            seen[port] = name
+    for port, name in seen.items():
+        _check_free(host, port, name)
+
+
+def _check_free(host: str, port: int, name: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            raise CommandFailed(
+                f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
+                hint="stop what uses it, or choose others: --port, --text-port, --peer-port",
+            ) from None
