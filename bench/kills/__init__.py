@@ -1,0 +1,1 @@
+"""Brokers killed and paused at random under load, and what must hold afterwards."""
