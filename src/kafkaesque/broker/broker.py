@@ -11,7 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState
-from kafkaesque.broker.commands import ControllerCommand, Done, GroupCommand, RegisterBroker
+from kafkaesque.broker.commands import (
+    AdvanceStart,
+    ControllerCommand,
+    Done,
+    GroupCommand,
+    RegisterBroker,
+)
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
@@ -20,6 +26,7 @@ from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
+from kafkaesque.broker.log_starts import LogStarts
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
@@ -55,6 +62,8 @@ from kafkaesque.storage.log_store import LogStore
 
 REGISTER_RETRY_MS = 200
 SWEEP_MS = 250
+#: So long another broker's deletion of records waits until they are committed here.
+ADVANCE_TIMEOUT_MS = 5_000
 
 
 class Broker:
@@ -112,6 +121,7 @@ class Broker:
             node=self.node, clock=env.clock, caller=self.caller
         )
         self.partitions = PartitionTable(self)
+        self.log_starts = LogStarts(self)
         self.coordinators = Coordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
         self.forwarder = Forwarder(self)
@@ -129,7 +139,9 @@ class Broker:
         """
         self._on_ready = on_ready
         self.store.open()
-        self.metadata_store = MetadataStore(self.env, self.store, self.report)
+        self.metadata_store = MetadataStore(
+            self.env, self.store, self.report, self.config.metadata_snapshot_records
+        )
         state, applied_offset, snapshot = self.metadata_store.load()
         self._refresh_options(state)
         self.controller = Controller(
@@ -201,6 +213,7 @@ class Broker:
     def _on_sweep(self) -> None:
         now_ms = self.env.clock.now_ms()
         self.partitions.on_sweep(now_ms)
+        self.log_starts.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)
         self.metadata_store.enlist_learners(self.state)
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
@@ -295,7 +308,7 @@ class Broker:
             self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
         elif record.incarnation == self.incarnation and not self.is_ready:
             self.is_ready = True
-            if self._on_ready is not None:
+            if self._on_ready is not None and not self.is_stopping:
                 self.env.clock.call_soon(self._on_ready)
 
     def _refresh_options(self, state: ClusterState) -> None:
@@ -344,7 +357,7 @@ class Broker:
         """See `PeerEvents`."""
         for report in reports:
             if report.leader == node and self.leaders.learn(report):
-                self.partitions.on_leader_report(report)
+                self.log_starts.on_leader_report(report)
         self._leader_waits.check(self.state, self.leaders)
 
     def on_request(
@@ -360,6 +373,10 @@ class Broker:
             self.controller.submit(command, lambda outcome: answer(write_outcome(outcome)))
         elif isinstance(command, GroupCommand):
             self.group_offsets.serve(command, lambda outcome: answer(write_outcome(outcome)))
+        elif isinstance(command, AdvanceStart):
+            self.log_starts.serve(
+                command, ADVANCE_TIMEOUT_MS, lambda outcome: answer(write_outcome(outcome))
+            )
         else:
             self.forwarder.serve(command, lambda outcome: answer(write_outcome(outcome)))
 

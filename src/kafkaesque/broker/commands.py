@@ -91,6 +91,13 @@ class ForwardProduce(PeerRequest, frozen=True, tag="produce", kw_only=True):
     records: bytes
 
 
+class AdvanceStart(PeerRequest, frozen=True, tag="advance-start", kw_only=True):
+    """Asked of any replica: records before an offset were deleted on another one."""
+
+    group: int
+    start_offset: int
+
+
 #: In place of an offset in `ForwardFetch`: from the log's start, from the high watermark.
 EARLIEST = -2
 LATEST = -1
@@ -138,7 +145,12 @@ ControllerCommand = (
 )
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
-    ControllerCommand | TransferLeadership | ForwardProduce | ForwardFetch | GroupCommand
+    ControllerCommand
+    | TransferLeadership
+    | AdvanceStart
+    | ForwardProduce
+    | ForwardFetch
+    | GroupCommand
 )
 
 

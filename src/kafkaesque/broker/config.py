@@ -40,6 +40,8 @@ class BrokerConfig:
     data_dir: str = ""
     tick_ms: int = 50
     raft: RaftConfig = RaftConfig()
+    #: A snapshot of the metadata is made when this many records came after the last one.
+    metadata_snapshot_records: int = 10_000
     storage: StorageConfig = StorageConfig()
 
     def __post_init__(self) -> None:

@@ -31,14 +31,15 @@ _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
 _HEADER = struct.Struct(">Iq")
 
-#: A snapshot is made when this many records came after the last one.
-SNAPSHOT_RECORDS = 10_000
-
 
 class MetadataStore:
     """Where the controller's state is kept."""
 
-    def __init__(self, env: Env, store: LogStore, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, env: Env, store: LogStore, report: Callable[[str], None], snapshot_records: int
+    ) -> None:
+        """A snapshot is made when so many records came after the last one."""
+        self._snapshot_records = snapshot_records
         self._disk = env.disk
         self._store = store
         self._report = report
@@ -102,7 +103,9 @@ class MetadataStore:
         if replica is None or self._is_saving or replica.is_closed:
             return
         offset = controller.applied_offset
-        if offset - self._snapshot_offset < SNAPSHOT_RECORDS:
+        if offset > replica.durable_offset:
+            return  # committed by others: only what is durable here may be given up
+        if offset - self._snapshot_offset < self._snapshot_records:
             return
         payload = controller.state.write_snapshot()
 

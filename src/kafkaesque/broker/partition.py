@@ -109,9 +109,9 @@ class Partition:
         return self._replica().log.start_offset
 
     @property
-    def log_end_offset(self) -> Offset:
-        """The offset that the next record gets; on a follower, as far as it is."""
-        return self._replica().next_offset
+    def settled_offset(self) -> Offset:
+        """What is before it is committed, and durable on this broker: it may be given up."""
+        return min(self.high_watermark, self._durable_offset)
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
-from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
@@ -28,8 +27,6 @@ class PartitionTable:
         self._partitions: dict[GroupId, Partition] = {}
         self._asked = False
         self._retention_due_ms = 0
-        #: Partitions whose leader has given up more than could be followed so far.
-        self._behind: dict[GroupId, None] = {}
 
     def get(self, group: GroupId) -> Partition | None:
         """Return the partition of a group."""
@@ -143,9 +140,6 @@ class PartitionTable:
         for partition in self._partitions.values():
             if partition.has_waiting:
                 partition.expire_waiting(now_ms)
-        for group in list(self._behind):
-            if self._is_start_followed(group):
-                del self._behind[group]
         if now_ms >= self._retention_due_ms:
             interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
             self._retention_due_ms = now_ms + interval_ms
@@ -162,7 +156,7 @@ class PartitionTable:
         if not partition.is_leader or "delete" not in config.cleanup_policy:
             return
         start = partition.log.retention_candidate(
-            wall_ms, config.retention_ms, config.retention_bytes, partition.high_watermark
+            wall_ms, config.retention_ms, config.retention_bytes, partition.settled_offset
         )
         if start is not None:
             self.advance_start(partition, start)
@@ -173,34 +167,6 @@ class PartitionTable:
         if replica is not None and start > partition.log.start_offset:
             replica.advance_start(start)
             self._broker.driver.on_leadership(replica)
-
-    def on_leader_report(self, report: LeaderReport) -> None:
-        """A leader elsewhere says where its log starts: follow, now or as soon as possible."""
-        group = GroupId(report.group)
-        if self._is_start_followed(group):
-            self._behind.pop(group, None)
-        else:
-            self._behind[group] = None
-
-    def _is_start_followed(self, group: GroupId) -> bool:
-        """Give up what the leader has given up, as far as it is committed here; tell if it is all.
-
-        A report may come before what it speaks of is committed here, or before the partition is
-        opened, and is not repeated.
-        """
-        report = self._broker.leaders.get(group)
-        if report is None or report.log_start_offset == 0:
-            return True
-        partition = self._partitions.get(group)
-        if partition is None or partition.replica is None:
-            placed = self._broker.state.partitions_by_group.get(group)
-            return placed is None or self._broker.node not in placed.replicas
-        if partition.is_leader:
-            return True
-        start = min(report.log_start_offset, partition.high_watermark)
-        if start > partition.log.start_offset:
-            partition.replica.advance_start(Offset(start))
-        return report.log_start_offset <= partition.log.start_offset
 
     def close(self) -> None:
         """Save what makes the next start quick."""

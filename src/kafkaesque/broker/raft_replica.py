@@ -121,6 +121,11 @@ class Replica:
         self._settle()
         return self.log.offset_after(self.core.log.last_index)
 
+    @property
+    def durable_offset(self) -> Offset:
+        """What is before it is as durable here as the topic asks for."""
+        return self.log.offset_after(self.core.log.synced_index)
+
     def in_sync(self) -> tuple[NodeId, ...]:
         """The voters that are caught up, as the leader knows."""
         return self.core.in_sync
@@ -173,7 +178,10 @@ class Replica:
         self._write_caching = write_caching
 
     def advance_start(self, start: Offset) -> None:
-        """Give up what is before an offset that is committed; durable before the space is freed."""
+        """Give up what is before an offset that is committed, and durable here.
+
+        That is durable before the space is freed.
+        """
         self.log.advance_start(start)
         start_index = self.log.start_index
         if start_index > self.core.log.start_index:
@@ -298,6 +306,7 @@ class Replica:
     def _on_committed(self, commit_index: int) -> None:
         if self.core.is_leader:
             self.term_committed = True
+        self.log.save_commit_hint(commit_index)
         self._listener.on_committed(self.log.offset_after(commit_index))
 
     # -- durability

@@ -39,10 +39,6 @@ class OffsetStore:
         """Return the groups that have offsets, committed or in flight."""
         return list(dict.fromkeys((*self._committed, *self._in_flight)))
 
-    def has_in_flight(self, group_id: str) -> bool:
-        """Whether offsets of the group are being written."""
-        return group_id in self._in_flight
-
     def knows(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether the partition has an offset, or may have one when a write in flight has ended."""
         if partition in self._committed.get(group_id, {}):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import KafkaesqueError
@@ -18,30 +19,63 @@ EXIT_CANNOT_START = 1
 _log = logging.getLogger("kafkaesque.server")
 
 
+class _Nobody:
+    """Serves a connection that comes while a port is only being tried."""
+
+    def on_open(self, connection: Connection) -> None:
+        """See `ConnectionHandler`."""
+        connection.abort()
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        """See `ConnectionHandler`."""
+
+    def on_writable(self) -> None:
+        """See `ConnectionHandler`."""
+
+    def on_close(self, error: Exception | None) -> None:
+        """See `ConnectionHandler`."""
+
+
 class Server:
     """One broker with its ports."""
 
     def __init__(self, config: ServerConfig, world: RealEnv) -> None:
         self._config = config
+        self._network = world.env.network
         self._broker = Broker(env=world.env, config=config.broker, report=_log.info)
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)
 
     def start(self) -> None:
-        """Bind the clients' ports, recover the disk and join the cluster.
+        """Recover the disk and join the cluster; clients are let in when that is done.
 
         Raises:
             KafkaesqueError: the data directory cannot be used.
             OSError: a port cannot be bound.
         """
+        # Now, and not when the broker is ready: whoever starts it should hear of it at once.
+        for address in self._client_addresses():
+            self._try_port(address)
         self._broker.start(self._on_ready)
+
+    def _client_addresses(self) -> list[Address]:
+        config = self._config.broker
+        host = self._config.listen_host
+        addresses = [config.kafka_address._replace(host=host)]
+        if config.text_address is not None:
+            addresses.append(config.text_address._replace(host=host))
+        return addresses
+
+    def _try_port(self, address: Address) -> None:
+        options = ListenOptions(framing=Framing.STREAM)
+        self._network.listen(address, options, _Nobody).close()
 
     def _on_ready(self) -> None:
         config = self._config.broker
-        host = self._config.listen_host
-        self._kafka.start(config.kafka_address._replace(host=host))
-        if config.text_address is not None:
-            self._text.start(config.text_address._replace(host=host))
+        kafka, *text = self._client_addresses()
+        self._kafka.start(kafka)
+        for address in text:
+            self._text.start(address)
         settle_gc()
         _log.info("broker %d is ready: Kafka on %s", config.node, config.kafka_address)
         line = json.dumps({"ready": config.node, "kafka": str(config.kafka_address)})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Address, Framing, ListenOptions
+from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
@@ -40,6 +40,7 @@ class KafkaGateway:
         self._handlers: dict[int, Handler] = dict(HANDLERS)
         self._unrelieved: dict[int, KafkaConnection] = {}
         self._sweep: Timer | None = None
+        self._listener: Listener | None = None
 
     def start(self, address: Address) -> Address:
         """Listen; return the bound address.
@@ -60,7 +61,8 @@ class KafkaGateway:
 
     def stop(self) -> None:
         """Accept no more and close what is open."""
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self.connections.values()):
