@@ -56,38 +56,69 @@ _NO_OFFSET = -1
 
 
 def on_delete_records(gateway: "KafkaGateway", call: Call) -> None:
-    """Give up what is before offsets, on the leaders; followers do the same."""
+    """Give up what is before offsets; answered when all replicas in sync have done so."""
     request: DeleteRecordsRequest = call.read()
-    topics = [
-        DeleteRecordsTopicResult(
-            topic.name,
-            [_delete_records(gateway.broker, topic.name, wanted) for wanted in topic.partitions],
-        )
-        for topic in request.topics
-    ]
-    call.answer(DeleteRecordsResponse(topics=topics))
+    timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
+    pieces: list[Piece] = []
+    topics: list[DeleteRecordsTopicResult] = []
+    for topic in request.topics:
+        results = [
+            DeleteRecordsPartitionResult(wanted.partition_index, _NO_OFFSET, 0)
+            for wanted in topic.partitions
+        ]
+        topics.append(DeleteRecordsTopicResult(topic.name, results))
+        for wanted, result in zip(topic.partitions, results, strict=True):
+            pieces.append(_deletion(gateway.broker, topic.name, wanted, timeout_ms, result))
+    response = DeleteRecordsResponse(topics=topics)
+    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
 
 
-def _delete_records(
-    broker: Broker, name: str, wanted: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
-    index = wanted.partition_index
-    try:
-        topic = broker.state.topic(name)
-        if topic.is_internal:
-            raise InvalidTopic(f"{name} is the brokers' own: its records cannot be deleted")
-        partition = broker.partition(TopicPartition(name, index))
-        partition.check_leader()
+def _deletion(
+    broker: Broker,
+    name: str,
+    wanted: DeleteRecordsPartition,
+    timeout_ms: int,
+    result: DeleteRecordsPartitionResult,
+) -> Piece:
+    def run(on_done: Callable[[], None]) -> None:
+        try:
+            partition = _deletable(broker, TopicPartition(name, wanted.partition_index))
+            start = _wanted_start(partition, wanted.offset)
+        except RequestRefused as refusal:
+            result.error_code = code_of(refusal)
+            on_done()
+            return
         if "delete" not in partition.config.cleanup_policy:
-            return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.POLICY_VIOLATION)
-        high_watermark = partition.high_watermark
-        offset = high_watermark if wanted.offset == _HIGH_WATERMARK else Offset(wanted.offset)
-        if not 0 <= offset <= high_watermark:
-            raise OffsetOutOfRange(f"{offset} is not from 0 to the high watermark {high_watermark}")
-        broker.partitions.advance_start(partition, offset)
-    except RequestRefused as refusal:
-        return DeleteRecordsPartitionResult(index, _NO_OFFSET, code_of(refusal))
-    return DeleteRecordsPartitionResult(index, partition.log_start_offset, 0)
+            result.error_code = ErrorCode.POLICY_VIOLATION
+            on_done()
+            return
+
+        def on_outcome(outcome: Done | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                result.error_code = code_of(outcome)
+            else:
+                result.low_watermark = partition.log_start_offset
+            on_done()
+
+        broker.log_starts.delete(partition, start, timeout_ms, on_outcome)
+
+    return run
+
+
+def _deletable(broker: Broker, where: TopicPartition) -> Partition:
+    if broker.state.topic(where.topic).is_internal:
+        raise InvalidTopic(f"{where.topic} is the brokers' own: its records cannot be deleted")
+    partition = broker.partition(where)
+    partition.check_leader()
+    return partition
+
+
+def _wanted_start(partition: Partition, wanted: int) -> Offset:
+    high_watermark = partition.high_watermark
+    offset = high_watermark if wanted == _HIGH_WATERMARK else Offset(wanted)
+    if not 0 <= offset <= high_watermark:
+        raise OffsetOutOfRange(f"{offset} is not from 0 to the high watermark {high_watermark}")
+    return offset
 
 
 # -- ElectLeaders

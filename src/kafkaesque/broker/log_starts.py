@@ -1,0 +1,264 @@
+"""Where logs start: what one replica has given up, all of them give up.
+
+Theory of operation. Records are deleted from the front of a log, by request or because they are
+old: the leader decides, and only about what is committed. So of two replicas that differ, the one
+that starts later is right, always, and no order among deletions has to be kept: every replica moves
+to the greatest start that it has heard of, as soon as what it gives up is committed and durable
+there. Leaders say theirs in their reports; a replica that is ahead of its leader tells it, because
+the leader may have been away when the records were deleted.
+
+A deletion by request is answered when the leader and all followers in sync have made it durable:
+whoever leads next has it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaesque.broker.commands import AdvanceStart, Done
+from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.peer_link import PeerUnreachable
+from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.model.errors import (
+    DiskFailed,
+    NotLeader,
+    OverBound,
+    RequestRefused,
+    RequestTimedOut,
+    StorageFailed,
+)
+from kafkaesque.model.ids import GroupId, NodeId, Offset
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+#: Requests that wait until a replica has committed what it is to give up.
+WAITING_MAX = 10_000
+#: A follower that could not be reached is asked again after this long.
+RETRY_MS = 100
+#: So long a leader is given to follow a replica that is ahead of it, before it is told again.
+TELL_TIMEOUT_MS = 5_000
+
+OnDone = Callable[[Done | RequestRefused], None]
+
+
+class _Waiting(NamedTuple):
+    """Somebody who wants to know when a log starts at an offset."""
+
+    group: GroupId
+    start: int
+    deadline_ms: int
+    on_done: OnDone
+
+
+class LogStarts:
+    """Moves the starts of the logs on this broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        #: What is to be given up here as soon as that is possible.
+        self._wanted: dict[GroupId, int] = {}
+        #: Groups whose leader is behind this replica; True: it is being told.
+        self._ahead: dict[GroupId, bool] = {}
+        self._waiting: list[_Waiting] = []
+
+    # -- what others say
+
+    def on_leader_report(self, report: LeaderReport) -> None:
+        """A leader elsewhere says where its log starts: follow it, or tell it better."""
+        group = GroupId(report.group)
+        if report.log_start_offset > 0:
+            self._want(group, report.log_start_offset)
+        self._look_ahead(group)
+
+    def serve(self, request: AdvanceStart, timeout_ms: int, on_done: OnDone) -> None:
+        """Do what another replica has done; answered when it is durable here."""
+        self.give_up(GroupId(request.group), request.start_offset, timeout_ms, on_done)
+
+    # -- what is decided here
+
+    def give_up(self, group: GroupId, start: int, timeout_ms: int, on_done: OnDone) -> None:
+        """Let a log on this broker start at an offset; `on_done` when that is durable here."""
+        if self._want(group, start):
+            self._answer_when_durable(on_done)
+        elif len(self._waiting) >= WAITING_MAX:
+            on_done(OverBound(f"{WAITING_MAX} deletions of records wait"))
+        else:
+            deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+            self._waiting.append(_Waiting(group, start, deadline_ms, on_done))
+
+    def delete(self, partition: Partition, start: int, timeout_ms: int, on_done: OnDone) -> None:
+        """Delete the committed records before an offset, on the leader and all in sync with it."""
+        clock = self._broker.env.clock
+        deadline_ms = clock.now_ms() + timeout_ms
+
+        def on_here(outcome: Done | RequestRefused) -> None:
+            if isinstance(outcome, RequestRefused):
+                on_done(outcome)
+                return
+            deletion = _Deletion(self._broker, partition, start, deadline_ms, on_done)
+            deletion.begin()
+
+        self.give_up(partition.state.group, start, timeout_ms, on_here)
+
+    def on_sweep(self, now_ms: int) -> None:
+        """Try again what was not possible yet."""
+        for group in list(self._wanted):
+            self._reach(group)
+        for group, is_told in list(self._ahead.items()):
+            if not is_told:
+                self._tell_leader(group)
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for item in waiting:
+            if self._is_reached(item.group, item.start):
+                self._answer_when_durable(item.on_done)
+            elif item.deadline_ms <= now_ms:
+                item.on_done(RequestTimedOut("what is to be deleted is not committed here yet"))
+            else:
+                self._waiting.append(item)
+
+    # -- moving
+
+    def _want(self, group: GroupId, start: int) -> bool:
+        if self._is_reached(group, start):
+            return True
+        self._wanted[group] = max(start, self._wanted.get(group, 0))
+        self._reach(group)
+        return self._is_reached(group, start)
+
+    def _is_reached(self, group: GroupId, start: int) -> bool:
+        partition = self._broker.partitions.get(group)
+        if partition is None or partition.replica is None:
+            placed = self._broker.state.partitions_by_group.get(group)
+            # A topic that is gone has given up everything.
+            return placed is None or self._broker.node not in placed.replicas
+        return partition.log_start_offset >= start
+
+    def _reach(self, group: GroupId) -> None:
+        """Give up what is wanted, as far as it is committed and durable here."""
+        wanted = self._wanted.get(group)
+        if wanted is None:
+            return
+        partition = self._broker.partitions.get(group)
+        if partition is not None and partition.replica is not None and partition.failure is None:
+            self._advance(partition, Offset(min(wanted, partition.settled_offset)))
+        if self._is_reached(group, wanted):
+            self._wanted.pop(group, None)
+
+    def _advance(self, partition: Partition, start: Offset) -> None:
+        replica = partition.replica
+        if replica is None or start <= partition.log_start_offset:
+            return
+        try:
+            replica.advance_start(start)
+        except DiskFailed as error:
+            self._broker.driver.fail(error)
+            return
+        if partition.is_leader:
+            self._broker.driver.on_leadership(replica)
+        else:
+            self._look_ahead(partition.state.group)
+
+    def _answer_when_durable(self, on_done: OnDone) -> None:
+        try:
+            self._broker.store.submit(lambda: on_done(Done()))
+        except DiskFailed as error:
+            on_done(StorageFailed(str(error)))
+
+    # -- a leader that is behind
+
+    def _look_ahead(self, group: GroupId) -> None:
+        if self._is_ahead(group) and group not in self._ahead:
+            self._ahead[group] = False
+            self._tell_leader(group)
+
+    def _is_ahead(self, group: GroupId) -> bool:
+        partition = self._broker.partitions.get(group)
+        report = self._broker.leaders.get(group)
+        if partition is None or partition.replica is None or report is None:
+            return False
+        return (
+            report.leader not in (-1, self._broker.node)
+            and report.log_start_offset < partition.log_start_offset
+        )
+
+    def _tell_leader(self, group: GroupId) -> None:
+        broker = self._broker
+        partition, leader = broker.partitions.get(group), broker.leaders.leader(group)
+        if not self._is_ahead(group) or partition is None:
+            self._ahead.pop(group, None)
+            return
+        if leader is None:
+            return  # The next sweep looks again.
+
+        def on_outcome(_: object) -> None:
+            # Whether it was done is told by the leader's next report.
+            if group in self._ahead:
+                self._ahead[group] = False
+
+        self._ahead[group] = True
+        request = AdvanceStart(group=group, start_offset=partition.log_start_offset)
+        broker.caller.ask(leader, request, Done, TELL_TIMEOUT_MS, on_outcome)
+
+
+class _Deletion:
+    """A deletion that is done here, on its way to the followers."""
+
+    __slots__ = ("_broker", "_deadline_ms", "_left", "_on_done", "_partition", "_start")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        partition: Partition,
+        start: int,
+        deadline_ms: int,
+        on_done: OnDone,
+    ) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._start = start
+        self._deadline_ms = deadline_ms
+        self._on_done: OnDone | None = on_done
+        self._left = 1
+
+    def begin(self) -> None:
+        """Tell all that are in sync."""
+        for node in self._followers():
+            self._left += 1
+            self._tell(node)
+        self._count_one()
+
+    def _followers(self) -> list[NodeId]:
+        replica = self._partition.replica
+        in_sync = replica.in_sync() if replica is not None else ()
+        return [node for node in in_sync if node != self._broker.node]
+
+    def _tell(self, node: NodeId) -> None:
+        broker = self._broker
+        left_ms = self._deadline_ms - broker.env.clock.now_ms()
+        if not self._partition.is_leader:
+            self._finish(NotLeader("the leader has changed; deleted here, but maybe not elsewhere"))
+        elif node not in self._followers():
+            self._count_one()
+        elif left_ms <= 0:
+            self._finish(RequestTimedOut(f"broker {node} has not deleted in time"))
+        else:
+            request = AdvanceStart(group=self._partition.state.group, start_offset=self._start)
+            broker.caller.ask(node, request, Done, left_ms, lambda each: self._on_told(node, each))
+
+    def _on_told(self, node: NodeId, outcome: Done | RequestRefused | PeerUnreachable) -> None:
+        if isinstance(outcome, Done):
+            self._count_one()
+        else:
+            self._broker.env.clock.call_later(RETRY_MS, lambda: self._tell(node))
+
+    def _count_one(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._finish(Done())
+
+    def _finish(self, outcome: Done | RequestRefused) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(outcome)
