@@ -8,6 +8,7 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.env.disk import File
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.raft.core import RaftCore
+from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.observations import Observations
 from kafkaesque.sim.disk import SimDisk
 from kafkaesque.sim.runner import SimOptions, run_seed
@@ -91,6 +92,17 @@ def _give_an_id_twice(observations: Observations) -> None:
     observations.note_producer_id("b", 1)
 
 
+def _undo_a_deletion(observations: Observations) -> None:
+    observations.note_deletion_asked(0, 5)
+    observations.note_deleted(0, 5)
+    observations.check_start(0, 4)
+
+
+def _delete_too_much(observations: Observations) -> None:
+    observations.note_deletion_asked(0, 5)
+    observations.note_skipped("c", 0, 3, 6)
+
+
 @pytest.mark.parametrize(
     ("name", "act"),
     [
@@ -101,12 +113,29 @@ def _give_an_id_twice(observations: Observations) -> None:
         ("reordered", lambda o: _read(o, b"p/0/1", b"p/0/0")),
         ("inconsistent offsets", _read_two_at_one_offset),
         ("producer id", _give_an_id_twice),
-        ("out of range", lambda o: o.note_out_of_range("c", 0, 5)),
+        ("out of range", lambda o: o.note_skipped("c", 0, 5, 5)),
+        ("undeleted", _undo_a_deletion),
+        ("overdeleted", _delete_too_much),
     ],
 )
 def test_every_anomaly_is_seen(name: str, act: Callable[[Observations], None]) -> None:
-    observations = Observations()
+    observations = Observations(Findings())
     observations.note_sent(0, [b"p/0/0", b"p/0/1", b"p/0/2"])
     act(observations)
     observations.check()
-    assert any(name in what for what in observations.anomalies), observations.anomalies
+    anomalies = observations.findings.anomalies
+    assert any(name in what for what in anomalies), anomalies
+
+
+def test_what_was_deleted_on_request_is_neither_lost_nor_a_gap() -> None:
+    observations = Observations(Findings())
+    values = [b"p/0/0", b"p/0/1", b"p/0/2"]
+    observations.note_sent(0, values)
+    observations.note_acknowledged(0, 0, values)
+    observations.note_deletion_asked(0, 2)
+    observations.note_skipped("c", 0, 0, 2)
+    observations.note_deleted(0, 2)
+    _read(observations, b"p/0/2", first=2)
+    observations.check_start(0, 2)
+    observations.check()
+    assert not observations.findings.anomalies

@@ -7,16 +7,20 @@ from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
-from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.errors import KafkaesqueError
-from kafkaesque.model.ids import NodeId, Offset
+from kafkaesque.model.ids import NodeId
+from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.loop import NS_PER_MS
+from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import StorageConfig
 
 KAFKA_PORT: Final = 9092
 PEER_PORT: Final = 9190
-#: A broker that cannot start is started again by its operator after this long.
+#: A broker that cannot start, or whose disk failed, is started again by its operator after this.
 RETRY_START_MS: Final = 1_000
+#: A broker that was stopped is started again after this.
+RESTART_MS: Final = 200
 
 _KIB = 1024
 
@@ -24,26 +28,69 @@ _KIB = 1024
 class SimCluster:
     """Machines `b1`, `b2`, ... with a broker each."""
 
-    def __init__(self, world: World, brokers: int = 3) -> None:
+    def __init__(self, world: World, options: SimOptions | None = None) -> None:
         self.world = world
-        self.names = [f"b{number}" for number in range(1, brokers + 1)]
+        self.options = options or SimOptions()
+        self.names = [f"b{number}" for number in range(1, self.options.brokers + 1)]
+        #: The brokers that have been started and have not been ended on purpose.
         self.brokers: dict[str, Broker] = {}
-        self._machines = [world.add_machine(name) for name in self.names]
+        self._gateways: dict[str, KafkaGateway] = {}
+        self._machines = {name: world.add_machine(name) for name in self.names}
+        self._retired: str | None = None
 
     @property
     def addresses(self) -> list[Address]:
         """Where clients find the brokers."""
         return [Address(name, KAFKA_PORT) for name in self.names]
 
+    def trusted(self) -> list[tuple[str, Broker]]:
+        """Return the brokers that run, but for one on a damaged machine whose copies are lost."""
+        distrusted = self.options.damaged if self.options.loses_damaged else None
+        return [
+            (name, broker)
+            for name, broker in self.brokers.items()
+            if name != distrusted and self._machines[name].running
+        ]
+
+    # -- starting and stopping
+
     def start(self) -> None:
         """Start every broker."""
-        for machine in self._machines:
+        for machine in self._machines.values():
             self.boot(machine)
 
     def boot(self, machine: Machine) -> None:
         """Start the broker of a machine."""
         self.brokers.pop(machine.name, None)
-        machine.start(lambda env: self._run(machine, env))
+        if machine.name != self._retired:
+            machine.start(lambda env: self._run(machine, env))
+
+    def restart(self, machine: Machine) -> None:
+        """Stop a broker in order, and start it again."""
+        broker = self.brokers.get(machine.name)
+        if broker is None or not machine.running or broker.is_stopping:
+            return
+
+        def on_stopped() -> None:
+            self.world.loop.after(0, "exit", machine.kill)
+            self._boot_later(machine, RESTART_MS)
+
+        self.world.loop.tell(machine.name, "is asked to stop")
+        broker.stop(on_stopped)
+        self._gateways[machine.name].stop()
+
+    def retire(self, name: str) -> None:
+        """Take a machine away for good."""
+        self._retired = name
+        self.brokers.pop(name, None)
+        self._machines[name].cut_power()
+
+    def restart_failed(self) -> None:
+        """Start brokers again whose disk has failed, as an operator would."""
+        for name, broker in self.brokers.items():
+            machine = self._machines[name]
+            if broker.failure is not None and machine.running and not machine.paused:
+                self._start_again(machine)
 
     def _run(self, machine: Machine, env: Env) -> None:
         name = machine.name
@@ -53,29 +100,43 @@ class SimCluster:
 
         broker = Broker(env=env, config=self._config(name), report=report)
         gateway = KafkaGateway(broker, report)
-        self.brokers[name] = broker
         try:
             broker.start(lambda: self._open_port(gateway, name))
         except KafkaesqueError as error:
             report(f"cannot start: {error}")
             env.clock.call_soon(lambda: self._start_again(machine))
+        else:
+            self.brokers[name] = broker
+            self._gateways[name] = gateway
 
     def _open_port(self, gateway: KafkaGateway, name: str) -> None:
         gateway.start(Address(name, KAFKA_PORT))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
+        self._boot_later(machine, RETRY_START_MS)
 
-        def again() -> None:
+    def _boot_later(self, machine: Machine, ms: int) -> None:
+        def boot() -> None:
             if not machine.running:
                 self.boot(machine)
 
-        self.world.loop.after(RETRY_START_MS * 1_000_000, "operator", again)
+        self.world.loop.after(ms * NS_PER_MS, "operator", boot)
+
+    # -- how brokers are configured
 
     def _config(self, name: str) -> BrokerConfig:
         controllers = {
             NodeId(number): Address(each, PEER_PORT)
-            for number, each in enumerate(self.names, start=1)
+            for number, each in enumerate(self.names[: self.options.controllers], start=1)
+        }
+        options: dict[str, OptionValue] = {
+            "offsets.topic.num.partitions": 2,
+            "offsets.topic.replication.factor": self.options.replicas,
+            "group.initial.rebalance.delay.ms": 0,
+            "log.retention.check.interval.ms": 500,
+            # Small files, so that rolling, checkpoints and reuse happen all the time.
+            "log.segment.bytes": 8 * _KIB,
         }
         return BrokerConfig(
             node=NodeId(self.names.index(name) + 1),
@@ -83,8 +144,8 @@ class SimCluster:
             peer_address=Address(name, PEER_PORT),
             kafka_address=Address(name, KAFKA_PORT),
             controllers=controllers,
-            options={"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0},
-            # Small files, so that rolling, checkpoints and reuse happen all the time.
+            options=options,
+            metadata_snapshot_records=self.options.snapshot_records,
             storage=StorageConfig(
                 segment_bytes_max=32 * _KIB,
                 wal_bytes=64 * _KIB,
@@ -93,37 +154,3 @@ class SimCluster:
                 free_bytes_min=4 * _KIB,
             ),
         )
-
-    # -- for checkers
-
-    def replica_bytes(self, topic: str, partition: int) -> dict[str, bytes]:
-        """Return what every broker's replica of a partition holds up to its high watermark."""
-        held: dict[str, bytes] = {}
-        for name, broker in self.brokers.items():
-            state = broker.state.topics.get(topic)
-            if state is None:
-                continue
-            replica = broker.partitions.get(state.partitions[partition].group)
-            if replica is None or replica.replica is None:
-                continue
-            log, pieces, offset = replica.log, [], replica.log.start_offset
-            end = replica.high_watermark
-            while offset < end:
-                ranges = log.locate_blocking(offset, 1 << 20, end)
-                if not ranges:
-                    break
-                data = b"".join(r.file.read_blocking(r.position, r.length) for r in ranges)
-                pieces.append(data)
-                offset = _next_offset(data)
-            held[name] = b"".join(pieces)
-        return held
-
-
-def _next_offset(data: bytes) -> Offset:
-    at = 0
-    offset = 0
-    while at < len(data):
-        header = read_batch_header(data, at)
-        offset = header.next_offset
-        at = header.end
-    return Offset(offset)

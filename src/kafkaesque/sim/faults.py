@@ -43,9 +43,16 @@ class Kind:
 class Ground:
     """What faults work on: a world, and how to start a machine's program again."""
 
-    def __init__(self, world: World, restart: Callable[[Machine], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        restart: Callable[[Machine], None],
+        stop: Callable[[Machine], None] | None = None,
+    ) -> None:
+        """`stop` lets a program end in order, and starts it again."""
         self.world: Final = world
         self._restart: Final = restart
+        self._stop: Final = stop
 
     def machines(self, fault: Fault) -> list[Machine]:
         """Return the machines that a fault strikes."""
@@ -61,6 +68,11 @@ class Ground:
         for machine in self.machines(fault):
             if not machine.running:
                 self._restart(machine)
+
+    def stop(self, machine: Machine) -> None:
+        """Let a machine's program end in order and begin again."""
+        if self._stop is not None:
+            self._stop(machine)
 
     def begin(self, fault: Fault) -> None:
         """Let a fault begin."""
@@ -145,12 +157,19 @@ def _flip_bit(machine: Machine, _: float) -> None:
         machine.world.loop.tell(machine.name, machine.drive.flip_bit(path))
 
 
+def _stop(ground: Ground, fault: Fault) -> None:
+    for machine in ground.machines(fault):
+        ground.stop(machine)
+
+
 def _restart(ground: Ground, fault: Fault) -> None:
     ground.restart(fault)
 
 
 KINDS: Final[dict[str, Kind]] = {
     # Processes and power.
+    "restart": Kind(_stop, None),
+    "absence": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "kill": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "power cut": Kind(_each(lambda machine, _: machine.cut_power()), _restart),
     "pause": Kind(

@@ -138,16 +138,25 @@ class SimLoop:
             self.step()
         self.now_ns = max(self.now_ns, end)
 
-    def run_until(self, condition: Callable[[], bool], ms_max: float = 60_000) -> None:
+    def run_until(
+        self, condition: Callable[[], bool], ms_max: float = 60_000, *, every_ms: float = 0
+    ) -> None:
         """Let time pass until the condition holds; it is looked at after every event.
+
+        With `every_ms` it is looked at no more often than that, because it costs much.
 
         Raises:
             SimStuck: it does not hold within `ms_max`, or nothing more is going to happen.
         """
         end = self.now_ns + round(ms_max * NS_PER_MS)
-        while not condition():
+        due = self.now_ns
+        while self.now_ns < due or not condition():
+            if self.now_ns >= due:
+                due = self.now_ns + round(every_ms * NS_PER_MS)
             time_ns = self._next_time_ns()
             if time_ns is None:
+                if condition():
+                    return
                 raise SimStuck("nothing more is going to happen")
             if time_ns > end:
                 raise SimStuck(f"it did not happen within {ms_max:g} ms")

@@ -20,6 +20,8 @@ FAULTS_MAX: Final = 10_000
 #: What any cluster must survive without losing anything that it has acknowledged.
 SURVIVABLE: Final = (
     "kill",
+    "restart",
+    "absence",
     "power cut",
     "pause",
     "block",
@@ -52,9 +54,13 @@ class PlanOptions:
     between_ms: int = 1_500
     lasting_ms_min: int = 50
     lasting_ms_max: int = 4_000
+    #: How long a machine stays away when it does for long.
+    absence_ms_max: int = 10_000
     kinds: tuple[str, ...] = SURVIVABLE
     #: One process fault in so many strikes all machines at once.
     all_one_in: int = 10
+    #: The only machine that faults of the kinds `DAMAGING` strike; None: any.
+    damaged: str | None = None
 
 
 def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fault]:
@@ -71,7 +77,9 @@ def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fau
     at = options.calm_ms
     while at < options.duration_ms and len(plan) < FAULTS_MAX:
         kind = chance.choice(options.kinds)
-        lasting = chance.randint(options.lasting_ms_min, options.lasting_ms_max)
+        is_absence = kind == "absence"
+        longest_ms = options.absence_ms_max if is_absence else options.lasting_ms_max
+        lasting = chance.randint(options.lasting_ms_min, longest_ms)
         targets = _targets(kind, names, options, chance)
         plan.append(
             Fault(
@@ -92,7 +100,12 @@ def _targets(
     if kind in ("block", "delay", "loss"):
         pairs = _shape(list(names), chance)
         return tuple(name for pair in pairs for name in pair)
-    if kind in ("kill", "power cut", "pause") and chance.randrange(options.all_one_in) == 0:
+    if kind in DAMAGING and options.damaged is not None:
+        return (options.damaged,)
+    if (
+        kind in ("kill", "restart", "power cut", "pause")
+        and chance.randrange(options.all_one_in) == 0
+    ):
         return tuple(names)
     return (chance.choice(names),)
 
@@ -149,9 +162,17 @@ def _strength(kind: str, chance: random.Random) -> float:
 class Nemesis:
     """Commits a plan."""
 
-    def __init__(self, world: World, restart: Callable[[Machine], None]) -> None:
-        """`restart` starts the program of a machine that does not run."""
-        self._ground: Final = Ground(world, restart)
+    def __init__(
+        self,
+        world: World,
+        restart: Callable[[Machine], None],
+        stop: Callable[[Machine], None] | None = None,
+    ) -> None:
+        """`restart` starts the program of a machine that does not run.
+
+        `stop` lets a program end in order and begin again; without it nobody does.
+        """
+        self._ground: Final = Ground(world, restart, stop)
         self._world: Final = world
         #: Whether the plan is over and everything is healed.
         self.ended = False

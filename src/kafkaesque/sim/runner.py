@@ -3,43 +3,30 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
-from kafkaesque.protocols.kafka.api import ApiKey
-from kafkaesque.protocols.kafka.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from kafkaesque.sim.clients.consumer import SimConsumer
+from kafkaesque.sim.agreement import describe, disagreement
+from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
+from kafkaesque.sim.clients.committer import SimCommitter
+from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.observations import Observations
-from kafkaesque.sim.clients.producer import SimProducer
+from kafkaesque.sim.clients.topic_churn import TopicChurn
+from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
-from kafkaesque.sim.nemesis import SURVIVABLE, Nemesis, PlanOptions, make_plan
+from kafkaesque.sim.nemesis import Nemesis, PlanOptions, make_plan
+from kafkaesque.sim.options import SimOptions, draw_options
+from kafkaesque.sim.witness import Witness
 
-TOPIC = "events"
-PARTITIONS = 2
-PRODUCERS = 2
+__all__ = ["SimOptions", "SimReport", "draw_options", "run_seed", "run_seeds"]
+
 #: After everything is healed, all that was begun must come to its end within this time.
-SETTLE_MS_MAX = 60_000
-FORM_MS_MAX = 30_000
-CREATE_TOPICS_VERSION = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimOptions:
-    """What a run is made of."""
-
-    brokers: int = 3
-    duration_ms: int = 10_000
-    #: From fault to fault, on average.
-    between_ms: int = 1_500
-    kinds: tuple[str, ...] = SURVIVABLE
-    #: One process fault in so many strikes all brokers at once.
-    all_one_in: int = 10
+SETTLE_MS_MAX: Final = 60_000
+FORM_MS_MAX: Final = 30_000
+#: Conditions that cost much are looked at no more often than this.
+LOOK_MS: Final = 20
+WITNESS_MS: Final = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +41,8 @@ class SimReport:
     read: int
     faults: int
     simulated_ms: int
+    #: What else went on, by name: committed offsets, elections, deletions, topics.
+    counts: dict[str, int] = field(default_factory=dict)
     #: The last lines of the history, where there are anomalies.
     lines: list[str] = field(default_factory=list)
 
@@ -64,8 +53,11 @@ class SimReport:
 
 
 def run_seed(seed: int, options: SimOptions | None = None) -> SimReport:
-    """Run a seed; its report says what was wrong, if anything."""
-    return _Run(seed, options or SimOptions()).go()
+    """Run a seed; its report says what was wrong, if anything.
+
+    Without options the seed draws them: see `draw_options`.
+    """
+    return _Run(seed, options or draw_options(seed)).go()
 
 
 def run_seeds(
@@ -89,11 +81,14 @@ class _Run:
         self._seed = seed
         self._options = options
         self._world = World(seed)
-        self._cluster = SimCluster(self._world, options.brokers)
-        self._observations = Observations()
-        self._producers: list[SimProducer] = []
-        self._consumers: list[SimConsumer] = []
-        self._topic_made = False
+        self._cluster = SimCluster(self._world, options)
+        self._findings = Findings()
+        self._witness = Witness(self._cluster, self._findings)
+        self._loads: list[TopicLoad] = []
+        self._churn: TopicChurn | None = None
+        self._committer: SimCommitter | None = None
+        self._elector: LeaderElector | None = None
+        self._deleter: RecordDeleter | None = None
         self._plan = make_plan(
             seed,
             self._cluster.names,
@@ -102,6 +97,7 @@ class _Run:
                 between_ms=options.between_ms,
                 kinds=options.kinds,
                 all_one_in=options.all_one_in,
+                damaged=options.damaged,
             ),
         )
 
@@ -110,83 +106,139 @@ class _Run:
         try:
             self._drive()
         except SimStuck as stuck:
-            self._observations.note_anomaly(f"stuck: {stuck}")
+            self._findings.note(f"stuck: {stuck}")
         except Exception as defect:
-            self._observations.note_anomaly(f"defect: {type(defect).__name__}: {defect}")
-        observations = self._observations
+            self._findings.note(f"defect: {type(defect).__name__}: {defect}")
+        anomalies, history = self._findings.anomalies, self._world.loop.history
+        observations = [load.observations for load in self._loads]
         return SimReport(
             seed=self._seed,
-            anomalies=observations.anomalies,
-            digest=self._world.loop.history.digest(),
-            sent=observations.sent_count,
-            acknowledged=len(observations.acknowledged),
-            read=observations.read_count,
+            anomalies=anomalies,
+            digest=history.digest(),
+            sent=sum(each.sent_count for each in observations),
+            acknowledged=sum(len(each.acknowledged) for each in observations),
+            read=sum(each.read_count for each in observations),
             faults=len(self._plan),
             simulated_ms=self._world.loop.now_ns // NS_PER_MS,
-            lines=self._world.loop.history.lines() if observations.anomalies else [],
+            counts=self._counts(),
+            lines=history.lines() if anomalies else [],
         )
+
+    def _counts(self) -> dict[str, int]:
+        counted = {
+            "commits": self._committer,
+            "elections": self._elector,
+            "deletions": self._deleter,
+            "topics": self._churn,
+        }
+        return {name: each.count for name, each in counted.items() if each is not None}
+
+    # -- the course of a run
 
     def _drive(self) -> None:
-        loop = self._world.loop
+        loop, options = self._world.loop, self._options
         self._cluster.start()
-        machine = self._world.add_machine("client")
-        env = machine.boot()
-        client = KafkaClient(env, self._cluster.addresses, TOPIC)
-        self._make_topic(client)
-        loop.run_until(lambda: self._topic_made, FORM_MS_MAX)
-        self._start_clients(client)
-        nemesis = Nemesis(self._world, self._cluster.boot)
-        nemesis.commit(self._plan, self._options.duration_ms)
-        loop.run_until(lambda: nemesis.ended, self._options.duration_ms + 1_000)
-        for producer in self._producers:
-            producer.is_stopped = True
-        loop.run_until(lambda: all(p.is_idle for p in self._producers), SETTLE_MS_MAX)
-        loop.run_until(self._has_read_all, SETTLE_MS_MAX)
-        loop.run_until(self._replicas_agree, SETTLE_MS_MAX)
-        self._observations.check()
+        self._make_topics()
+        self._await("topics", lambda: all(load.is_made for load in self._loads), FORM_MS_MAX)
+        self._start_clients()
+        self._look()
+        nemesis = Nemesis(self._world, self._cluster.boot, self._cluster.restart)
+        nemesis.commit(self._plan, options.duration_ms)
+        loop.run_until(lambda: nemesis.ended, options.duration_ms + 1_000)
+        if options.loses_damaged and options.damaged is not None:
+            self._cluster.retire(options.damaged)
+        self._settle()
+        for load in self._loads:
+            self._check_starts(load)
+            load.observations.check()
+        self._witness.look()
 
-    def _make_topic(self, client: KafkaClient) -> None:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=TOPIC,
-                    num_partitions=PARTITIONS,
-                    replication_factor=min(3, self._options.brokers),
-                    configs=[CreatableTopicConfig(name="min.insync.replicas", value="1")],
-                )
-            ],
-            timeout_ms=2_000,
+    def _settle(self) -> None:
+        """Everything is healed: let all that was begun come to its end."""
+        for load in self._loads:
+            load.stop_producing()
+        for each in (self._churn, self._elector, self._deleter):
+            if each is not None:
+                each.is_stopped = True
+        committer, churn = self._committer, self._churn
+        if committer is not None:
+            committer.conclude()
+        loads = self._loads
+        self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
+        self._await("readers", lambda: all(load.is_read for load in loads))
+        if churn is not None:
+            self._await("passing topics", lambda: churn.is_idle)
+        if committer is not None:
+            self._await("committed offsets", lambda: committer.is_concluded)
+        self._await("agreement", lambda: disagreement(self._cluster) is None)
+
+    def _await(
+        self, what: str, condition: Callable[[], bool], ms_max: float = SETTLE_MS_MAX
+    ) -> None:
+        try:
+            self._world.loop.run_until(condition, ms_max, every_ms=LOOK_MS)
+        except SimStuck as stuck:
+            for line in describe(self._cluster):
+                self._world.loop.tell("-", line)
+            missing = disagreement(self._cluster)
+            raise SimStuck(f"{what}: {stuck}; {missing or 'brokers agree'}") from stuck
+
+    def _look(self) -> None:
+        """Look into the brokers every now and then; start again what has failed."""
+        self._witness.look()
+        self._cluster.restart_failed()
+        self._world.loop.after(WITNESS_MS * NS_PER_MS, "witness", self._look)
+
+    def _check_starts(self, load: TopicLoad) -> None:
+        for _, broker in self._cluster.trusted():
+            for state in broker.state.topic(load.spec.name).partitions:
+                partition = broker.partitions.get(state.group)
+                if partition is not None and partition.is_leader:
+                    load.observations.check_start(state.partition, partition.log_start_offset)
+
+    # -- clients
+
+    @property
+    def _distrusted(self) -> str | None:
+        return self._options.damaged if self._options.loses_damaged else None
+
+    def _make_topics(self) -> None:
+        options = self._options
+        self._env = self._world.add_machine("client").boot()
+        configs = {"min.insync.replicas": str(options.min_insync)}
+        if options.write_caching:
+            configs["write.caching"] = "true"
+        replicas = min(options.replicas, options.brokers)
+        self._replicas = replicas
+        self._add_load(
+            TopicSpec(
+                name="events", partitions=options.partitions, replicas=replicas, configs=configs
+            )
         )
+        if "deletions" in options.activities:
+            self._add_load(TopicSpec(name="deleted", replicas=replicas, configs=configs))
+            small = {**configs, "retention.bytes": "20000"}
+            self._add_load(
+                TopicSpec(name="expiring", replicas=replicas, configs=small, expires=True)
+            )
 
-        def receive(response: Any) -> None:
-            codes = [topic.error_code for topic in response.topics] if response else [-1]
-            if codes[0] in (0, 36):
-                self._topic_made = True
-            else:
-                client.later(lambda: self._make_topic(client))
+    def _add_load(self, spec: TopicSpec) -> None:
+        addresses = self._cluster.addresses
+        load = TopicLoad(self._env, addresses, spec, self._findings, self._distrusted)
+        self._loads.append(load)
 
-        client.any_link().send(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, request, receive)
-
-    def _start_clients(self, client: KafkaClient) -> None:
-        for number in range(PRODUCERS):
-            own = KafkaClient(client.env, self._cluster.addresses, TOPIC)
-            self._producers.append(SimProducer(own, f"p{number}", PARTITIONS, self._observations))
-        for partition in range(PARTITIONS):
-            own = KafkaClient(client.env, self._cluster.addresses, TOPIC)
-            self._consumers.append(SimConsumer(own, f"c{partition}", partition, self._observations))
-
-    def _has_read_all(self) -> bool:
-        ends = [0] * PARTITIONS
-        for (partition, _), offset in self._observations.acknowledged.items():
-            ends[partition] = max(ends[partition], offset + 1)
-        return all(
-            consumer.position >= end and consumer.position >= consumer.high_watermark
-            for consumer, end in zip(self._consumers, ends, strict=True)
-        )
-
-    def _replicas_agree(self) -> bool:
-        for partition in range(PARTITIONS):
-            held = self._cluster.replica_bytes(TOPIC, partition)
-            if len(held) < min(3, self._options.brokers) or len(set(held.values())) != 1:
-                return False
-        return True
+    def _start_clients(self) -> None:
+        env, addresses = self._env, self._cluster.addresses
+        activities, findings = self._options.activities, self._findings
+        for load in self._loads:
+            load.start()
+        if "commits" in activities:
+            client = KafkaClient(env, addresses, "events")
+            self._committer = SimCommitter(client, "group", self._options.partitions, findings)
+        if "transfers" in activities:
+            self._elector = LeaderElector(KafkaClient(env, addresses, "events"))
+        if "deletions" in activities:
+            deleted = self._loads[1]
+            self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
+        if "topics" in activities:
+            self._churn = TopicChurn(env, addresses, findings, self._replicas, self._distrusted)

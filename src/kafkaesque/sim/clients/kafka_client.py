@@ -1,7 +1,7 @@
 """A Kafka client on a simulated machine: connections, metadata, requests with a time limit."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from kafkaesque.env import Env
@@ -91,15 +91,27 @@ class BrokerLink:
 
 
 class KafkaClient:
-    """What producers and consumers share."""
+    """What producers and consumers of one topic share."""
 
-    def __init__(self, env: Env, bootstrap: Sequence[Address], topic: str) -> None:
+    def __init__(
+        self,
+        env: Env,
+        bootstrap: Sequence[Address],
+        topic: str,
+        ignored_ids: Container[bytes] = (),
+    ) -> None:
+        """Topics with an id in `ignored_ids` are namesakes that were deleted."""
         self.env = env
         self.topic = topic
-        self._bootstrap = bootstrap
+        #: Known as soon as any leader is.
+        self.topic_id = bytes(16)
+        self.bootstrap = bootstrap
+        self._ignored_ids = ignored_ids
         self._links: dict[Address, BrokerLink] = {}
         self._brokers: dict[int, Address] = {}
-        self._leaders: dict[int, int] = {}
+        #: partition -> leader epoch and leader; an older epoch never replaces a newer one, or a
+        #: deposed leader that has not heard of it could win clients back (KIP-320).
+        self._leaders: dict[int, tuple[int, int]] = {}
         self._is_refreshing = False
 
     def link(self, address: Address) -> BrokerLink:
@@ -111,12 +123,16 @@ class KafkaClient:
 
     def any_link(self) -> BrokerLink:
         """Return a connection to some broker."""
-        return self.link(self._bootstrap[self.env.dice.below(len(self._bootstrap))])
+        return self.link(self.bootstrap[self.env.dice.below(len(self.bootstrap))])
 
     def leader_link(self, partition: int) -> BrokerLink | None:
         """Return a connection to a partition's leader, as far as is known."""
-        address = self._brokers.get(self._leaders.get(partition, -1))
+        address = self._brokers.get(self._leaders.get(partition, (-1, -1))[1])
         return None if address is None else self.link(address)
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the newest leader epoch that is known, -1 if none is."""
+        return self._leaders.get(partition, (-1, -1))[0]
 
     def refresh(self) -> None:
         """Ask for the leaders again."""
@@ -135,8 +151,14 @@ class KafkaClient:
         for broker in response.brokers:
             self._brokers[broker.node_id] = Address(broker.host, broker.port)
         for topic in response.topics:
+            if topic.topic_id in self._ignored_ids:
+                continue
+            if topic.partitions:
+                self.topic_id = bytes(topic.topic_id)
             for partition in topic.partitions:
-                self._leaders[partition.partition_index] = partition.leader_id
+                index, epoch = partition.partition_index, partition.leader_epoch
+                if epoch >= self.leader_epoch(index):
+                    self._leaders[index] = (epoch, partition.leader_id)
 
     def later(self, act: Callable[[], None], ms: int = RETRY_MS) -> None:
         """Try again after a moment that differs from try to try."""

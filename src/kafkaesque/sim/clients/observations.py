@@ -1,23 +1,25 @@
-"""What clients sent, what was acknowledged, what was read; and what is wrong with it.
+"""What clients of one topic sent, what was acknowledged, what was read; and what is wrong with it.
 
 The checker knows: *lost write* (acknowledged, not in the log), *duplicate* (twice in the log),
 *inconsistent offsets* (two records were seen at one offset, or an acknowledged one is at another),
 *unsent* (nobody ever sent it), *reordered* (a producer's records not in its order), *gap* (an
-offset that nobody read), *lost commit* (a group's committed offset went back).
+offset that nobody read and nobody deleted), *undeleted* (a deletion that was acknowledged and
+undone), *overdeleted* (more is gone than anybody asked for).
 """
 
 from collections import defaultdict
-from typing import Final
 
-#: More anomalies of one run are counted, not described.
-ANOMALIES_MAX: Final = 100
+from kafkaesque.sim.clients.findings import Findings
 
 
 class Observations:
-    """The clients' side of the history."""
+    """The clients' side of one topic's history."""
 
-    def __init__(self) -> None:
-        self.anomalies: list[str] = []
+    def __init__(self, findings: Findings, topic: str = "events", *, expires: bool = False) -> None:
+        """With `expires` the topic's options delete records, too, and nobody knows which."""
+        self.findings = findings
+        self.topic = topic
+        self._expires = expires
         self.sent_count = 0
         self.read_count = 0
         #: (partition, value) -> offset
@@ -25,18 +27,22 @@ class Observations:
         self._sent: set[tuple[int, bytes]] = set()
         #: partition -> offset -> value
         self.seen: dict[int, dict[int, bytes]] = defaultdict(dict)
-        self._producer_ids: dict[int, str] = {}
+        #: partition -> the ranges that consumers had to leave out
+        self._skipped: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        #: partition -> the greatest offset that was asked to be the log's start
+        self._asked_start: dict[int, int] = defaultdict(int)
+        #: partition -> the greatest log start that was promised
+        self._promised_start: dict[int, int] = defaultdict(int)
 
     def note_anomaly(self, what: str) -> None:
         """Something that must never be was seen."""
-        if len(self.anomalies) < ANOMALIES_MAX:
-            self.anomalies.append(what)
+        self.findings.note(f"{self.topic}: {what}")
+
+    # -- what producers do
 
     def note_producer_id(self, name: str, producer_id: int) -> None:
-        """A producer got its id; nobody else may get the same."""
-        owner = self._producer_ids.setdefault(producer_id, name)
-        if owner != name:
-            self.note_anomaly(f"producer id {producer_id} was given to {owner} and to {name}")
+        """See `Findings`."""
+        self.findings.note_producer_id(name, producer_id)
 
     def note_sent(self, partition: int, values: list[bytes]) -> None:
         """Values are on their way."""
@@ -48,6 +54,13 @@ class Observations:
         for offset, value in enumerate(values, base_offset):
             self.acknowledged[partition, value] = offset
 
+    def acknowledged_end(self, partition: int) -> int:
+        """Return the offset after the last acknowledged record."""
+        offsets = (offset for (at, _), offset in self.acknowledged.items() if at == partition)
+        return max(offsets, default=-1) + 1
+
+    # -- what consumers see
+
     def note_read(self, who: str, partition: int, offset: int, value: bytes) -> None:
         """A consumer got a record."""
         self.read_count += 1
@@ -58,17 +71,48 @@ class Observations:
                 f"{known!r} was read before"
             )
 
-    def note_out_of_range(self, who: str, partition: int, position: int) -> None:
-        """A consumer was told that its position does not exist: what it has read is gone."""
-        self.note_anomaly(f"{who}: position {position} of partition {partition} is out of range")
+    def note_skipped(self, who: str, partition: int, position: int, start: int) -> None:
+        """A consumer was told that the log begins after its position."""
+        if start <= position:
+            self.note_anomaly(
+                f"{who}: position {position} of partition {partition} is out of range, and the "
+                f"log begins at {start}"
+            )
+        elif start > self._asked_start[partition] and not self._expires:
+            self.note_anomaly(
+                f"overdeleted: partition {partition} begins at {start}; nobody asked for more than "
+                f"{self._asked_start[partition]}"
+            )
+        else:
+            self._skipped[partition].append((position, start))
+
+    # -- what administrators do
+
+    def note_deletion_asked(self, partition: int, offset: int) -> None:
+        """Somebody asks that the log begin at an offset."""
+        self._asked_start[partition] = max(self._asked_start[partition], offset)
+
+    def note_deleted(self, partition: int, start: int) -> None:
+        """The answer says where the log begins now."""
+        self._promised_start[partition] = max(self._promised_start[partition], start)
+
+    def check_start(self, partition: int, start: int) -> None:
+        """After everything has settled the log begins at `start`."""
+        promised = self._promised_start[partition]
+        if start < promised:
+            self.note_anomaly(
+                f"undeleted: partition {partition} begins at {start}, and {promised} was promised"
+            )
+
+    # -- the end
 
     def check(self) -> None:
         """Compare, once everything has been read to the end."""
         for (partition, value), offset in self.acknowledged.items():
             found = self.seen[partition].get(offset)
-            if found is None:
+            if found is None and not self._is_skipped(partition, offset):
                 self.note_anomaly(f"lost write: {value!r}, acknowledged at {partition}@{offset}")
-            elif found != value:
+            elif found is not None and found != value:
                 self.note_anomaly(
                     f"inconsistent offsets: {value!r} was acknowledged at {partition}@{offset}, "
                     f"where {found!r} is"
@@ -76,14 +120,19 @@ class Observations:
         for partition, records in self.seen.items():
             self._check_partition(partition, records)
 
+    def _is_skipped(self, partition: int, offset: int) -> bool:
+        return any(first <= offset < end for first, end in self._skipped[partition])
+
     def _check_partition(self, partition: int, records: dict[int, bytes]) -> None:
         places: dict[bytes, int] = {}
         newest: dict[str, int] = {}
-        for expected, offset in enumerate(sorted(records)):
+        expected = 0
+        for offset in sorted(records):
             value = records[offset]
-            if offset != expected:
+            if any(not self._is_skipped(partition, each) for each in range(expected, offset)):
                 self.note_anomaly(f"gap: {partition}@{expected} does not exist, {offset} does")
                 return
+            expected = offset + 1
             if value in places:
                 self.note_anomaly(
                     f"duplicate: {value!r} is at {partition}@{places[value]} and @{offset}"

@@ -16,7 +16,8 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.observations import Observations
 
-PRODUCE_VERSION = 9
+#: The one names topics by name, the other by id.
+PRODUCE_VERSIONS = (9, 13)
 INIT_PRODUCER_ID_VERSION = 4
 BATCH_RECORDS_MAX = 8
 PAUSE_MS = 40
@@ -48,6 +49,7 @@ class SimProducer:
         self._sequences = [0] * partitions
         self._numbers = [0] * partitions
         self._busy = [False] * partitions
+        self._version = PRODUCE_VERSIONS[client.env.dice.below(len(PRODUCE_VERSIONS))]
         self.is_stopped = False
         client.env.clock.call_soon(self._begin)
 
@@ -55,6 +57,10 @@ class SimProducer:
     def is_idle(self) -> bool:
         """Whether nothing that was sent waits for its acknowledgement."""
         return not any(self._busy)
+
+    def use_ids(self) -> None:
+        """Name topics by id from now on: needed where a name is used again and again."""
+        self._version = PRODUCE_VERSIONS[-1]
 
     def _begin(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -106,11 +112,12 @@ class SimProducer:
         request = ProduceRequest(
             acks=-1,
             timeout_ms=2_000,
-            topic_data=[TopicProduceData(name=client.topic, partition_data=[data])],
+            topic_data=[
+                TopicProduceData(name=client.topic, topic_id=client.topic_id, partition_data=[data])
+            ],
         )
-        link.send(
-            ApiKey.PRODUCE, PRODUCE_VERSION, request, self._receiver(partition, batch, values)
-        )
+        receive = self._receiver(partition, batch, values)
+        link.send(ApiKey.PRODUCE, self._version, request, receive)
 
     def _receiver(self, partition: int, batch: bytes, values: list[bytes]) -> Callable[[Any], None]:
         def receive(response: Any) -> None:
@@ -125,7 +132,7 @@ class SimProducer:
                 return
             if outcome is not None and outcome.error_code in _NEVER:
                 self._observations.note_anomaly(
-                    f"producer {self._name}, partition {partition}: error "
+                    f"producer {self._name}, partition {partition}: refused with "
                     f"{ErrorCode(outcome.error_code).name}: {outcome.error_message}"
                 )
             client.refresh()

@@ -1,0 +1,65 @@
+"""What a run is made of: said by hand, or drawn from a seed."""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafkaesque.sim.nemesis import SURVIVABLE
+
+#: What may go on in a cluster beside producing and consuming.
+ACTIVITIES: Final = (
+    #: A group commits offsets and reads them back.
+    "commits",
+    #: An administrator lets preferred leaders lead.
+    "transfers",
+    #: Records of a topic of its own are deleted: by request, and because they are too many.
+    "deletions",
+    #: Topics are created, used, deleted and created again.
+    "topics",
+)
+#: So many machines keep the cluster's metadata; the others learn it.
+CONTROLLERS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOptions:
+    """What a run is made of."""
+
+    brokers: int = 3
+    #: How long things go wrong; after that everything is healed, and must come to its end.
+    duration_ms: int = 10_000
+    #: From fault to fault, on average.
+    between_ms: int = 1_500
+    kinds: tuple[str, ...] = SURVIVABLE
+    #: One process fault in so many strikes all brokers at once.
+    all_one_in: int = 10
+    #: The one machine that faults of the kinds `nemesis.DAMAGING` strike.
+    damaged: str | None = None
+    #: Whether the damaged machine is taken away in the end, because its copies are lost.
+    loses_damaged: bool = False
+    partitions: int = 2
+    replicas: int = 3
+    controllers: int = CONTROLLERS_MAX
+    min_insync: int = 1
+    write_caching: bool = False
+    activities: tuple[str, ...] = ()
+    #: A snapshot of the cluster's metadata is made after so many records.
+    snapshot_records: int = 10_000
+
+
+def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
+    """Return options in which the seed decides what `base` need not say.
+
+    Drawn are the activities, `min_insync`, `between_ms` and `snapshot_records`: whatever is on in
+    every run hides what happens only without it.
+    """
+    base = base or SimOptions()
+    chance = random.Random(f"{seed}/options")
+    activities = tuple(each for each in ACTIVITIES if chance.randrange(3) == 0)
+    return replace(
+        base,
+        activities=activities,
+        min_insync=chance.choice((1, 1, 2)) if base.brokers > 1 else 1,
+        between_ms=chance.choice((500, 1_500, 1_500, 3_000)),
+        snapshot_records=chance.choice((4, 20, 10_000)),
+    )

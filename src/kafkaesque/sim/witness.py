@@ -1,0 +1,83 @@
+"""Looks into running brokers for what clients might never notice.
+
+*Two leaders* in one term; *divergence*: a replica has something else committed at an offset than
+another one had. Looked at every now and then, what is new since the last time only.
+"""
+
+from typing import Final
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.raft_driver import Replica
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
+from kafkaesque.sim.clients.findings import Findings
+from kafkaesque.sim.cluster import SimCluster
+
+READ_BYTES: Final = 64 * 1024
+
+
+class Witness:
+    """Remembers who led, and what was committed."""
+
+    def __init__(self, cluster: SimCluster, findings: Findings) -> None:
+        self._cluster: Final = cluster
+        self._findings: Final = findings
+        self._leaders: Final[dict[tuple[GroupId, int], str]] = {}
+        #: group -> base offset -> checksum and epoch of the batch
+        self._committed: Final[dict[GroupId, dict[int, tuple[int, int]]]] = {}
+        #: machine -> its broker, and up to where each of its groups was looked at
+        self._looked: Final[dict[str, tuple[Broker, dict[GroupId, int]]]] = {}
+
+    def look(self) -> None:
+        """Compare what is new."""
+        for name, broker in self._cluster.trusted():
+            known = self._looked.get(name)
+            if known is None or known[0] is not broker:
+                # It may have lost something: all of it is looked at again.
+                known = self._looked[name] = (broker, {})
+            for replica in broker.driver.replicas():
+                self._look_at_leader(name, replica)
+                self._look_at_log(name, broker, replica, known[1])
+
+    def _look_at_leader(self, name: str, replica: Replica) -> None:
+        if replica.is_leader:
+            leader = self._leaders.setdefault((replica.group, replica.term), name)
+            if leader != name:
+                self._findings.note(
+                    f"two leaders: {leader} and {name} lead group {replica.group} in term "
+                    f"{replica.term}"
+                )
+
+    def _look_at_log(
+        self, name: str, broker: Broker, replica: Replica, looked: dict[GroupId, int]
+    ) -> None:
+        group, log = replica.group, replica.log
+        committed = self._committed.setdefault(group, {})
+        end = _committed_end(broker, group)
+        position = max(looked.get(group, 0), log.start_offset)
+        while position < end:
+            ranges = log.locate_blocking(Offset(position), READ_BYTES, end)
+            if not ranges:
+                break
+            data = b"".join(r.file.read_blocking(r.position, r.length) for r in ranges)
+            scan = scan_batches(data)
+            if scan.end != len(data):
+                self._findings.note(f"{name}: group {group} is damaged after offset {position}")
+                return
+            for batch in scan.batches:
+                found = (batch.crc, batch.partition_leader_epoch)
+                known = committed.setdefault(batch.base_offset, found)
+                if known != found:
+                    self._findings.note(
+                        f"divergence: {name} has another batch committed in group {group} at "
+                        f"offset {batch.base_offset} than there was before"
+                    )
+                position = batch.next_offset
+        looked[group] = max(position, looked.get(group, 0))
+
+
+def _committed_end(broker: Broker, group: GroupId) -> Offset:
+    if group == CONTROLLER_GROUP:
+        return broker.controller.applied_offset
+    partition = broker.partitions.get(group)
+    return Offset(0) if partition is None else partition.high_watermark
