@@ -7,6 +7,7 @@ closes the links and leaves the disk in a state that needs no recovery.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -110,7 +111,7 @@ class Broker:
             node=self.node,
             store=self.store,
             peers=self.peers,
-            config=config.raft,
+            config=replace(config.raft, in_sync_lag_ticks=self._lag_ticks()),
             tick_ms=config.tick_ms,
             on_leadership=self._on_leadership,
             on_failed=self._on_disk_failed,
@@ -118,7 +119,10 @@ class Broker:
         )
         self.caller = RemoteCaller(env.clock, self.peers)
         self.controller_client = ControllerClient(
-            node=self.node, clock=env.clock, caller=self.caller
+            node=self.node,
+            clock=env.clock,
+            caller=self.caller,
+            controllers=tuple(config.controllers),
         )
         self.partitions = PartitionTable(self)
         self.log_starts = LogStarts(self)
@@ -127,6 +131,10 @@ class Broker:
         self.forwarder = Forwarder(self)
         self.group_offsets = GroupOffsetsClient(self)
         self._leader_waits = LeaderWaits(env.clock)
+
+    def _lag_ticks(self) -> int:
+        lag_ms = int(self.config.option("replica.lag.time.max.ms"))
+        return max(1, lag_ms // self.config.tick_ms)
 
     # -- life
 
@@ -162,7 +170,7 @@ class Broker:
         for node, address in self.config.controllers.items():
             self.peers.add_peer(node, address)
         for broker in state.brokers.values():
-            self._on_record(broker)
+            self._on_broker_registered(broker)
         self.peers.start(self.config.peer_address)
         self.driver.start()
         self.partitions.reconcile()
@@ -305,7 +313,9 @@ class Broker:
     def _on_broker_registered(self, record: BrokerRegistered) -> None:
         node = NodeId(record.node)
         if node != self.node:
-            self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
+            # Where controllers are is for the configuration to say: they may have moved since.
+            if node not in self.config.controllers:
+                self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
         elif record.incarnation == self.incarnation and not self.is_ready:
             self.is_ready = True
             if self._on_ready is not None and not self.is_stopping:

@@ -1,6 +1,6 @@
 """Brings commands to the controller, wherever it is, until they are done or their time is up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
@@ -27,8 +27,18 @@ OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 class ControllerClient:
     """This broker's way to the controller."""
 
-    def __init__(self, *, node: NodeId, clock: Clock, caller: RemoteCaller) -> None:
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        clock: Clock,
+        caller: RemoteCaller,
+        controllers: Sequence[NodeId],
+    ) -> None:
         self._node = node
+        self._others = [each for each in controllers if each != node]
+        self._node_votes = node in controllers
+        self._tries = 0
         self._clock = clock
         self._caller = caller
         self.controller: Controller | None = None
@@ -67,9 +77,13 @@ class ControllerClient:
         leader = self.leader()
         if leader == self._node and self.controller is not None:
             self.controller.submit(command, on_outcome)
-        elif leader is None:
+        elif leader is None and (self._node_votes or not self._others):
             on_outcome(NotController("there is no controller at the moment"))
         else:
+            if leader is None:
+                # A broker that is new to the group is told nothing by it: ask one after the other.
+                self._tries += 1
+                leader = self._others[self._tries % len(self._others)]
             self._caller.ask(leader, command, ControllerResult, left_ms, on_outcome)  # type: ignore[arg-type]
 
 

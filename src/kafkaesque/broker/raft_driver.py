@@ -12,6 +12,7 @@ known per peer, from the links, and cores hear only of changes.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from kafkaesque.broker.peer_link import PeerNetwork
@@ -21,7 +22,7 @@ from kafkaesque.broker.replica import ReplicaListener
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
-from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.entries import HardState
@@ -103,8 +104,13 @@ class RaftDriver:
 
         With `campaign` this replica asks for votes at once instead of waiting for a leader.
         """
+        config = self.config
+        if group == CONTROLLER_GROUP:
+            # Everybody waits for metadata; nobody waits for a follower's high watermark.
+            config = replace(config, tell_commit_at_once=True)
         replica = Replica(
             driver=self,
+            config=config,
             group=group,
             log=log,
             configuration=configuration,

@@ -10,6 +10,7 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, assign_offsets
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
 from kafkaesque.model.ids import GroupId, NodeId, Offset
+from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import (
     Configuration,
     PlacedConfiguration,
@@ -64,6 +65,7 @@ class Replica:
         self,
         *,
         driver: "RaftDriver",
+        config: RaftConfig,
         group: GroupId,
         log: GroupLog,
         configuration: Configuration,
@@ -82,7 +84,7 @@ class Replica:
             group=group,
             node=driver.node,
             restored=_restored(log, configuration),
-            config=driver.config,
+            config=config,
             jitter=driver.env.dice.below,
             min_insync=min_insync,
         )

@@ -402,6 +402,10 @@ class Leadership:
         peer.turn(_PROBE, next_index)
         if node == self.transferee:
             self.transferee = None
+        if peer.is_in_sync:
+            # Kafka's controller takes a dead broker out at once, too; the lag is for the living.
+            peer.is_in_sync = False
+            self._announce_in_sync()
 
     def contact(self, node: NodeId) -> None:
         """A peer asks for votes, so it does not know its leader: answer with a probe."""
