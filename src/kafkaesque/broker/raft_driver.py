@@ -119,9 +119,7 @@ class RaftDriver:
             listener=listener,
         )
         self._replicas[group] = replica
-        for node in replica.core.configuration.members:
-            if node != self.node and self.peers.is_alive(node):
-                replica.core.on_peer_seen(node)
+        self.introduce(replica)
         if campaign or replica.core.configuration.voters == (self.node,):
             replica.core.campaign()
         self.touch(replica)
@@ -131,6 +129,13 @@ class RaftDriver:
             for node, _, message in early:
                 self.on_raft(node, group, memoryview(message))
         return replica
+
+    def introduce(self, replica: Replica) -> None:
+        """Tell a core which of its members are alive: at its start, and when members are new."""
+        for node in replica.core.configuration.members:
+            if node != self.node and self.peers.is_alive(node):
+                replica.core.on_peer_seen(node)
+        self.touch(replica)
 
     def close_group(self, group: GroupId) -> None:
         """Take part no more; whoever waits is told that this broker does not lead."""

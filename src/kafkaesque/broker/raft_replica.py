@@ -238,6 +238,8 @@ class Replica:
         if ready.install_snapshot is not None:
             self._install(ready.install_snapshot)
         self._write(ready)
+        if ready.configuration is not None:
+            self.driver.introduce(self)
         if ready.role_change is not None:
             self._on_role(ready.role_change.role, ready.role_change.term)
         for message in ready.messages:
