@@ -132,6 +132,20 @@ BROKER_OPTIONS = OptionTable(
             doc="Whether a topic is created when a client asks for it.",
         ),
         Option(
+            name="auto.leader.rebalance.enable",
+            type=BOOLEAN,
+            default=True,
+            doc="Whether leadership goes back to each partition's preferred replica by itself.",
+        ),
+        Option(
+            name="leader.imbalance.check.interval.seconds",
+            type=LONG,
+            default=300,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="How often partitions that are not led by their preferred replica are looked for.",
+        ),
+        Option(
             name="default.replication.factor",
             type=INT,
             default=3,

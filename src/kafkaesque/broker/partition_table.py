@@ -7,6 +7,7 @@ from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
 OPENED_PER_TURN_MAX = 50
+#: Partitions whose leadership is handed back in one sweep.
+HANDED_BACK_PER_SWEEP_MAX = 20
 
 
 class PartitionTable:
@@ -27,6 +30,7 @@ class PartitionTable:
         self._partitions: dict[GroupId, Partition] = {}
         self._asked = False
         self._retention_due_ms = 0
+        self._rebalanced_ms = broker.env.clock.now_ms()
 
     def get(self, group: GroupId) -> Partition | None:
         """Return the partition of a group."""
@@ -140,6 +144,7 @@ class PartitionTable:
         for partition in self._partitions.values():
             if partition.has_waiting:
                 partition.expire_waiting(now_ms)
+        self._rebalance(now_ms)
         if now_ms >= self._retention_due_ms:
             interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
             self._retention_due_ms = now_ms + interval_ms
@@ -149,6 +154,33 @@ class PartitionTable:
                 self._retain(partition, wall_ms)
                 if partition.replica is not None:
                     partition.producers.maybe_save(partition.log, partition.high_watermark)
+
+    def _rebalance(self, now_ms: int) -> None:
+        """Hand leadership back to preferred replicas that are in sync again, a few at a time."""
+        broker = self._broker
+        interval_ms = 1000 * int(broker.option("leader.imbalance.check.interval.seconds"))
+        if now_ms < self._rebalanced_ms + interval_ms:
+            return
+        handed = 0
+        if broker.option("auto.leader.rebalance.enable"):
+            for partition in self._partitions.values():
+                if handed >= HANDED_BACK_PER_SWEEP_MAX:
+                    return  # the next sweep goes on
+                handed += self._hand_back(partition)
+        self._rebalanced_ms = now_ms
+
+    def _hand_back(self, partition: Partition) -> bool:
+        preferred = partition.state.replicas[0]
+        replica = partition.replica
+        if replica is None or not partition.is_leader or preferred == self._broker.node:
+            return False
+        if preferred not in replica.in_sync():
+            return False
+        try:
+            self._broker.driver.transfer_leadership(partition.state.group, preferred)
+        except RequestRefused:
+            return False  # it has just gone, or a transfer is under way
+        return True
 
     def _retain(self, partition: Partition, wall_ms: int) -> None:
         """Delete old segments; the leader decides, followers go by its start offset."""
