@@ -4,7 +4,7 @@ Theory of operation. Requests are begun in the order in which they come, without
 answers of earlier ones; answers leave in the order of the requests, as Kafka's clients expect. A
 connection that has too many requests unanswered, or whose client does not read its answers, is not
 read from until that has changed: TCP slows the client down and memory stays bounded. Nor is one
-read from for the rest of the turn in which it has kept the loop for long.
+read from for the rest of a turn in which it has kept the loop for long.
 """
 
 from collections import deque
@@ -44,6 +44,7 @@ class KafkaConnection:
         "_held_bytes",
         "_is_held",
         "_is_paused",
+        "_turn_begun_ms",
         "active_ms",
         "connection",
     )
@@ -58,6 +59,9 @@ class KafkaConnection:
         self._held_bytes = 0
         self._answering = False
         self.connection: Connection | None = None
+        #: When the first of the requests was begun that have come with one another.
+        self._turn_begun_ms = 0
+        #: When the last request was dealt with.
         self.active_ms = 0
 
     @property
@@ -77,13 +81,16 @@ class KafkaConnection:
     def on_open(self, connection: Connection) -> None:
         """See `ConnectionHandler`."""
         self.connection = connection
-        self.active_ms = self._gateway.clock.now_ms()
+        self.active_ms = self._turn_begun_ms = self._gateway.clock.now_ms()
         self._gateway.connections[id(self)] = self
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
         gateway = self._gateway
-        self.active_ms = begun_ms = gateway.clock.now_ms()
+        begun_ms = gateway.clock.now_ms()
+        if begun_ms - self.active_ms > 1:
+            # It did not come with the last one: a turn of its own.
+            self._turn_begun_ms = begun_ms
         frame = memoryview(data)
         try:
             header = read_request_header(frame, gateway.supported)
@@ -96,10 +103,11 @@ class KafkaConnection:
             self._refuse(f"a request that cannot be read: {error}")
         except UnsupportedApi as error:
             self._on_unsupported(error)
-        if gateway.clock.now_ms() - begun_ms >= TURN_MS_MAX and not self._is_held:
-            # Its next request may take as long: others come first.
+        self.active_ms = gateway.clock.now_ms()
+        if self.active_ms - self._turn_begun_ms >= TURN_MS_MAX and not self._is_held:
+            # There may be more to come of the kind: others come first.
             self.hold()
-            gateway.clock.call_soon(self.release)
+            gateway.release_in_turn(self)
         else:
             self._maybe_pause()
 
@@ -177,6 +185,7 @@ class KafkaConnection:
     def release(self) -> None:
         """Go on, if nothing else stands against it."""
         self._is_held = False
+        self._turn_begun_ms = self._gateway.clock.now_ms()
         self._maybe_resume()
 
     def _maybe_pause(self) -> None:

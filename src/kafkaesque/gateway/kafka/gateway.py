@@ -1,5 +1,6 @@
 """The Kafka port: accepts clients and brings each request to its handler."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from kafkaesque.broker.broker import Broker
@@ -39,6 +40,7 @@ class KafkaGateway:
         }
         self._handlers: dict[int, Handler] = dict(HANDLERS)
         self._unrelieved: dict[int, KafkaConnection] = {}
+        self._taking_turns: deque[KafkaConnection] = deque()
         self._sweep: Timer | None = None
         self._listener: Listener | None = None
 
@@ -88,6 +90,17 @@ class KafkaGateway:
         if not self._unrelieved:
             self.clock.call_later(RELIEF_MS, self._on_relief)
         self._unrelieved[id(connection)] = connection
+
+    def release_in_turn(self, connection: KafkaConnection) -> None:
+        """Release a connection that has kept the loop for long, one such in each turn."""
+        self._taking_turns.append(connection)
+        if len(self._taking_turns) == 1:
+            self.clock.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._taking_turns.popleft().release()
+        if self._taking_turns:
+            self.clock.call_soon(self._on_turn)
 
     def _on_relief(self) -> None:
         if self.is_overloaded():
