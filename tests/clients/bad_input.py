@@ -8,9 +8,9 @@ and the broker's memory must not grow by more than a bound.
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -112,6 +112,11 @@ class Wire:
             parts += part
         return bytes(parts)
 
+    def reset_on_close(self) -> None:
+        """Close later as a process does that is killed: without a good-bye."""
+        no_linger = struct.pack("ii", 1, 0)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+
     def is_closed_by_broker(self, seconds: float = ANSWER_TIMEOUT_S) -> bool:
         """Wait until the broker closes; False if it does not, and fails if it says anything."""
         self.socket.settimeout(seconds)
@@ -139,6 +144,8 @@ class Victim:
         self.options = {
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "3",
+            # Times of records here lie years back, or nowhere.
+            "log.retention.ms": "-1",
             **(options or {}),
         }
         self._constants = constants
@@ -208,16 +215,21 @@ class Victim:
         self, *, growth_bytes_max: int = GROWTH_BYTES_MAX, pause_s_max: float = PAUSE_S_MAX
     ) -> Iterator[None]:
         """Fail if what happens inside disturbs the bystander or makes the broker grow."""
-        self.look()
+        earlier = self.look()
+        assert not earlier["errors"], (earlier["errors"], self.log())
         before = self.process.rss_bytes()
         yield
         self.process.raise_if_ended()
         growth = self.process.rss_bytes() - before
         seen = self.look()
-        assert not seen["errors"], self.log()
+        assert not seen["errors"], (seen["errors"], self.log())
         assert seen["rounds"] > 0
         assert seen["longest_s"] <= pause_s_max, f"somebody else had to wait {seen['longest_s']} s"
         assert growth <= growth_bytes_max, f"{growth / MIB:.0f} MiB more than before"
+
+    def process_directory(self, name: str) -> Iterator[Path]:
+        """Return what is in a directory of the broker's process in /proc."""
+        return Path(f"/proc/{self.process.pid}/{name}").iterdir()
 
     def log(self) -> str:
         return self.process.log_tail()
@@ -268,11 +280,3 @@ def produce_request(
     data = PartitionProduceData(index=partition, records=records)
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
-
-
-def use_all_descriptors() -> int:
-    """Raise this process's own limit as far as it goes; return it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard

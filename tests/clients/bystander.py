@@ -47,6 +47,7 @@ class Bystander:
         self._topic = topic
         self._socket: socket.socket | None = None
         self._offset = 0
+        self._is_lost = False
         self._correlation = 0
         self.rounds = 0
         self.longest_s = 0.0
@@ -70,6 +71,7 @@ class Bystander:
             self._offset += 1
         except (OSError, ValueError) as error:
             self._hang_up()
+            self._is_lost = True
             if len(self.errors) < ERRORS_MAX:
                 self.errors.append(f"at offset {self._offset}: {error!r}")
         self.rounds += 1
@@ -88,6 +90,9 @@ class Bystander:
         request = ProduceRequest(acks=-1, timeout_ms=int(TIMEOUT_S * 1000), topic_data=[data])
         answer = self._ask(ApiKey.PRODUCE, PRODUCE_VERSION, request)
         outcome = answer.responses[0].partition_responses[0]
+        if self._is_lost:
+            # What became of the last record is not known.
+            self._offset, self._is_lost = max(self._offset, outcome.base_offset), False
         if outcome.error_code or outcome.base_offset != self._offset:
             raise ValueError(f"produced: error {outcome.error_code}, at {outcome.base_offset}")
 
