@@ -8,7 +8,7 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.model.ids import GroupId, Offset
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.transactions.producer_state import ProducerStateConfig
@@ -62,6 +62,7 @@ class PartitionTable:
             if group not in placed or broker.node not in placed[group].replicas:
                 self._remove(group)
                 changed += 1
+        changed += self._delete_strays()
         for group, state in placed.items():
             if changed >= OPENED_PER_TURN_MAX:
                 self.reconcile_soon()
@@ -69,6 +70,24 @@ class PartitionTable:
             if group not in self._partitions and broker.node in state.replicas:
                 self._open(state)
                 changed += 1
+
+    def _delete_strays(self) -> int:
+        """Delete logs of topics that were deleted while this broker was away.
+
+        Group ids grow: one below the next that is not placed here now never will be again, and one
+        above it is of a record that this broker has yet to apply again.
+        """
+        broker = self._broker
+        placed, next_group = broker.state.partitions_by_group, broker.state.next_group
+        count = 0
+        for log in broker.store.logs:
+            group = GroupId(log.group)
+            if group == CONTROLLER_GROUP or group in self._partitions or group >= next_group:
+                continue
+            if group not in placed or broker.node not in placed[group].replicas:
+                broker.store.delete_log(log)
+                count += 1
+        return count
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
