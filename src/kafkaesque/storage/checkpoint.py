@@ -36,6 +36,8 @@ class Checkpoint:
 
     header: CheckpointHeader
     logs: list[LogSnapshot]
+    #: The same as they stand in the file.
+    lines: list[bytes]
 
 
 def write_checkpoint(*, wal_first: int, is_clean: bool, lines: Sequence[bytes]) -> bytes:
@@ -61,7 +63,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
         stated = json.loads(data[end:])["crc32c"]
         if crc32c(data[:end]) != stated:
             raise StorageCorrupt(_damaged("its checksum is wrong"))
-        first, *lines = data[:end].splitlines()
+        first, *lines = data[:end].splitlines(keepends=True)
         fields = json.loads(first)
         if fields["format"] != FORMAT:
             raise StorageCorrupt(_damaged(f"its format is {fields['format']}, not {FORMAT}"))
@@ -72,7 +74,8 @@ def read_checkpoint(data: bytes) -> Checkpoint:
         )
         if header.log_count != len(lines):
             raise StorageCorrupt(_damaged("logs are missing in it"))
-        return Checkpoint(header=header, logs=[read_snapshot(line) for line in lines])
+        logs = [read_snapshot(line) for line in lines]
+        return Checkpoint(header=header, logs=logs, lines=lines)
     except (ValueError, KeyError, TypeError) as error:
         raise StorageCorrupt(_damaged(repr(error))) from error
 

@@ -122,20 +122,25 @@ class Checkpointer:
         self._bench.disk.sync(files, done)
 
     def _sync_directories(self) -> None:
-        while self._directories:
-            directory = self._directories.pop(0)
-            if self._is_gone(directory):
-                continue
+        names_max = self._bench.config.sync_files_max
+        names = [name for name in self._directories[:names_max] if not self._is_gone(name)]
+        del self._directories[:names_max]
 
-            def done(error: DiskFailed | None, directory: str = directory) -> None:
-                if error is not None and self._is_gone(directory):
-                    error = None
-                if not self._has_failed(error):
-                    self._sync_directories()
+        def done(error: DiskFailed | None) -> None:
+            left = [name for name in names if not self._is_gone(name)]
+            if error is not None and len(left) < len(names):
+                # One of them was taken away meanwhile: that is no failure of the others.
+                self._directories += left
+                error = None
+            if not self._has_failed(error):
+                self._sync_directories()
 
-            self._bench.disk.sync([], done, [directory])
-            return
-        self._encode()
+        if names:
+            self._bench.disk.sync([], done, names)
+        elif self._directories:
+            self._sync_directories()
+        else:
+            self._encode()
 
     def _is_gone(self, directory: str) -> bool:
         bench = self._bench

@@ -345,8 +345,6 @@ class LogRecovery:
                 self.cut_bytes += file.size() - segment.size
                 file.truncate(segment.size)
                 table.dirty[segment] = None
-        if table.segments:
-            table.remove_files(table.segments[-1].paths()[1:])
         # What was taken in has virtual positions that no longer fit together.
         table.reset_positions()
         table.roll_next = log.write_caching
@@ -367,8 +365,11 @@ class LogRecovery:
                 raise StorageCorrupt(_too_short(segment, size))
 
     def _remove_unlisted(self) -> None:
+        """Remove files of segments that are not there, and indexes that may be out of date."""
         table = self.log.segments
         listed = {path for segment in table.segments for path in segment.paths()}
+        if table.segments:
+            listed.difference_update(table.segments[-1].paths()[1:])
         directory = table.directory
         unlisted = [
             f"{directory}/{name}"

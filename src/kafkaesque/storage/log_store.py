@@ -56,6 +56,8 @@ class LogStore:
         self._cluster_id = cluster_id
         self._node = node
         self._logs: dict[int, GroupLog] = {}
+        #: Of the logs that are open.
+        self._directories: dict[str, None] = {}
         self._damaged: dict[int, str] = {}
         self._checkpointer = Checkpointer(self._bench, self._on_checkpointed)
         #: Told once, in a later turn, when a write or sync has failed.
@@ -86,6 +88,7 @@ class LogStore:
         recovery = Recovery(self._bench, self._cluster_id, self._node)
         recovery.run()
         self._logs = recovery.logs
+        self._directories = {log.identity.directory: None for log in self._logs.values()}
         self._damaged = recovery.report.damaged
         self._checkpointer.set_lines(recovery.lines)
         self._check_space()
@@ -182,7 +185,7 @@ class LogStore:
         if bench.has_failed and bench.blocked is not None:
             raise bench.blocked
         directory = identity.directory
-        if any(log.identity.directory == directory for log in self._logs.values()):
+        if directory in self._directories:
             raise InvariantBroken(f"{directory} is open for another group: delete that one first")
         try:
             if bench.disk.exists(directory):
@@ -194,6 +197,7 @@ class LogStore:
             raise
         log = GroupLog(bench, identity)
         self._logs[identity.group] = log
+        self._directories[directory] = None
         bench.wal.queue(identity.group, RecordKind.CREATE, payload=write_identity(identity))
         bench.dirty_logs[log] = None
         bench.dirty_directories[directory] = None
@@ -207,6 +211,7 @@ class LogStore:
         bench, identity = self._bench, log.identity
         if self._logs.pop(identity.group, None) is not log:
             raise InvariantBroken(f"{log!r} is not open")
+        del self._directories[identity.directory]
         log.is_deleted = True
         log.segments.take_from(0)
         log.segments.tail.clear()

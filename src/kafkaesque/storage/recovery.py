@@ -189,12 +189,12 @@ class Recovery:
     # -- the logs
 
     def _restore(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
-        for snapshot in checkpoint.logs:
+        for snapshot, line in zip(checkpoint.logs, checkpoint.lines, strict=True):
             group = snapshot.identity.group
             if outline.is_deleted(group):
                 continue
             part = self._add(snapshot.identity, outline)
-            self.lines[group] = write_snapshot(snapshot)
+            self.lines[group] = line
             self._check_directory(part)
             try:
                 part.restore(snapshot)
@@ -313,8 +313,9 @@ class Recovery:
         for begin in range(0, len(dirty), chunk_max):
             files: list[File] = [bench.pool.get(s.path) for s in dirty[begin : begin + chunk_max]]
             bench.disk.sync_blocking(files)
-        directories = [name for name in bench.dirty_directories if bench.disk.exists(name)]
-        bench.disk.sync_blocking([], directories)
+        # Files that were found may have been made just before the process died.
+        names = bench.dirty_directories | dict.fromkeys(segment.directory for segment in dirty)
+        bench.disk.sync_blocking([], [name for name in names if bench.disk.exists(name)])
         bench.dirty_directories.clear()
 
 
