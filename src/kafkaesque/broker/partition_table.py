@@ -63,13 +63,15 @@ class PartitionTable:
                 self._remove(group)
                 changed += 1
         changed += self._delete_strays()
+        taken = self._taken_later()
         for group, state in placed.items():
             if changed >= OPENED_PER_TURN_MAX:
                 self.reconcile_soon()
                 return
             if group not in self._partitions and broker.node in state.replicas:
-                self._open(state)
-                changed += 1
+                if (state.topic, state.partition) not in taken:
+                    self._open(state)
+                    changed += 1
 
     def _delete_strays(self) -> int:
         """Delete logs of topics that were deleted while this broker was away.
@@ -88,6 +90,18 @@ class PartitionTable:
                 broker.store.delete_log(log)
                 count += 1
         return count
+
+    def _taken_later(self) -> set[tuple[str, int]]:
+        """Return the places where a topic of that name that is not known yet has its log already.
+
+        There are some while a broker that has just started applies again what it has known before.
+        """
+        next_group = self._broker.state.next_group
+        return {
+            (log.identity.topic, log.identity.partition)
+            for log in self._broker.store.logs
+            if log.group >= next_group
+        }
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
