@@ -69,7 +69,7 @@ class TopicLoad:
         self._ignored_ids: Final = ignored_ids
         self._label: Final = label
         self._admin: Final = self._client()
-        self._make()
+        self.make()
 
     def _client(self) -> KafkaClient:
         return KafkaClient(self._env, self._bootstrap, self.spec.name, self._ignored_ids)
@@ -81,7 +81,8 @@ class TopicLoad:
 
     # -- making it
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Ask for it; harmless if it is there."""
         spec = self.spec
         topic = CreatableTopic(
             name=spec.name,
@@ -96,7 +97,7 @@ class TopicLoad:
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 self.is_made = True
             else:
-                self._admin.later(self._make)
+                self._admin.later(self.make)
 
         link = self._admin.any_link()
         link.send(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, request, receive)
