@@ -7,15 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkaesque.model.ids import Offset
-from kafkaesque.transactions.producer_ids import (
-    AskBlock,
-    GiveId,
-    IdToken,
-    ProducerIdBlock,
-    ProducerIdConfig,
-    ProducerIdPool,
-    RefuseId,
-)
 from kafkaesque.transactions.producer_snapshot import read_snapshot, write_snapshot
 from kafkaesque.transactions.producer_state import (
     SEQUENCE_MAX,
@@ -168,49 +159,3 @@ def test_no_more_producers_are_remembered_than_the_bound(
         assert isinstance(table.check(producer_id, 0, last, 1), Duplicate)
     table.truncate(Offset(0))
     assert len(table) == 0
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 2), st.sampled_from(["ask", "ask", "ask", "serve", "fail", "die"])
-        ),
-        max_size=120,
-    )
-)
-def test_no_producer_id_is_given_twice_in_a_cluster(steps: list[tuple[int, str]]) -> None:
-    config = ProducerIdConfig(block_ids=5, refill_ids=1, waiting_max=4)
-    pools = [ProducerIdPool(config) for _ in range(3)]
-    asking = [False] * 3
-    next_id = token = 0
-    given_ids: list[int] = []
-    waiting: list[set[int]] = [set() for _ in range(3)]
-    for broker, what in steps:
-        pool = pools[broker]
-        if what == "ask":
-            token += 1
-            waiting[broker].add(token)
-            pool.request(IdToken(token))
-        elif what == "die":
-            pools[broker] = pool = ProducerIdPool(config)
-            asking[broker] = False
-            waiting[broker] = set()
-        elif asking[broker]:
-            asking[broker] = False
-            if what == "serve":
-                pool.on_block(ProducerIdBlock(next_id, 5))
-                next_id += 5
-            else:
-                pool.on_block_failed()
-        for work in pool.take_ready():
-            match work:
-                case AskBlock():
-                    assert not asking[broker]
-                    asking[broker] = True
-                case GiveId():
-                    waiting[broker].remove(work.token)
-                    given_ids.append(work.producer_id)
-                case RefuseId():
-                    waiting[broker].remove(work.token)
-        assert asking[broker] or not waiting[broker]
-    assert len(given_ids) == len(set(given_ids))
