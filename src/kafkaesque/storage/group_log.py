@@ -19,12 +19,11 @@ counts only if its SEGMENT record is there. After a truncation batches go to the
 until a checkpoint covers it, because old ones could be found behind the new ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from kafkaesque.env.disk import Buffer, Disk, FileRange
+from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
-from kafkaesque.storage import log_reads
 from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD, MAGIC
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.entries import (
@@ -35,15 +34,13 @@ from kafkaesque.storage.entries import (
     LogIdentity,
     LogStart,
     Mark,
-    TermSpan,
 )
-from kafkaesque.storage.file_pool import FilePool
 from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, write_start
 from kafkaesque.storage.positions import LogPositions
-from kafkaesque.storage.read_steps import Cold, run_blocking, run_cold, run_warm
+from kafkaesque.storage.read_steps import run_cold
+from kafkaesque.storage.readable_log import ReadableLog
 from kafkaesque.storage.segment import Segment
-from kafkaesque.storage.segment_table import Cut, Run, SegmentTable
-from kafkaesque.storage.statistics import StorageStatistics
+from kafkaesque.storage.segment_table import Cut, Run
 from kafkaesque.storage.wal_format import RecordKind
 from kafkaesque.storage.workbench import Workbench
 
@@ -53,143 +50,30 @@ _DATA = EntryKind.DATA
 _header = HEADER.unpack_from
 
 
-class GroupLog:
+class GroupLog(ReadableLog):
     """See the module; made by `LogStore` only."""
 
     __slots__ = (
         "_barrier",
-        "_bench",
         "_cut_at",
         "_doomed",
-        "_held",
         "_is_settling",
         "_wal_always",
-        "_written_end",
-        "commit_hint",
-        "generation",
-        "hard_state",
-        "identity",
-        "is_deleted",
-        "positions",
-        "segments",
         "write_caching",
     )
 
     def __init__(self, bench: Workbench, identity: LogIdentity) -> None:
-        self._bench = bench
-        self.identity = identity
-        self.positions = LogPositions()
-        self.segments = SegmentTable(bench, identity.directory, self._on_segment_opened)
-        self.hard_state = HardState(Term(0), None)
-        #: A commit index that once was true; not durable by itself.
-        self.commit_hint = Index(0)
-        #: Counts what makes positions that were read before void.
-        self.generation = 0
-        self.is_deleted = False
+        super().__init__(bench, identity)
         #: Data goes to the page cache only; changed by `set_options`.
         self.write_caching = False
         #: Batches go to the write-ahead log in spite of write caching.
         self._wal_always = False
-        #: Batches that wait for their segment; None: files are as they should be.
-        self._held: Run | None = None
-        #: While held: how far segments can be read, and whether one of them is too long.
-        self._written_end = 0
+        #: While held: where the last segment has to end, and the group commit to wait for.
         self._cut_at: int | None = None
-        #: Held until this group commit is durable.
         self._barrier = 0
         self._is_settling = False
         #: Segments to be removed, each list with its group commit.
         self._doomed: list[tuple[int, list[Segment]]] = []
-
-    def __repr__(self) -> str:
-        return f"GroupLog({self.identity.directory!r}, group {self.identity.group})"
-
-    # -- what is known without reading
-
-    @property
-    def group(self) -> int:
-        """The Raft group."""
-        return self.identity.group
-
-    @property
-    def start_offset(self) -> Offset:
-        """The first offset that clients may read."""
-        return Offset(self.positions.start_offset)
-
-    @property
-    def end_offset(self) -> Offset:
-        """The offset that the next record gets; buffered, not durable."""
-        return Offset(self.positions.end_offset)
-
-    @property
-    def start_index(self) -> Index:
-        """The last index that is not in the log any more; 0 if all are."""
-        return Index(self.positions.prev_index)
-
-    @property
-    def start_term(self) -> Term:
-        """The term at `start_index`."""
-        return Term(self.positions.prev_term)
-
-    @property
-    def base_offset(self) -> Offset:
-        """How many record positions there are up to `start_index`; a snapshot has to say it."""
-        return Offset(self.positions.offset_after(self.positions.prev_index))
-
-    @property
-    def last_index(self) -> Index:
-        """The last entry's last index; buffered, not durable."""
-        return Index(self.positions.last_index)
-
-    @property
-    def last_term(self) -> Term:
-        """The term at `last_index`."""
-        return Term(self.positions.last_term)
-
-    @property
-    def term_spans(self) -> list[TermSpan]:
-        """The terms, oldest first; the first span may begin at or before `start_index`."""
-        return self.positions.spans
-
-    @property
-    def term(self) -> Term:
-        """The term of the hard state."""
-        return self.hard_state.term
-
-    @property
-    def vote(self) -> NodeId | None:
-        """The vote of the hard state."""
-        return self.hard_state.vote
-
-    @property
-    def configurations(self) -> list[tuple[Index, bytes]]:
-        """The configurations that count, oldest first, with their indexes."""
-        return [(mark.index, mark.payload) for mark in self.positions.configurations()]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return self.segments.size_bytes
-
-    def offset_of_index(self, index: int) -> Offset:
-        """Return the offset of the record at an index; for a mark, that of the next record."""
-        return Offset(self.positions.offset_of_index(index))
-
-    def offset_after(self, index: int) -> Offset:
-        """Return the number of record positions up to and including an index.
-
-        For a commit index this is the high watermark.
-        """
-        return Offset(self.positions.offset_after(index))
-
-    def index_of_offset(self, offset: int) -> Index:
-        """Return the index of the record at an offset."""
-        return Index(self.positions.index_of_offset(offset))
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
-        """Return (the greatest epoch up to `epoch`, its end offset); (-1, -1) if unknown."""
-        found, end = self.positions.end_of_epoch(epoch)
-        return found, Offset(end)
 
     # -- writing
 
@@ -390,141 +274,6 @@ class GroupLog:
             self._bench.sync_too[self] = self._bench.next_commit
         self._bench.dirty_logs[self] = None
 
-    # -- reading
-
-    @property
-    def pool(self) -> FilePool:
-        """The broker's open files."""
-        return self._bench.pool
-
-    @property
-    def disk(self) -> Disk:
-        """The broker's disk."""
-        return self._bench.disk
-
-    @property
-    def statistics(self) -> StorageStatistics:
-        """The broker's counters."""
-        return self._bench.statistics
-
-    @property
-    def written_end(self) -> int:
-        """The offset before which batches are in the segments."""
-        return self.positions.end_offset if self._held is None else self._written_end
-
-    @property
-    def held_entries(self) -> list[EntryLike]:
-        """Entries behind that."""
-        return [] if self._held is None else [item[0] for item in self._held]
-
-    def _check_offset(self, offset: int) -> None:
-        if not self.positions.start_offset <= offset <= self.positions.end_offset:
-            raise OffsetOutOfRange(
-                f"{self!r} holds offsets {self.start_offset} to {self.end_offset}, not {offset}"
-            )
-
-    def locate(self, offset: int, bytes_max: int, limit_offset: int) -> list[FileRange] | None:
-        """Return where whole batches lie, from the one with `offset` up to `limit_offset`.
-
-        At least one batch, if there is one, even if it is longer than `bytes_max`; a segment's end
-        may end it early. None: it is not known without the device, use `locate_async`.
-
-        Raises:
-            OffsetOutOfRange: before the log's start or after its end.
-        """
-        self._check_offset(offset)
-        limit = min(limit_offset, self.written_end)
-        if offset >= limit:
-            return []
-        found = self.segments.locate_in_tail(offset, bytes_max, limit)
-        if found is not None:
-            return found
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
-        try:
-            return run_warm(steps, self._bench.pool)
-        except Cold:
-            return None
-
-    def locate_async(
-        self,
-        offset: int,
-        bytes_max: int,
-        limit_offset: int,
-        on_done: Callable[[list[FileRange] | Exception], None],
-    ) -> None:
-        """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
-        try:
-            self._check_offset(offset)
-        except OffsetOutOfRange as error:
-            on_done(error)
-            return
-        limit = min(limit_offset, self.written_end)
-        if offset >= limit:
-            on_done([])
-            return
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
-        log_reads.run(self, steps, [], on_done)
-
-    def locate_blocking(self, offset: int, bytes_max: int, limit_offset: int) -> list[FileRange]:
-        """Do the same, waiting; for start-up only."""
-        self._check_offset(offset)
-        limit = min(limit_offset, self.written_end)
-        if offset >= limit:
-            return []
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
-        return run_blocking(steps, self._bench.pool)
-
-    def cached_batches(self, offset: int, bytes_max: int, limit_offset: int) -> list[Buffer] | None:
-        """Return what `locate` would find as the very buffers, or None if they are not kept."""
-        self._check_offset(offset)
-        return log_reads.cached_batches(self, offset, bytes_max, limit_offset)
-
-    def entries_from(self, first_index: int, bytes_max: int) -> list[EntryLike] | None:
-        """Return entries whose last index is at least `first_index`, marks included.
-
-        At least one if there is one, and not more than `bytes_max` bytes beyond that. None: use
-        `entries_async`.
-
-        Raises:
-            EntriesGone: the log begins later.
-        """
-        return log_reads.entries_from(self, first_index, bytes_max)
-
-    def entries_async(
-        self,
-        first_index: int,
-        bytes_max: int,
-        on_done: Callable[[list[EntryLike] | Exception], None],
-    ) -> None:
-        """Do the same off the loop; `on_done` at once if nothing has to be read for it."""
-        log_reads.entries_async(self, first_index, bytes_max, on_done)
-
-    def offset_for_timestamp(
-        self, timestamp: int, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
-    ) -> None:
-        """Find (timestamp, offset) of the first record that is not older; None if there is none.
-
-        It is not looked at whether that is committed.
-        """
-        log_reads.run(self, log_reads.offset_for_timestamp(self, timestamp), None, on_done)
-
-    def max_timestamp(
-        self, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
-    ) -> None:
-        """Find (timestamp, offset) of the first of the newest records; None in an empty log."""
-        log_reads.run(self, log_reads.max_timestamp(self), None, on_done)
-
-    def retention_candidate(
-        self, now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
-    ) -> Offset | None:
-        """Return where the log should start by its topic's options (-1: no limit), if later.
-
-        Whole segments before the high watermark are given up; by size never the active one.
-        """
-        return log_reads.retention_candidate(
-            self, now_wall_ms, retention_ms, retention_bytes, high_watermark
-        )
-
     # -- inside: records
 
     def _queue(
@@ -585,11 +334,6 @@ class GroupLog:
         if segments:
             self._doomed.append((self._bench.next_commit, segments))
             self._bench.unsettled[self] = None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the files do not have what the log has, because a group commit is waited for."""
-        return self._held is not None
 
     def on_committed(self, commit: int) -> None:
         """A group commit is durable: do to the files what waited for it."""

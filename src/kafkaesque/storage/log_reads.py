@@ -13,7 +13,7 @@ from kafkaesque.storage.read_steps import Cold, ReadRequest, Steps, run_cold, ru
 from kafkaesque.storage.segment import NO_TIMESTAMP, Segment, walk
 
 if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
+    from kafkaesque.storage.readable_log import ReadableLog
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ DECOMPRESSED_BYTES_MAX = 1024 * 1024 * 1024
 
 
 def run(
-    log: "GroupLog", steps: Steps[T], nothing: T, on_done: Callable[[T | Exception], None]
+    log: "ReadableLog", steps: Steps[T], nothing: T, on_done: Callable[[T | Exception], None]
 ) -> None:
     """Run off the loop; a log that is cut or emptied meanwhile gives `nothing`."""
     generation = log.generation
@@ -42,7 +42,7 @@ def run(
 # -- in index space
 
 
-def entries_from(log: "GroupLog", first_index: int, bytes_max: int) -> list[EntryLike] | None:
+def entries_from(log: "ReadableLog", first_index: int, bytes_max: int) -> list[EntryLike] | None:
     """See `GroupLog.entries_from`."""
     _check_index(log, first_index)
     if first_index > log.positions.last_index:
@@ -59,7 +59,7 @@ def entries_from(log: "GroupLog", first_index: int, bytes_max: int) -> list[Entr
 
 
 def entries_async(
-    log: "GroupLog",
+    log: "ReadableLog",
     first_index: int,
     bytes_max: int,
     on_done: Callable[[list[EntryLike] | Exception], None],
@@ -86,13 +86,13 @@ def entries_async(
         run(log, _read_entries(log, first_index, bytes_max), [], on_read)
 
 
-def _check_index(log: "GroupLog", first_index: int) -> None:
+def _check_index(log: "ReadableLog", first_index: int) -> None:
     if first_index <= log.positions.prev_index:
         raise EntriesGone(f"{log!r} begins after index {log.positions.prev_index}")
 
 
 def _entries_in_memory(
-    log: "GroupLog", first_index: int, bytes_max: int
+    log: "ReadableLog", first_index: int, bytes_max: int
 ) -> tuple[list[EntryLike], bool] | None:
     """Return DATA entries from an index on until beyond `bytes_max`; and whether that is all."""
     offset = log.positions.offset_after(first_index - 1)
@@ -117,7 +117,7 @@ def _entries_in_memory(
     return found, True
 
 
-def _read_entries(log: "GroupLog", first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
+def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
     """Read DATA entries of one segment, in one piece."""
     offset = log.positions.offset_after(first_index - 1)
     table = log.segments
@@ -132,7 +132,7 @@ def _read_entries(log: "GroupLog", first_index: int, bytes_max: int) -> Steps[li
     return []
 
 
-def _split(log: "GroupLog", data: memoryview, segment: Segment) -> list[EntryLike]:
+def _split(log: "ReadableLog", data: memoryview, segment: Segment) -> list[EntryLike]:
     entries: list[EntryLike] = []
     at = 0
     while len(data) - at >= HEADER_BYTES:
@@ -150,7 +150,7 @@ def _split(log: "GroupLog", data: memoryview, segment: Segment) -> list[EntryLik
 
 
 def _merge(
-    log: "GroupLog", first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
+    log: "ReadableLog", first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
 ) -> list[EntryLike]:
     """Put marks between DATA entries; `is_all`: none are missing up to the end or `bytes_max`."""
     end = log.positions.last_index if is_all or not data else data[-1].last_index
@@ -178,7 +178,7 @@ def _mark_entry(mark: Mark) -> LogEntry:
 
 
 def cached_batches(
-    log: "GroupLog", offset: int, bytes_max: int, limit_offset: int
+    log: "ReadableLog", offset: int, bytes_max: int, limit_offset: int
 ) -> list[Buffer] | None:
     """See `GroupLog.cached_batches`."""
     limit = min(limit_offset, log.written_end)
@@ -197,7 +197,7 @@ def cached_batches(
     return found
 
 
-def offset_for_timestamp(log: "GroupLog", timestamp: int) -> Steps[tuple[int, Offset] | None]:
+def offset_for_timestamp(log: "ReadableLog", timestamp: int) -> Steps[tuple[int, Offset] | None]:
     """Find the first record that is not older than a timestamp.
 
     Source: Kafka's ListOffsets with a timestamp.
@@ -236,7 +236,7 @@ def _first_in_batch(
     return None
 
 
-def max_timestamp(log: "GroupLog") -> Steps[tuple[int, Offset] | None]:
+def max_timestamp(log: "ReadableLog") -> Steps[tuple[int, Offset] | None]:
     """Find the first of the records with the greatest timestamp (KIP-734)."""
     latest = max((s.max_timestamp for s in log.segments.segments), default=NO_TIMESTAMP)
     while latest > NO_TIMESTAMP:
@@ -248,7 +248,7 @@ def max_timestamp(log: "GroupLog") -> Steps[tuple[int, Offset] | None]:
     return None
 
 
-def _next_latest(log: "GroupLog", below: int) -> Steps[int]:
+def _next_latest(log: "ReadableLog", below: int) -> Steps[int]:
     """Return the greatest timestamp of a batch that is visible and less than another."""
     start = log.positions.start_offset
     latest = NO_TIMESTAMP
@@ -265,7 +265,11 @@ def _next_latest(log: "GroupLog", below: int) -> Steps[int]:
 
 
 def retention_candidate(
-    log: "GroupLog", now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int
+    log: "ReadableLog",
+    now_wall_ms: int,
+    retention_ms: int,
+    retention_bytes: int,
+    high_watermark: int,
 ) -> Offset | None:
     """See `GroupLog.retention_candidate`."""
     table = log.segments
