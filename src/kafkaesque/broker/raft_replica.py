@@ -235,9 +235,10 @@ class Replica:
         self._seen_configuration = self.core.configuration
         if ready is None:
             return
-        if ready.install_snapshot is not None:
-            self._install(ready.install_snapshot)
         self._write(ready)
+        if ready.install_snapshot is not None:
+            # What is written came before it: after it the core takes nothing until it is installed.
+            self._install(ready.install_snapshot)
         if ready.configuration is not None:
             self.driver.introduce(self)
         if ready.role_change is not None:
