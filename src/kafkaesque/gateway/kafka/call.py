@@ -1,6 +1,7 @@
 """One request of a client, from its frame to its answer."""
 
 from collections.abc import Sequence
+from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from kafkaesque.env.disk import Buffer, FileRange
@@ -52,7 +53,14 @@ class Call:
     def answer(self, message: Any) -> None:
         """Answer with a message of the same API and version."""
         header = self.header
-        frame = write_response(header.api_key, header.api_version, header.correlation_id, message)
+        try:
+            frame = write_response(
+                header.api_key, header.api_version, header.correlation_id, message
+            )
+        except (struct_error, ValueError) as error:
+            # Our mistake, and somebody else may be calling: it costs this client and nobody else.
+            self.connection.on_unanswerable(self, error)
+            return
         self.answer_parts((frame,))
 
     def answer_parts(self, parts: Sequence[Part]) -> None:

@@ -16,7 +16,7 @@ from kafkaesque.gateway.kafka.config_entries import (
     broker_entries,
     topic_entries,
 )
-from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import Piece, command_piece
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
@@ -132,7 +132,7 @@ def _described(
     try:
         entries = _entries(broker, resource)
     except RequestRefused as refusal:
-        result.error_code, result.error_message = code_of(refusal), str(refusal)
+        result.error_code, result.error_message = code_of(refusal), message_of(refusal)
     else:
         result.configs = [_write(entry, request) for entry in _filtered(entries, resource)]
     return result
@@ -269,7 +269,7 @@ def _alter(
                 raise InvalidRequest("the resource is named more than once")
             command = command_of(place)
         except RequestRefused as refusal:
-            result.error_code, result.error_message = code_of(refusal), str(refusal)
+            result.error_code, result.error_message = code_of(refusal), message_of(refusal)
         else:
             pieces.append(command_piece(broker, command, ALTER_TIMEOUT_MS, _on_altered(result)))
     Queue(broker.env.clock, pieces, answer).start()
@@ -280,6 +280,6 @@ def _on_altered(
 ) -> Callable[[ControllerResult | RequestRefused], None]:
     def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
-            result.error_code, result.error_message = code_of(outcome), str(outcome)
+            result.error_code, result.error_message = code_of(outcome), message_of(outcome)
 
     return on_outcome

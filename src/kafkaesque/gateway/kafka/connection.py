@@ -126,6 +126,11 @@ class KafkaConnection:
         """Close: a request failed whose client reads no answers and can be told in no other way."""
         self._refuse("a request failed to which no answer is wanted")
 
+    def on_unanswerable(self, call: Call, error: Exception) -> None:
+        """Close: there is an answer that the protocol has no form for."""
+        key, version = call.header.api_key, call.header.api_version
+        self._refuse(f"no form for the answer to API {key} version {version}: {error!r}")
+
     def _refuse(self, reason: str) -> None:
         """Close: after a request that was not understood nothing else can be."""
         connection = self.connection

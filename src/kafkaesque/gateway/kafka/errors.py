@@ -4,6 +4,10 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.model import errors, record_errors
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 
+#: Characters of a message to a client. It may quote what the client sent, which may be as long as a
+#: string can be.
+MESSAGE_LENGTH_MAX = 1_000
+
 _CODES: dict[type[Exception], ErrorCode] = {
     errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
@@ -50,6 +54,11 @@ def code_of(error: Exception) -> ErrorCode:
         if code is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def message_of(error: Exception) -> str:
+    """Return what is said to a client about an error."""
+    return str(error)[:MESSAGE_LENGTH_MAX]
 
 
 def code_of_group_error(error: GroupError) -> ErrorCode:

@@ -9,7 +9,7 @@ from kafkaesque.broker.commands import Done, TransferLeadership
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.peer_link import PeerUnreachable
 from kafkaesque.gateway.kafka.call import Call
-from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
 from kafkaesque.model.errors import (
@@ -197,7 +197,7 @@ class _Elections:
             try:
                 self._elect(self._broker.state.partition(where), finish)
             except RequestRefused as refusal:
-                finish(code_of(refusal), str(refusal))
+                finish(code_of(refusal), message_of(refusal))
 
         return run
 
@@ -249,9 +249,9 @@ class _Elections:
 
         def on_asked(outcome: object) -> None:
             if isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut):
-                finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, str(outcome))
+                finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message_of(outcome))
             elif isinstance(outcome, PeerUnreachable):
-                finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, str(outcome))
+                finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message_of(outcome))
             else:
                 self._await_leader(partition, preferred, finish)
 

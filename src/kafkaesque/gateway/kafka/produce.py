@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
-from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import NotLeader, RequestRefused
@@ -160,7 +160,7 @@ class _Produce:
             where.partition,
             code_of(refusal),
             -1,
-            error_message=str(refusal),
+            error_message=message_of(refusal),
             leader=leader_hint(self._broker, where) if isinstance(refusal, NotLeader) else None,
         )
 

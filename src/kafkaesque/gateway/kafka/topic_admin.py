@@ -15,7 +15,7 @@ from kafkaesque.broker.commands import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
-from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.errors import (
     InvalidConfig,
@@ -147,7 +147,7 @@ def _refuse(
     refusal: RequestRefused,
 ) -> None:
     result.error_code = code_of(refusal)
-    result.error_message = str(refusal)
+    result.error_message = message_of(refusal)
 
 
 def _creation(topic: CreatableTopic, *, validate_only: bool) -> CreateTopic:
