@@ -38,7 +38,7 @@ CONNECTIONS_SHARE = 0.75
 FILES_AT_START = 256
 FRAME_BYTES_MAX = 100 * MIB
 #: The idle limit of the broker here, in place of ten minutes, and how often it looks.
-IDLE_MS, SWEEP_MS = 3_000, 250
+IDLE_MS, SWEEP_MS = 2_000, 200
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def documentation_request(correlation_id: int) -> bytes:
     return write_request(ApiKey.DESCRIBE_CONFIGS, 4, correlation_id, "test", request)
 
 
-def send_until_refused(wire: Wire, requests: Iterator[bytes], *, seconds: float = 1.0) -> int:
+def send_until_refused(wire: Wire, requests: Iterator[bytes], *, seconds: float = 0.6) -> int:
     """Send until the broker has taken nothing for a while; return how many went out whole."""
     wire.socket.settimeout(seconds)
     count = 0
