@@ -1,6 +1,5 @@
 """The storage machine must find mistakes that are put in on purpose, or it proves nothing."""
 
-import dataclasses
 import random
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.storage import wal_format
 from kafkaesque.storage.checkpointer import Checkpointer
 from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.recovery import Recovery
 from kafkaesque.storage.segment_table import SegmentTable
 from kafkaesque.storage.wal import WriteAheadLog
@@ -69,12 +69,8 @@ def checkpoint_rename_not_settled(patch: pytest.MonkeyPatch) -> None:
 
 
 def marks_forgotten_by_checkpoints(patch: pytest.MonkeyPatch) -> None:
-    real = GroupLog.snapshot
-
-    def snapshot(self: GroupLog) -> object:
-        return dataclasses.replace(real(self), marks=())
-
-    patch.setattr(GroupLog, "snapshot", snapshot)
+    real = LogPositions.freeze
+    patch.setattr(LogPositions, "freeze", lambda self: real(self)._replace(marks=()))
 
 
 def hard_state_not_logged(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from kafkaesque.storage.checkpoint import (
     write_checkpoint,
 )
 from kafkaesque.storage.group_log import GroupLog
-from kafkaesque.storage.log_snapshot import LogSnapshot, write_snapshot
+from kafkaesque.storage.log_snapshot import FrozenLog, thaw, write_snapshot
 from kafkaesque.storage.segment import Segment
 from kafkaesque.storage.workbench import Workbench
 
@@ -33,7 +33,7 @@ class Checkpointer:
         self._on_done = on_done
         #: What the last checkpoint says of each log.
         self._lines: dict[int, bytes] = {}
-        self._snapshots: list[tuple[int, LogSnapshot]] = []
+        self._snapshots: list[FrozenLog] = []
         self._covered: list[tuple[GroupLog, int]] = []
         self._segments: list[Segment] = []
         self._directories: list[str] = []
@@ -68,7 +68,7 @@ class Checkpointer:
             self._lines.pop(group, None)
         self._deleted = []
         changed = [log for log in bench.dirty_logs if not log.is_deleted]
-        self._snapshots = [(log.group, log.snapshot()) for log in changed]
+        self._snapshots = [log.freeze() for log in changed]
         self._covered = [(log, log.generation) for log in changed]
         self._segments = [segment for log in changed for segment in log.segments.dirty]
         for log in changed:
@@ -152,8 +152,8 @@ class Checkpointer:
         wal_first, is_clean = self._wal_first, self._is_clean
 
         def work() -> tuple[dict[int, bytes], bytes]:
-            for group, snapshot in snapshots:
-                lines[group] = write_snapshot(snapshot)
+            for frozen in snapshots:
+                lines[frozen.identity.group] = write_snapshot(thaw(frozen))
             content = write_checkpoint(
                 wal_first=wal_first, is_clean=is_clean, lines=list(lines.values())
             )

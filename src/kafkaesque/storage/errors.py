@@ -7,10 +7,6 @@ class WrongDirectory(KafkaesqueError):
     """The data directory belongs to another cluster, another broker or another format."""
 
 
-class DirectoryInUse(KafkaesqueError):
-    """Another process has the data directory open."""
-
-
 class StorageCorrupt(KafkaesqueError):
     """Durable bytes are not what was written; the message says where and what to do."""
 

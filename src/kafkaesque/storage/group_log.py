@@ -35,7 +35,7 @@ from kafkaesque.storage.entries import (
     LogStart,
     Mark,
 )
-from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, write_start
+from kafkaesque.storage.log_snapshot import FrozenLog, write_start
 from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.read_steps import run_cold
 from kafkaesque.storage.readable_log import ReadableLog
@@ -386,22 +386,20 @@ class GroupLog(ReadableLog):
 
     # -- inside: checkpoints
 
-    def snapshot(self) -> LogSnapshot:
+    def freeze(self) -> FrozenLog:
         """Return what a checkpoint keeps of this log, as it is now."""
-        table = self.segments
-        return LogSnapshot(
-            identity=self.identity,
-            hard_state=self.hard_state,
-            start=self.positions.start(),
-            marks=tuple(self.positions.marks),
-            spans=tuple(self.positions.spans),
-            last_index=self.positions.last_index,
-            commit_hint=min(self.commit_hint, self.positions.last_index),
-            write_caching=self.write_caching,
-            absorb=self.write_caching and not self._wal_always,
-            segments=tuple(
-                SegmentSummary(s.base_offset, s.size, s.max_timestamp, s.created_ms)
-                for s in table.segments
+        return FrozenLog(
+            self.identity,
+            self.hard_state,
+            self.positions.freeze(),
+            self.commit_hint,
+            self.write_caching,
+            self.write_caching and not self._wal_always,
+            tuple(
+                [
+                    (segment.base_offset, segment.size, segment.max_timestamp, segment.created_ms)
+                    for segment in self.segments.segments
+                ]
             ),
         )
 

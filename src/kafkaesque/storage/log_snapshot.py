@@ -14,6 +14,19 @@ from kafkaesque.storage.entries import (
     Mark,
     TermSpan,
 )
+from kafkaesque.storage.positions import FrozenPositions
+
+
+class FrozenLog(NamedTuple):
+    """What `GroupLog.freeze` returns: the raw material, taken on the loop at little cost."""
+
+    identity: LogIdentity
+    hard_state: HardState
+    positions: FrozenPositions
+    commit_hint: int
+    write_caching: bool
+    absorb: bool
+    segments: tuple[tuple[int, int, int, int], ...]
 
 
 class SegmentSummary(NamedTuple):
@@ -43,6 +56,23 @@ class LogSnapshot:
 
 
 _Json = Any
+
+
+def thaw(frozen: FrozenLog) -> LogSnapshot:
+    """Return a snapshot from its raw material."""
+    positions = frozen.positions
+    return LogSnapshot(
+        identity=frozen.identity,
+        hard_state=frozen.hard_state,
+        start=positions.start,
+        marks=positions.marks,
+        spans=positions.spans,
+        last_index=positions.last_index,
+        commit_hint=min(frozen.commit_hint, positions.last_index),
+        write_caching=frozen.write_caching,
+        absorb=frozen.absorb,
+        segments=tuple(SegmentSummary(*segment) for segment in frozen.segments),
+    )
 
 
 def write_identity(identity: LogIdentity) -> bytes:

@@ -10,10 +10,43 @@ it stays right where compaction has left holes between batches, because holes ke
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Index, Offset, Term
 from kafkaesque.storage.entries import EntryKind, LogStart, Mark, TermSpan
+
+
+class FrozenPositions(NamedTuple):
+    """A copy of `LogPositions`, for another thread."""
+
+    start_offset: int
+    prev_index: int
+    prev_term: int
+    mark_base: int
+    base_configuration: Mark | None
+    marks: tuple[Mark, ...]
+    span_terms: tuple[int, ...]
+    span_firsts: tuple[int, ...]
+    last_index: int
+
+    @property
+    def spans(self) -> tuple[TermSpan, ...]:
+        """The term spans, oldest first."""
+        pairs = zip(self.span_terms, self.span_firsts, strict=True)
+        return tuple(TermSpan(Term(term), Index(first)) for term, first in pairs)
+
+    @property
+    def start(self) -> LogStart:
+        """Where the log begins."""
+        return LogStart(
+            start_offset=Offset(self.start_offset),
+            prev_index=Index(self.prev_index),
+            prev_term=Term(self.prev_term),
+            marks_before=self.mark_base,
+            configuration=self.base_configuration,
+            spans=tuple(span for span in self.spans if span.first_index <= self.prev_index),
+        )
 
 
 class LogPositions:
@@ -63,7 +96,7 @@ class LogPositions:
         spans: Sequence[TermSpan],
         last_index: int,
     ) -> "LogPositions":
-        """Return what `start()`, `marks`, `spans` and `last_index` of another one said."""
+        """Return what `freeze` of another one said."""
         positions = cls(start)
         for mark in marks:
             positions._note_mark(mark)
@@ -88,10 +121,7 @@ class LogPositions:
     @property
     def spans(self) -> list[TermSpan]:
         """The term spans, oldest first; the first one may begin before the log's start."""
-        return [
-            TermSpan(Term(term), Index(first))
-            for term, first in zip(self._span_terms, self._span_firsts, strict=True)
-        ]
+        return list(self.freeze().spans)
 
     def offset_of_index(self, index: int) -> int:
         """Return the offset of the record at an index; for a mark, that of the next record."""
@@ -147,15 +177,18 @@ class LogPositions:
         found.extend(mark for mark in self.marks if mark.kind == EntryKind.CONFIG)
         return found
 
-    def start(self) -> LogStart:
-        """Return where the log begins."""
-        return LogStart(
-            start_offset=Offset(self.start_offset),
-            prev_index=Index(self.prev_index),
-            prev_term=Term(self.prev_term),
-            marks_before=self.mark_base,
-            configuration=self.base_configuration,
-            spans=tuple(span for span in self.spans if span.first_index <= self.prev_index),
+    def freeze(self) -> FrozenPositions:
+        """Return everything as it is now, at little cost."""
+        return FrozenPositions(
+            self.start_offset,
+            self.prev_index,
+            self.prev_term,
+            self.mark_base,
+            self.base_configuration,
+            tuple(self.marks),
+            tuple(self._span_terms),
+            tuple(self._span_firsts),
+            self.last_index,
         )
 
     # -- changing

@@ -31,7 +31,7 @@ from kafkaesque.storage.entries import LogIdentity
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_recovery import FATEFUL, LogFate, LogRecovery
-from kafkaesque.storage.log_snapshot import read_identity, write_snapshot
+from kafkaesque.storage.log_snapshot import read_identity, thaw, write_snapshot
 from kafkaesque.storage.wal import WAL_DIRECTORY, list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import Block, RecordKind, WalReader, WalRecord
 from kafkaesque.storage.workbench import Workbench
@@ -292,7 +292,7 @@ class Recovery:
             }
             for group, log in self.logs.items():
                 log.segments.dirty.clear()
-                lines[group] = write_snapshot(log.snapshot())
+                lines[group] = write_snapshot(thaw(log.freeze()))
             self.lines = lines
             content = write_checkpoint(wal_first=number, is_clean=False, lines=list(lines.values()))
             save_checkpoint_blocking(bench.disk, content)
