@@ -261,11 +261,15 @@ class RaftDriver:
             return
         for _ in range(ROUNDS_PER_TURN_MAX):
             dirty = self._dirty
-            if not dirty:
+            if not dirty and not self._written_cached:
                 break
             self._dirty = {}
             for replica in dirty.values():
                 self._perform(replica)
+            if self._written_cached:
+                # In the page cache is as durable as these topics ask for: that is so already.
+                cached, self._written_cached = self._written_cached, []
+                self._tell_durable(cached)
         if self._dirty and not self._turn_asked:
             self._turn_asked = True
             self.env.clock.call_soon(self._on_turn)
@@ -315,9 +319,6 @@ class RaftDriver:
     def _submit(self) -> None:
         if self.failure is not None:
             return
-        if self._written_cached:
-            cached, self._written_cached = self._written_cached, []
-            self.env.clock.call_soon(lambda: self._on_durable(cached))
         if self._written:
             written, self._written = self._written, []
             try:
@@ -326,14 +327,17 @@ class RaftDriver:
                 self.fail(error)
 
     def _on_durable(self, written: list[_Written]) -> None:
+        self._tell_durable(written)
+        # Not in the next turn: everybody waits for this one.
+        self._on_turn()
+
+    def _tell_durable(self, written: list[_Written]) -> None:
         if self.failure is not None or self._stopped:
             return
         for replica, hard_state, last_index, generation, cached in written:
             if not replica.is_closed:
                 replica.on_durable(hard_state, last_index, generation, cached=cached)
                 self._dirty[replica.group] = replica
-        # Not in the next turn: everybody waits for this one.
-        self._on_turn()
 
     def fail(self, error: Exception) -> None:
         """The disk failed: nothing is appended, voted or acknowledged here any more."""
