@@ -162,6 +162,7 @@ class Broker:
             save_snapshot=self.metadata_store.save,
             snapshot=snapshot,
             wall_ms=self.env.clock.wall_ms,
+            on_caught_up=self.partitions.reconcile_soon,
         )
         self.controller_client.controller = self.controller
         self.controller.replica = self.metadata_store.open_group(

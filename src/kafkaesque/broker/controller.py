@@ -77,9 +77,13 @@ class Controller:
         save_snapshot: Callable[[bytes, Offset, Callable[[], None]], None],
         snapshot: bytes,
         wall_ms: Callable[[], int],
+        on_caught_up: Callable[[], None],
     ) -> None:
         self.state = state
         self.applied_offset = applied_offset
+        #: All that this broker may have applied before it was started is before this offset.
+        self._known_offset = applied_offset
+        self._on_caught_up = on_caught_up
         self.replica: ControllerReplica | None = None
         self._planner = planner
         self._on_record = on_record
@@ -93,6 +97,17 @@ class Controller:
         self._commands: deque[tuple[ControllerCommand, OnOutcome]] = deque()
         #: The command under way: the offset after its records, its result, who waits.
         self._pending: tuple[Offset, ControllerResult, OnOutcome] | None = None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the state is at least what it was when this broker was stopped."""
+        return self.applied_offset >= self._known_offset
+
+    def restore(self, batches: Sequence[AppendedBatch]) -> None:
+        """Take what the log holds when it is opened; some of it may never have been committed."""
+        self.on_appended(batches)
+        if batches:
+            self._known_offset = max(self._known_offset, batches[-1].next_offset)
 
     # -- commands, on the leader
 
@@ -168,16 +183,26 @@ class Controller:
         """See `ReplicaListener`."""
         while self._unapplied and self._unapplied[-1].next_offset > end_offset:
             self._unapplied.pop()
+        if end_offset < self._known_offset:
+            was_caught_up = self.is_caught_up
+            self._known_offset = end_offset
+            self._maybe_caught_up(was_caught_up)
+
+    def _maybe_caught_up(self, was_caught_up: bool) -> None:
+        if self.is_caught_up and not was_caught_up:
+            self._on_caught_up()
 
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
 
     def on_committed(self, high_watermark: Offset) -> None:
         """See `ReplicaListener`."""
+        was_caught_up = self.is_caught_up
         while self._unapplied and self._unapplied[0].next_offset <= high_watermark:
             batch = self._unapplied.popleft()
             if batch.next_offset > self.applied_offset:
                 self._apply(batch)
+        self._maybe_caught_up(was_caught_up)
         pending = self._pending
         if pending is not None and pending[0] <= self.applied_offset:
             self._pending = None

@@ -82,7 +82,7 @@ class MetadataStore:
             options=SegmentOptions(),
             write_caching=False,
         )
-        controller.on_appended(_stored_batches(log))
+        controller.restore(_stored_batches(log))
         voters = tuple(sorted(config.controllers))
         self._replica = driver.open(
             group=CONTROLLER_GROUP,

@@ -11,6 +11,7 @@ from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.transactions.producer_state import ProducerStateConfig
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class PartitionTable:
         self._broker = broker
         self._partitions: dict[GroupId, Partition] = {}
         self._asked = False
+        #: Groups whose logs here cannot be used.
+        self._damaged: dict[GroupId, None] = {}
         self._retention_due_ms = 0
         self._rebalanced_ms = broker.env.clock.now_ms()
 
@@ -63,15 +66,28 @@ class PartitionTable:
                 self._remove(group)
                 changed += 1
         changed += self._delete_strays()
-        taken = self._taken_later()
+        # A log that is not there may have been deleted already: until all is applied again that
+        # this broker has known, nobody can tell, and a replica that has forgotten its votes must
+        # not take part.
+        may_make = broker.controller.is_caught_up
         for group, state in placed.items():
             if changed >= OPENED_PER_TURN_MAX:
                 self.reconcile_soon()
                 return
+            if group in self._damaged:
+                continue
             if group not in self._partitions and broker.node in state.replicas:
-                if (state.topic, state.partition) not in taken:
-                    self._open(state)
+                if may_make or broker.store.get(group) is not None:
+                    self._open_or_report(state)
                     changed += 1
+
+    def _open_or_report(self, state: PartitionState) -> None:
+        """Open a partition; one whose log is damaged stays closed here, and others serve it."""
+        try:
+            self._open(state)
+        except StorageCorrupt as error:
+            self._damaged[state.group] = None
+            self._broker.report(f"{state.topic_partition} stays offline on this broker: {error}")
 
     def _delete_strays(self) -> int:
         """Delete logs of topics that were deleted while this broker was away.
@@ -90,18 +106,6 @@ class PartitionTable:
                 broker.store.delete_log(log)
                 count += 1
         return count
-
-    def _taken_later(self) -> set[tuple[str, int]]:
-        """Return the places where a topic of that name that is not known yet has its log already.
-
-        There are some while a broker that has just started applies again what it has known before.
-        """
-        next_group = self._broker.state.next_group
-        return {
-            (log.identity.topic, log.identity.partition)
-            for log in self._broker.store.logs
-            if log.group >= next_group
-        }
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
