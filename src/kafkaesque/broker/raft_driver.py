@@ -11,6 +11,7 @@ Time costs nothing for a quiet group: only replicas whose core is not quiet are 
 known per peer, from the links, and cores hear only of changes.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,12 +22,16 @@ from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica import ReplicaListener
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
+from kafkaesque.env.disk import Buffer
+from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
+from kafkaesque.model.record_errors import CorruptBatch
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration
-from kafkaesque.raft.entries import HardState
+from kafkaesque.raft.entries import EntryKind, HardState
 from kafkaesque.raft.errors import MalformedRaftMessage
+from kafkaesque.raft.messages import AppendRequest
 from kafkaesque.raft.wire import read_message, write_message
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
@@ -79,7 +84,8 @@ class RaftDriver:
         self._replicas: dict[GroupId, Replica] = {}
         self._dirty: dict[GroupId, Replica] = {}
         self._active: dict[GroupId, Replica] = {}
-        self._early: list[tuple[NodeId, GroupId, bytes]] = []
+        #: The oldest give way: they may be for groups that are gone.
+        self._early: deque[tuple[NodeId, GroupId, bytes]] = deque(maxlen=EARLY_MESSAGES_MAX)
         self._written: list[_Written] = []
         self._written_cached: list[_Written] = []
         self._turn_asked = False
@@ -125,7 +131,8 @@ class RaftDriver:
         self.touch(replica)
         early = [item for item in self._early if item[1] == group]
         if early:
-            self._early = [item for item in self._early if item[1] != group]
+            others = [item for item in self._early if item[1] != group]
+            self._early = deque(others, maxlen=EARLY_MESSAGES_MAX)
             for node, _, message in early:
                 self.on_raft(node, group, memoryview(message))
         return replica
@@ -213,15 +220,16 @@ class RaftDriver:
         """Take a peer's message."""
         replica = self._replicas.get(group)
         if replica is None:
-            if len(self._early) < EARLY_MESSAGES_MAX:
-                self._early.append((node, group, bytes(message)))
+            self._early.append((node, group, bytes(message)))
             return
         try:
             parsed = read_message(message)
-        except MalformedRaftMessage as error:
+            if isinstance(parsed, AppendRequest):
+                _check_entries(parsed)
+            replica.core.step(parsed)
+        except (MalformedRaftMessage, CorruptBatch) as error:
             self.report(f"dropping a Raft message from broker {node} for group {group}: {error}")
             return
-        replica.core.step(parsed)
         self.touch(replica)
 
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
@@ -348,3 +356,21 @@ class RaftDriver:
         for replica in self._replicas.values():
             replica.fail(error)
         self._on_failed(error)
+
+
+def _check_entries(message: AppendRequest) -> None:
+    """Check what a peer sends before it is written: its disk, or the way here, may have hurt it.
+
+    Raises:
+        CorruptBatch: a batch is not what its producer sent.
+    """
+    for entry in message.entries:
+        if entry.kind is not EntryKind.DATA:
+            continue
+        data: Buffer = entry.data  # type: ignore[assignment]
+        scan = scan_batches(data)
+        if len(scan.batches) != 1 or scan.end != len(data):
+            raise CorruptBatch(
+                f"the batch at index {entry.first_index} is damaged ({scan.fault.name}); check the "
+                "sender's disk"
+            )
