@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from bench.processes import BrokerProcess, ask_metadata, free_ports, wait_until_ready
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
@@ -75,7 +75,7 @@ class Wire:
         self.socket.connect(("127.0.0.1", port))
         self._correlation = 0
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
