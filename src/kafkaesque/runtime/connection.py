@@ -218,6 +218,11 @@ class SocketConnection:
             except Exception as error:
                 self._on_handler_error(error)
 
+    def give_up(self, reason: str) -> None:
+        """Drop the connection for want of room; another one needs it more."""
+        log.warning("%s: closed, %s", self._peer, reason)
+        self._close_now(ConnectionAbortedError(reason))
+
     def _watch(self, mask: int) -> None:
         if mask != self._mask:
             self._mask = mask
@@ -398,6 +403,7 @@ class SocketConnection:
         self._sending = _Sending.IDLE
         self._notify = False
         self._outbound.clear()
+        self._cutter.close()
         self._sock.close()
         loop.call_soon(self._on_closed)
 

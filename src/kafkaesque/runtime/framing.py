@@ -4,7 +4,8 @@ One scratch buffer serves all connections of a loop: a connection that says noth
 Many small frames of one read are copied out of the scratch buffer without another system call. A
 frame whose beginning fills a good part of it gets a buffer of its own, into which the rest is
 received directly. What a frame's length *says* allocates nothing: the buffer is at most
-`GROWTH` times what has really come.
+`GROWTH` times what has really come. And all such buffers together have a bound: beyond it, the one
+that has waited longest for its rest is given up, and its connection with it.
 """
 
 import struct
@@ -16,6 +17,9 @@ SCRATCH_BYTES: Final = 256 * 1024
 #: From so many bytes of an incomplete frame on, it has a buffer of its own.
 OWN_BUFFER_BYTES_MIN: Final = 16 * 1024
 GROWTH: Final = 4
+#: Bytes of all buffers of incomplete frames; enough for five hundred clients that send a megabyte
+#: at the same time.
+INCOMPLETE_BYTES_MAX: Final = 512 * 1024 * 1024
 LENGTH_BYTES: Final = 4
 
 _read_length = struct.Struct(">i").unpack_from
@@ -23,16 +27,6 @@ _read_length = struct.Struct(">i").unpack_from
 
 class FrameRefused(ConnectionError):
     """The other end announced a frame of a length that is not allowed."""
-
-
-class Scratch:
-    """The receive buffer that all connections of a loop share; nothing in it outlives a turn."""
-
-    __slots__ = ("buffer", "view")
-
-    def __init__(self) -> None:
-        self.buffer: Final = bytearray(SCRATCH_BYTES)
-        self.view: Final = memoryview(self.buffer)
 
 
 class Sink(Protocol):
@@ -43,6 +37,42 @@ class Sink(Protocol):
 
     def deliver(self, data: bytearray) -> None:
         """Take a piece, and own it."""
+
+    def give_up(self, reason: str) -> None:
+        """Drop the connection: there is no room for what it sends."""
+
+
+class Scratch:
+    """What all connections of a loop share: the receive buffer, and room for incomplete frames.
+
+    Nothing in the buffer outlives a turn.
+    """
+
+    __slots__ = ("_incomplete", "buffer", "incomplete_bytes", "view")
+
+    def __init__(self) -> None:
+        self.buffer: Final = bytearray(SCRATCH_BYTES)
+        self.view: Final = memoryview(self.buffer)
+        #: Whose large frames are incomplete, the one that began first at the front.
+        self._incomplete: Final[dict[FrameCutter, Sink]] = {}
+        self.incomplete_bytes = 0
+
+    def note_growth(self, cutter: "FrameCutter", sink: Sink, grown_bytes: int) -> None:
+        """A frame's buffer was made or has grown; others may have to make room for it."""
+        self._incomplete.setdefault(cutter, sink)
+        self.incomplete_bytes += grown_bytes
+        while self.incomplete_bytes > INCOMPLETE_BYTES_MAX:
+            oldest = next(iter(self._incomplete))
+            if oldest is cutter:
+                return
+            self._incomplete[oldest].give_up(
+                f"{INCOMPLETE_BYTES_MAX} bytes of incomplete frames wait, its own the longest"
+            )
+
+    def note_end(self, cutter: "FrameCutter", size_bytes: int) -> None:
+        """A frame is complete, or will never be."""
+        if self._incomplete.pop(cutter, None) is not None:
+            self.incomplete_bytes -= size_bytes
 
 
 class Cutter(Protocol):
@@ -59,6 +89,9 @@ class Cutter(Protocol):
 
     def deliver_rest(self, sink: Sink) -> None:
         """Deliver what was received before the sink stopped taking."""
+
+    def close(self) -> None:
+        """Drop what is incomplete: nothing more will come."""
 
 
 class FrameCutter:
@@ -108,7 +141,7 @@ class FrameCutter:
             start = at + LENGTH_BYTES
             if start + length > end:
                 if end - start >= OWN_BUFFER_BYTES_MIN:
-                    self._begin_own(start, end, length)
+                    self._begin_own(start, end, length, sink)
                     return
                 break
             at = start + length
@@ -116,10 +149,11 @@ class FrameCutter:
         if at < end:
             self._rest = buffer[at:end]
 
-    def _begin_own(self, start: int, end: int, length: int) -> None:
+    def _begin_own(self, start: int, end: int, length: int, sink: Sink) -> None:
         self._filled = end - start
         self._length = length
         self._own = bytearray(min(length, GROWTH * self._filled))
+        self._scratch.note_growth(self, sink, len(self._own))
         self._own[: self._filled] = self._scratch.view[start:end]
 
     def _receive_own(self, sock: Socket, sink: Sink) -> bool:
@@ -129,15 +163,22 @@ class FrameCutter:
             own = bytearray(min(self._length, GROWTH * self._filled))
             own[: self._filled] = memoryview(self._own or b"")
             self._own = own
+            self._scratch.note_growth(self, sink, len(own) - self._filled)
         with memoryview(own) as view, view[self._filled :] as room:
             count = sock.recv_into(room)
         if count == 0:
             return False
         self._filled += count
         if self._filled == self._length:
-            self._own = None
+            self.close()
             sink.deliver(own)
         return True
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._scratch.note_end(self, len(self._own))
+            self._own = None
+        self._rest = None
 
 
 class StreamCutter:
@@ -157,3 +198,6 @@ class StreamCutter:
 
     def deliver_rest(self, sink: Sink) -> None:
         """Nothing is ever left over: one read is one piece."""
+
+    def close(self) -> None:
+        """Nothing is ever incomplete."""
