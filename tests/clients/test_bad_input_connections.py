@@ -39,6 +39,8 @@ FILES_AT_START = 256
 FRAME_BYTES_MAX = 100 * MIB
 #: The idle limit of the broker here, in place of ten minutes, and how often it looks.
 IDLE_MS, SWEEP_MS = 2_000, 200
+#: Room for incomplete frames there, in place of half a gigabyte.
+INCOMPLETE_BYTES_MAX = 48 * MIB
 
 
 @pytest.fixture(scope="module")
@@ -278,9 +280,13 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes(victim: Victi
 
 @pytest.fixture(scope="module")
 def impatient(many_files: int) -> Iterator[Victim]:
-    """Return a broker that closes idle connections after seconds, not minutes."""
+    """Return a broker that closes idle connections after seconds, and has little room."""
     gateway = "gateway.kafka.gateway"
-    constants = [f"{gateway}:CONNECTION_IDLE_MS_MAX={IDLE_MS}", f"{gateway}:SWEEP_MS={SWEEP_MS}"]
+    constants = [
+        f"{gateway}:CONNECTION_IDLE_MS_MAX={IDLE_MS}",
+        f"{gateway}:SWEEP_MS={SWEEP_MS}",
+        f"runtime.framing:INCOMPLETE_BYTES_MAX={INCOMPLETE_BYTES_MAX}",
+    ]
     with Victim(constants=constants) as made:
         yield made
 
@@ -325,3 +331,25 @@ def read_to_the_end(wire: Wire) -> None:
     while wire.socket.recv(MIB):
         pass
     raise ConnectionResetError
+
+
+def test_when_incomplete_frames_take_too_much_room_the_oldest_are_given_up(
+    impatient: Victim,
+) -> None:
+    part, count = MIB, 120
+    topic = impatient.make_topic()
+    wires: list[Wire] = []
+    try:
+        with impatient.watched(growth_bytes_max=INCOMPLETE_BYTES_MAX + 16 * MIB):
+            for _ in range(count):
+                wires.append(impatient.connect())
+                wires[-1].send(struct.pack(">i", FRAME_BYTES_MAX) + bytes(part))
+            # Somebody with something long to say is heard all the same.
+            with impatient.connect() as wire:
+                request = produce_request(topic, batch(bytes(900_000)))
+                (answer,) = wire.ask(ApiKey.PRODUCE, 9, request).responses
+                assert answer.partition_responses[0].error_code == ErrorCode.NONE
+            assert wires[0].is_closed_by_broker(0.1)
+            assert not wires[-1].is_closed_by_broker(0.1)
+    finally:
+        close_all(wires)
