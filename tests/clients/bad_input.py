@@ -138,9 +138,10 @@ class Victim:
         *,
         options: Mapping[str, str] | None = None,
         constants: Sequence[str] = (),
-        files_max: int | None = None,
+        files_soft: int | None = None,
+        files_hard: int | None = None,
     ) -> None:
-        """`constants` are "module:NAME=value"; `files_max` is the soft limit it starts with."""
+        """`constants` are "module:NAME=value"; `files_soft` and `files_hard` limit open files."""
         self.options = {
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "3",
@@ -149,7 +150,8 @@ class Victim:
             **(options or {}),
         }
         self._constants = constants
-        self._files_max = files_max
+        limits = (("S", files_soft), ("H", files_hard))
+        self._limits = [f"ulimit -{kind}n {n}" for kind, n in limits if n is not None]
         self._topics = 0
 
     def __enter__(self) -> Victim:
@@ -183,9 +185,8 @@ class Victim:
     def _command(self, configuration_path: Path) -> list[str]:
         command = [sys.executable, "-c", _LAUNCHER, " ".join(self._constants)]
         command += ["--config", str(configuration_path)]
-        if self._files_max is not None:
-            limit = f'ulimit -Sn {self._files_max} && exec "$@"'
-            command = ["sh", "-c", limit, "sh", *command]
+        if self._limits:
+            command = ["sh", "-c", " && ".join([*self._limits, 'exec "$@"']), "sh", *command]
         return command
 
     def __exit__(

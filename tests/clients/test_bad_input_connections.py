@@ -18,6 +18,10 @@ from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 from kafkaesque.protocols.kafka.messages.api_versions_request import ApiVersionsRequest
+from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -54,7 +58,7 @@ def many_files() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def victim(many_files: int) -> Iterator[Victim]:
-    with Victim(files_max=FILES_AT_START) as made:
+    with Victim(files_soft=FILES_AT_START) as made:
         yield made
 
 
@@ -102,6 +106,28 @@ def test_ten_thousand_connections_that_say_nothing(victim: Victim, many_files: i
                 assert answer.error_code == ErrorCode.NONE
     finally:
         close_all(wires)
+
+
+def test_strangers_do_not_take_the_descriptors_that_files_need() -> None:
+    files = 400
+    with Victim(files_soft=files, files_hard=files) as victim, victim.connect() as friend:
+        wires: list[Wire] = []
+        try:
+            wires += (victim.connect() for _ in range(2 * files))
+            time.sleep(0.5)
+            refused = sum(wire.is_closed_by_broker(0.001) for wire in wires)
+            assert 2 * files - refused <= CONNECTIONS_SHARE * files
+            # Many new files are opened for a topic, and who is there already notices nothing.
+            request = CreateTopicsRequest(
+                topics=[CreatableTopic("files", 20, 1)], timeout_ms=10_000
+            )
+            (answer,) = friend.ask(ApiKey.CREATE_TOPICS, 5, request).topics
+            assert answer.error_code == ErrorCode.NONE
+            produced = produce_request("files", batch(b"x"), partition=19)
+            (outcome,) = friend.ask(ApiKey.PRODUCE, 9, produced).responses
+            assert outcome.partition_responses[0].error_code == ErrorCode.NONE
+        finally:
+            close_all(wires)
 
 
 def test_frames_of_100_mb_that_are_announced_and_never_come(victim: Victim) -> None:
