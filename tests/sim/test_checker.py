@@ -1,13 +1,20 @@
 """The simulator can fail: brokers with a planted bug are found out, and so is every anomaly."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from kafkaesque.broker.cluster_state import ClusterState
+from kafkaesque.broker.log_reader import LogReader
+from kafkaesque.broker.log_starts import LogStarts, OnDone
 from kafkaesque.broker.partition import Partition
 from kafkaesque.env.disk import File
 from kafkaesque.model.errors import DiskFailed
+from kafkaesque.model.ids import GroupId
+from kafkaesque.raft.configuration import Ballot
 from kafkaesque.raft.core import RaftCore
+from kafkaesque.raft.leadership import Leadership
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.observations import Observations
 from kafkaesque.sim.disk import SimDisk
@@ -75,6 +82,76 @@ def test_a_broker_that_reads_past_the_high_watermark_is_found_out(
     monkeypatch.setattr(Partition, "last_stable_offset", property(lambda self: 0))
     found = _anomalies(options, range(20))
     assert any("high watermark" in what for what in found), found
+
+
+def test_a_coordinator_that_reads_too_little_loses_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = LogReader.__init__
+
+    def short(self: LogReader, **arguments: Any) -> None:
+        arguments["end"] = max(0, arguments["end"] - 5)
+        load(self, **arguments)
+
+    monkeypatch.setattr(LogReader, "__init__", short)
+    options = SimOptions(kinds=("kill",), between_ms=700, activities=("commits",))
+    found = _anomalies(options, range(5))
+    assert any("lost commit" in what for what in found), found
+
+
+def test_deletions_that_only_the_leader_knows_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(
+        self: LogStarts, partition: Partition, start: int, timeout_ms: int, on_done: OnDone
+    ) -> None:
+        self.give_up(partition.state.group, start, timeout_ms, on_done)
+
+    monkeypatch.setattr(LogStarts, "delete", alone)
+    monkeypatch.setattr(LogStarts, "on_leader_report", lambda self, report: None)
+    options = SimOptions(kinds=("kill",), between_ms=700, activities=("deletions",))
+    found = _anomalies(options, range(5))
+    assert any("undeleted" in what or "starts differ" in what for what in found), found
+
+
+def test_a_deletion_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up = LogStarts.give_up
+
+    def give_up_more(
+        self: LogStarts, group: GroupId, start: int, timeout_ms: int, on_done: OnDone
+    ) -> None:
+        give_up(self, group, start + 20, timeout_ms, on_done)
+
+    monkeypatch.setattr(LogStarts, "give_up", give_up_more)
+    options = SimOptions(kinds=("pause",), duration_ms=4_000, activities=("deletions",))
+    found = _anomalies(options, range(5))
+    assert any("overdeleted" in what for what in found), found
+
+
+def test_members_that_need_no_majority_give_a_term_two_leaders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Ballot, "is_won", property(lambda self: True))
+    found = _anomalies(SimOptions(kinds=("block",), between_ms=700), range(5))
+    assert any("two leaders" in what or "both lead" in what for what in found), found
+
+
+def test_a_leader_that_never_repeats_itself_gets_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leadership, "_tick_peer", lambda self, peer: None)
+    monkeypatch.setattr(Leadership, "on_peer_seen", lambda self, node: None)
+    options = SimOptions(kinds=("block",), between_ms=700)
+    found = _anomalies(options, range(5))
+    assert any("stuck" in what for what in found), found
+
+
+def test_a_snapshot_that_leaves_something_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = ClusterState.read_snapshot
+
+    def forgetful(payload: bytes | memoryview) -> ClusterState:
+        state = read(payload)
+        state.next_producer_id = 0
+        return state
+
+    monkeypatch.setattr(ClusterState, "read_snapshot", staticmethod(forgetful))
+    options = SimOptions(kinds=("kill",), between_ms=3_000, snapshot_records=3)
+    found = _anomalies(options, range(5))
+    assert any("metadata" in what or "producer id" in what for what in found), found
 
 
 def _read(observations: Observations, *values: bytes, first: int = 0) -> None:

@@ -21,6 +21,11 @@ Replicas = dict[str, Partition]
 
 def disagreement(cluster: SimCluster) -> str | None:
     """Return what keeps the cluster from resting, None if nothing does."""
+    with cluster.unhindered():
+        return _disagreement(cluster)
+
+
+def _disagreement(cluster: SimCluster) -> str | None:
     members = cluster.trusted()
     found = _find_absent(cluster, members) or _find_other_metadata(members)
     if found is not None:

@@ -30,6 +30,10 @@ class Witness:
 
     def look(self) -> None:
         """Compare what is new."""
+        with self._cluster.unhindered():
+            self._look()
+
+    def _look(self) -> None:
         for name, broker in self._cluster.trusted():
             known = self._looked.get(name)
             if known is None or known[0] is not broker:

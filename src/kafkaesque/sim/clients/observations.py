@@ -78,12 +78,7 @@ class Observations:
                 f"{who}: position {position} of partition {partition} is out of range, and the "
                 f"log begins at {start}"
             )
-        elif start > self._asked_start[partition] and not self._expires:
-            self.note_anomaly(
-                f"overdeleted: partition {partition} begins at {start}; nobody asked for more than "
-                f"{self._asked_start[partition]}"
-            )
-        else:
+        elif self._check_asked(partition, start):
             self._skipped[partition].append((position, start))
 
     # -- what administrators do
@@ -103,6 +98,17 @@ class Observations:
             self.note_anomaly(
                 f"undeleted: partition {partition} begins at {start}, and {promised} was promised"
             )
+        self._check_asked(partition, start)
+
+    def _check_asked(self, partition: int, start: int) -> bool:
+        asked = self._asked_start[partition]
+        if start > asked and not self._expires:
+            self.note_anomaly(
+                f"overdeleted: partition {partition} begins at {start}; nobody asked for more than "
+                f"{asked}"
+            )
+            return False
+        return True
 
     # -- the end
 
