@@ -90,6 +90,9 @@ MANY, TOO_MANY = 49_990, 50_001
 #: What requests with so much in them may make the broker grow by, and a repetition.
 GROWTH_BYTES_MAX, SECOND_GROWTH_BYTES_MAX = 256 * MIB, 48 * MIB
 STRING_BYTES_MAX = 32_767
+#: To read the largest request, and to write its answer, takes a third of a second each on a machine
+#: that has nothing else to do; that of a suite has.
+PAUSE_S_MAX = 3.0
 #: Partitions that one request may create (as Kafka's controller).
 CREATED_PARTITIONS_MAX = 10_000
 
@@ -110,7 +113,7 @@ def topic(victim: Victim) -> str:
 
 @pytest.fixture(autouse=True)
 def others_notice_nothing(victim: Victim) -> Iterator[None]:
-    with victim.watched(growth_bytes_max=GROWTH_BYTES_MAX):
+    with victim.watched(growth_bytes_max=GROWTH_BYTES_MAX, pause_s_max=PAUSE_S_MAX):
         yield
 
 
