@@ -53,7 +53,6 @@ class _Written(NamedTuple):
     hard_state: HardState | None
     last_index: int | None
     generation: int
-    cached: bool
 
 
 class RaftDriver:
@@ -87,7 +86,6 @@ class RaftDriver:
         #: The oldest give way: they may be for groups that are gone.
         self._early: deque[tuple[NodeId, GroupId, bytes]] = deque(maxlen=EARLY_MESSAGES_MAX)
         self._written: list[_Written] = []
-        self._written_cached: list[_Written] = []
         self._turn_asked = False
         self._ticker: Timer | None = None
         self._stopped = False
@@ -269,15 +267,11 @@ class RaftDriver:
             return
         for _ in range(ROUNDS_PER_TURN_MAX):
             dirty = self._dirty
-            if not dirty and not self._written_cached:
+            if not dirty:
                 break
             self._dirty = {}
             for replica in dirty.values():
                 self._perform(replica)
-            if self._written_cached:
-                # In the page cache is as durable as these topics ask for: that is so already.
-                cached, self._written_cached = self._written_cached, []
-                self._tell_durable(cached)
         if self._dirty and not self._turn_asked:
             self._turn_asked = True
             self.env.clock.call_soon(self._on_turn)
@@ -314,15 +308,9 @@ class RaftDriver:
         hard_state: HardState | None,
         last_index: int | None,
         generation: int,
-        *,
-        cached: bool,
     ) -> None:
-        """Remember what a core has to be told when this turn's group commit is synced.
-
-        With `cached` nothing is waited for: the page cache is what the topic asked for.
-        """
-        written = _Written(replica, hard_state, last_index, generation, cached)
-        (self._written_cached if cached else self._written).append(written)
+        """Remember what a core has to be told when this turn's group commit is synced."""
+        self._written.append(_Written(replica, hard_state, last_index, generation))
 
     def _submit(self) -> None:
         if self.failure is not None:
@@ -335,17 +323,14 @@ class RaftDriver:
                 self.fail(error)
 
     def _on_durable(self, written: list[_Written]) -> None:
-        self._tell_durable(written)
-        # Not in the next turn: everybody waits for this one.
-        self._on_turn()
-
-    def _tell_durable(self, written: list[_Written]) -> None:
         if self.failure is not None or self._stopped:
             return
-        for replica, hard_state, last_index, generation, cached in written:
+        for replica, hard_state, last_index, generation in written:
             if not replica.is_closed:
-                replica.on_durable(hard_state, last_index, generation, cached=cached)
+                replica.on_durable(hard_state, last_index, generation)
                 self._dirty[replica.group] = replica
+        # Not in the next turn: everybody waits for this one.
+        self._on_turn()
 
     def fail(self, error: Exception) -> None:
         """The disk failed: nothing is appended, voted or acknowledged here any more."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _DATA = EntryKind.DATA
 
 
+#: Rounds of "perform, then see what that has caused" in one go; the rest waits for the next round.
+PASSES_MAX = 4
+
+
 class SnapshotPayload(msgspec.Struct, frozen=True, array_like=True):
     """What travels in place of a log that a peer cannot have any more."""
 
@@ -188,7 +192,8 @@ class Replica:
         start_index = self.log.start_index
         if start_index > self.core.log.start_index:
             self.core.compact(start_index)
-        self.driver.note_written(self, None, None, 0, cached=False)
+        self._syncs_pending += 1
+        self.driver.note_written(self, None, None, 0)
         self.driver.touch(self)
 
     def change_configuration(self, target: Configuration) -> None:
@@ -230,12 +235,21 @@ class Replica:
         Raises:
             DiskFailed: the log could not be written.
         """
-        ready = self.core.take_ready()
-        self._seen_term = self.core.term
-        self._seen_configuration = self.core.configuration
-        if ready is None:
-            return
-        self._write(ready)
+        for _ in range(PASSES_MAX):
+            ready = self.core.take_ready()
+            self._seen_term = self.core.term
+            self._seen_configuration = self.core.configuration
+            if ready is None:
+                return
+            cached_index = self._write(ready)
+            self._follow(ready)
+            if cached_index is not None:
+                # In the page cache is as durable as the topic asks for: what follows, follows now.
+                self._on_log_durable(cached_index, ready.generation)
+        self.driver.touch(self)
+
+    def _follow(self, ready: Ready) -> None:
+        """Do what comes after the writing."""
         if ready.install_snapshot is not None:
             # What is written came before it: after it the core takes nothing until it is installed.
             self._install(ready.install_snapshot)
@@ -254,7 +268,8 @@ class Replica:
         if ready.in_sync is not None and self.is_leader:
             self.driver.on_leadership(self)
 
-    def _write(self, ready: Ready) -> None:
+    def _write(self, ready: Ready) -> int | None:
+        """Write, buffered; return the last index if nothing more is needed to make it durable."""
         hard_state = ready.hard_state
         if hard_state is not None:
             self.log.save_hard_state(hard_state.term, hard_state.vote)
@@ -268,17 +283,19 @@ class Replica:
             has_marks = self._append(ready.entries)
             last_index = ready.entries[-1].last_index
         if hard_state is None and last_index is None:
-            return
-        cached = (
+            return None
+        is_cached = (
             self._write_caching
             and hard_state is None
             and not has_marks
             and ready.truncate_to is None
             and self._syncs_pending == 0
         )
-        if not cached:
-            self._syncs_pending += 1
-        self.driver.note_written(self, hard_state, last_index, ready.generation, cached=cached)
+        if is_cached:
+            return last_index
+        self._syncs_pending += 1
+        self.driver.note_written(self, hard_state, last_index, ready.generation)
+        return None
 
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
@@ -317,15 +334,16 @@ class Replica:
     # -- durability
 
     def on_durable(
-        self, hard_state: HardState | None, last_index: int | None, generation: int, *, cached: bool
+        self, hard_state: HardState | None, last_index: int | None, generation: int
     ) -> None:
-        """What was written in a turn is as durable as the topic asks for."""
-        if not cached:
-            self._syncs_pending -= 1
+        """What was written in a turn is synced."""
+        self._syncs_pending -= 1
         if hard_state is not None:
             self.core.on_hard_state_synced(hard_state.term, hard_state.vote)
-        if last_index is None:
-            return
+        if last_index is not None:
+            self._on_log_durable(last_index, generation)
+
+    def _on_log_durable(self, last_index: int, generation: int) -> None:
         self.core.on_synced(last_index, generation)
         durable_index = self.core.log.synced_index
         if durable_index > self._durable_index:

@@ -526,6 +526,8 @@ class Leadership:
         """Whether nothing would come of a tick."""
         if self._due or self.transferee is not None:
             return False
+        if not self._peers:
+            return True
         log = self._log
         for peer in self._peers.values():
             if not peer.is_alive:
