@@ -404,6 +404,17 @@ class Broker:
         self.leaders.silence(node)
         self.driver.on_peer_lost(node)
 
+    def on_peer_doubted(self, node: NodeId) -> None:
+        """See `PeerEvents`."""
+        # Clients that have just lost it, too, ask who leads now: better nobody than a dead broker,
+        # because they ask again soon. Its groups wait for the proof.
+        self.leaders.silence(node)
+
+    def on_peer_trusted(self, node: NodeId) -> None:
+        """See `PeerEvents`."""
+        self.leaders.hear(node, restarted=False)
+        self._leader_waits.check(self.state, self.leaders)
+
     def on_link_up(self, node: NodeId) -> None:
         """See `PeerEvents`."""
         self.peers.send_leaders(node, self.leaders.led_by(self.node))

@@ -9,6 +9,7 @@ A peer becomes *alive* when it has greeted us and our own connection to it stand
 both hear and be heard, and stays so while something comes from it within `peer_timeout_ms`. It is
 *lost* when nothing came for that long, or at once when its process is evidently gone: a connection
 to it broke and dialling it again is refused. `on_peer_lost` and `on_peer_seen` tell each change.
+Between a broken connection and the proof whether its process is gone, an alive peer is *doubted*.
 
 A link promises order on one connection and nothing about delivery: a frame may be lost with the
 connection, and Raft repeats. Requests fail with `PeerUnreachable` when their link breaks.
@@ -57,7 +58,8 @@ REQUESTS_MAX = 10_000
 
 #: A connection that stood for this long was a good one: it is dialled again at once.
 STABLE_MS = 1_000
-RECONNECT_MS_MIN = 20
+#: Short: a dying process may take one more connection before it refuses the next.
+RECONNECT_MS_MIN = 5
 RECONNECT_MS_MAX = 500
 
 
@@ -92,6 +94,12 @@ class PeerEvents(Protocol):
 
     def on_peer_lost(self, node: NodeId) -> None:
         """A peer that was alive is not."""
+
+    def on_peer_doubted(self, node: NodeId) -> None:
+        """A connection to a peer that is alive broke; what became of it is not known yet."""
+
+    def on_peer_trusted(self, node: NodeId) -> None:
+        """A peer that was doubted is as it was."""
 
     def on_link_up(self, node: NodeId) -> None:
         """A connection to the peer stands; what it must know anyway is to be sent now."""
@@ -141,8 +149,8 @@ class _Outbound:
     def _redial_later(self) -> None:
         if self._owner.closed:
             return
-        self.attempts += 1
         delay = min(RECONNECT_MS_MAX, RECONNECT_MS_MIN * 2 ** min(self.attempts, 10))
+        self.attempts += 1
         self._retry = self._owner.env.clock.call_later(delay, self.dial)
 
     def on_open(self, connection: Connection) -> None:
@@ -243,6 +251,7 @@ class _Peer:
 
     __slots__ = (
         "alive",
+        "doubted",
         "heard",
         "heard_ms",
         "inbound",
@@ -253,6 +262,7 @@ class _Peer:
 
     def __init__(self) -> None:
         self.alive = False
+        self.doubted = False
         self.heard = False
         self.restarted = False
         self.heard_ms = 0
@@ -381,7 +391,7 @@ class PeerNetwork:
                 peer.heard_ms += late_ms
 
     def _lose(self, node: NodeId, peer: _Peer) -> None:
-        peer.alive = peer.heard = False
+        peer.alive = peer.heard = peer.doubted = False
         self._fail_requests(node)
         self._events.on_peer_lost(node)
 
@@ -402,6 +412,7 @@ class PeerNetwork:
         if peer is None or peer.inbound is not inbound:
             return
         peer.inbound = None
+        self._maybe_doubt(inbound.node, peer)
         link = self._outbound.get(inbound.node)
         if link is not None and link.state == "open" and link.connection is not None:
             # Ask the kernel whether the process still lives: a new dial is refused if not.
@@ -410,6 +421,13 @@ class PeerNetwork:
     def on_outbound_lost(self, node: NodeId) -> None:
         """The connection that we dialled is closed."""
         self._fail_requests(node)
+        if not self.closed:
+            self._maybe_doubt(node, self._peers[node])
+
+    def _maybe_doubt(self, node: NodeId, peer: _Peer) -> None:
+        if peer.alive and not peer.doubted:
+            peer.doubted = True
+            self._events.on_peer_doubted(node)
 
     def on_link_open(self, node: NodeId) -> None:
         """The connection that we dialled stands."""
@@ -419,7 +437,12 @@ class PeerNetwork:
 
     def _maybe_alive(self, node: NodeId, peer: _Peer) -> None:
         link = self._outbound.get(node)
-        if peer.alive or not peer.heard or link is None or link.state != "open":
+        if not peer.heard or link is None or link.state != "open":
+            return
+        if peer.alive:
+            if peer.doubted and peer.inbound is not None:
+                peer.doubted = False
+                self._events.on_peer_trusted(node)
             return
         peer.alive = True
         restarted, peer.restarted = peer.restarted, False

@@ -62,7 +62,7 @@ class ClusterView:
         report = self.broker.leaders.get(partition.group)
         if report is None:
             return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, -1, (), offline)
-        if NodeId(report.leader) not in alive:
+        if self.broker.leaders.leader(partition.group) not in alive:
             return Placement(
                 ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, report.term, report.in_sync, offline
             )
