@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bench.kills.ledger import VALUE_BYTES_MAX, Ledger, Where, make_value, read_value
 
@@ -164,6 +164,7 @@ class Member(threading.Thread):
                 "check.crcs": True,
                 "log_level": 0,
                 "error_cb": lambda error: None,
+                "on_commit": self._on_commit,
             }
         )
         self._consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
@@ -219,15 +220,17 @@ class Member(threading.Thread):
         ]
         if not offsets:
             return
+        # Answered in `_on_commit`: waiting here for a coordinator that stands still would keep
+        # this member from everybody else's records.
+        self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         readings = self._readings
-        try:
-            done = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException:
-            with readings.lock:
-                readings.commit_failures += 1
-            return
         with readings.lock:
-            for each in done or ():
+            if error is not None:
+                readings.commit_failures += 1
+                return
+            for each in partitions:
                 if each.error is None:
                     where = (each.topic, each.partition)
                     readings.committed[where] = each.offset

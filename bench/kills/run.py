@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.kills.check import (
@@ -147,12 +148,14 @@ class Run:
         self._cluster.close()
 
     def _create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient(
+            {"bootstrap.servers": self._cluster.bootstrap_servers, "log_level": 0}
+        )
         topics = [
             NewTopic(name, count, BROKERS, config=options)
             for name, (count, options) in TOPICS.items()
         ]
-        for made in admin.create_topics(topics).values():
+        for made in self._admin.create_topics(topics).values():
             made.result()
 
     @contextmanager
@@ -198,6 +201,8 @@ class Run:
     def _perform(self, number: int, event: Event) -> None:
         if event.blow is not Blow.OVERLAP:
             self.report.settled_s.append(self._settle([*TOPICS, OFFSETS_TOPIC]))
+            if event.elects:
+                self._elect_preferred()
         time.sleep(event.wait_s)
         self._check_running()
         match event.blow:
@@ -214,6 +219,14 @@ class Run:
             f"led {len(failover.lost)}; acknowledged {self._ledger.acknowledged} of "
             f"{self._ledger.sent}"
         )
+
+    def _elect_preferred(self) -> None:
+        """Bring leadership back to where the placement wants it, under load, too."""
+        places = [TopicPartition(*where) for where in self._places]
+        elected = self._admin.elect_leaders(ElectionType.PREFERRED, places).result()
+        for where, error in elected.items():
+            if error is not None and error.code() != KafkaError.ELECTION_NOT_NEEDED:
+                self._problems.append(f"electing the preferred leader of {where}: {error}")
 
     def _led_by(self, victim: int) -> list[Where]:
         view = self._views([*TOPICS])

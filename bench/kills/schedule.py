@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
+ELECTION_CHANCE = 0.8
+
 
 class Blow(Enum):
     """What happens to brokers."""
@@ -30,6 +32,8 @@ class Event:
     wait_s: float
     #: How long it is dead, or stands still.
     down_s: float
+    #: Whether preferred leaders are elected before: else who came back leads nothing.
+    elects: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +63,12 @@ def make_schedule(
         draw = dice.random()
         victim = dice.randrange(brokers)
         wait_s = dice.uniform(0.0, pace.wait_s_max)
+        elects = dice.random() < ELECTION_CHANCE
         if draw < 0.2:
             pause_s = dice.uniform(pace.pause_s_min, pace.pause_s_max)
-            events.append(Event(blow=Blow.PAUSE, victim=victim, wait_s=wait_s, down_s=pause_s))
+            events.append(
+                Event(blow=Blow.PAUSE, victim=victim, wait_s=wait_s, down_s=pause_s, elects=elects)
+            )
             continue
         killed += 1
         blow, down_s_max = Blow.KILL, pace.kill_down_s_max
@@ -71,5 +78,5 @@ def make_schedule(
             blow, down_s_max = Blow.OVERLAP, pace.overlap_down_s_max
             wait_s = dice.uniform(0.0, pace.overlap_wait_s_max)
         down_s = dice.uniform(0.0, down_s_max)
-        events.append(Event(blow=blow, victim=victim, wait_s=wait_s, down_s=down_s))
+        events.append(Event(blow=blow, victim=victim, wait_s=wait_s, down_s=down_s, elects=elects))
     return events
