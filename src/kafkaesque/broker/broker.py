@@ -67,6 +67,10 @@ SWEEP_MS = 250
 ADVANCE_TIMEOUT_MS = 5_000
 
 
+def _nothing() -> None:
+    """Nobody has asked to be told."""
+
+
 class Broker:
     """One broker of a cluster."""
 
@@ -80,6 +84,8 @@ class Broker:
         self.is_ready = False
         self.is_stopping = False
         self.failure: Exception | None = None
+        #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
+        self.on_failed: Callable[[], None] = _nothing
         self.options: dict[str, OptionValue] = {}
         self._on_ready: Callable[[], None] | None = None
         self._sweep: Timer | None = None
@@ -430,3 +436,8 @@ class Broker:
                 "other brokers go on."
             )
             self.coordinators.close()
+            # A node that is alive is taken to lead what it led: the others must see that it is not.
+            self.peers.close()
+            for node in (self.node, *self.peers.peers()):
+                self.leaders.silence(node)
+            self.env.clock.call_soon(self.on_failed)

@@ -342,7 +342,9 @@ class PeerNetwork:
         link.dial()
 
     def close(self) -> None:
-        """Stop; open requests fail."""
+        """Stop; open requests fail. Harmless if it was done."""
+        if self.closed:
+            return
         self.closed = True
         if self._beat is not None:
             self._beat.cancel()

@@ -149,6 +149,7 @@ class Replica:
         """
         refusal = self.driver.store.refusal
         if refusal is not None:
+            self.hand_over()  # another broker may have what is missing here
             raise StorageFailed(str(refusal))
         self._settle()
         width = batch.last_offset_delta + 1

@@ -56,6 +56,7 @@ class Server:
         # Now, and not when the broker is ready: whoever starts it should hear of it at once.
         for address in self._client_addresses():
             self._try_port(address)
+        self._broker.on_failed = self._close_client_ports
         self._broker.start(self._on_ready)
 
     def _client_addresses(self) -> list[Address]:
@@ -86,11 +87,14 @@ class Server:
         """Hand leadership over, answer what can be answered, close; data is synced then."""
 
         def on_broker_stopped() -> None:
-            self._kafka.stop()
-            self._text.stop()
+            self._close_client_ports()
             on_stopped()
 
         self._broker.stop(on_broker_stopped)
+
+    def _close_client_ports(self) -> None:
+        self._kafka.stop()
+        self._text.stop()
 
 
 def run_broker(config: ServerConfig) -> int:

@@ -100,11 +100,15 @@ class SimCluster:
         self.brokers.pop(name, None)
         self._machines[name].cut_power()
 
+    def failed(self) -> list[str]:
+        """Return the machines whose brokers have given up their disk."""
+        return [name for name, broker in self.brokers.items() if broker.failure is not None]
+
     def restart_failed(self) -> None:
-        """Start brokers again whose disk has failed, as an operator would."""
-        for name, broker in self.brokers.items():
+        """Start those brokers again, as an operator would."""
+        for name in self.failed():
             machine = self._machines[name]
-            if broker.failure is not None and machine.running and not machine.paused:
+            if machine.running and not machine.paused:
                 self._start_again(machine)
 
     def _run(self, machine: Machine, env: Env) -> None:
@@ -116,6 +120,7 @@ class SimCluster:
         broker = Broker(env=env, config=self._config(name), report=report)
         gateway = KafkaGateway(broker, report)
         try:
+            broker.on_failed = gateway.stop
             broker.start(lambda: self._open_port(gateway, name))
         except KafkaesqueError as error:
             report(f"cannot start: {error}")

@@ -84,6 +84,8 @@ class _Run:
         self._cluster = SimCluster(self._world, options)
         self._findings = Findings()
         self._witness = Witness(self._cluster, self._findings)
+        #: Whether somebody looks after brokers that have given up their disk.
+        self._has_operator = False
         self._loads: list[TopicLoad] = []
         self._churn: TopicChurn | None = None
         self._committer: SimCommitter | None = None
@@ -166,6 +168,8 @@ class _Run:
         loads = self._loads
         self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
         self._await("readers", lambda: all(load.is_read for load in loads))
+        # So far the others had to do without a broker that has failed.
+        self._has_operator = True
         if churn is not None:
             self._await("passing topics", lambda: churn.is_idle)
         if committer is not None:
@@ -184,9 +188,13 @@ class _Run:
             raise SimStuck(f"{what}: {stuck}; {missing or 'brokers agree'}") from stuck
 
     def _look(self) -> None:
-        """Look into the brokers every now and then; start again what has failed."""
+        """Look into the brokers every now and then."""
         self._witness.look()
-        self._cluster.restart_failed()
+        for name in self._cluster.failed():
+            if name != self._options.damaged:
+                self._findings.note(f"{name} has given up a disk without faults")
+        if self._has_operator:
+            self._cluster.restart_failed()
         self._world.loop.after(WITNESS_MS * NS_PER_MS, "witness", self._look)
 
     def _check_starts(self, load: TopicLoad) -> None:
