@@ -32,6 +32,9 @@ from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kafkaesque.protocols.kafka.messages.describe_groups_request import DescribeGroupsRequest
+from kafkaesque.protocols.kafka.messages.fetch_request import FetchPartition
+from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkaesque.protocols.kafka.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -240,6 +243,26 @@ class Victim:
     def connect(self, *, receive_bytes: int = 0) -> Wire:
         return Wire(self.kafka_port, receive_bytes=receive_bytes)
 
+    def ask(self, api: int, version: int, message: Any) -> Any:
+        """Return the answer to a request, asked on a connection of its own."""
+        with self.connect() as wire:
+            return wire.ask(api, version, message)
+
+    def find_coordinators(self) -> None:
+        """Have the topic for committed offsets made, and wait until all groups are loaded."""
+        keys = [f"group-{number}" for number in range(20)]
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+            found = self.ask(ApiKey.FIND_COORDINATOR, 4, request).coordinators
+            described = DescribeGroupsRequest(groups=keys)
+            groups = self.ask(ApiKey.DESCRIBE_GROUPS, 5, described).groups
+            codes = {each.error_code for each in [*found, *groups]}
+            if codes == {ErrorCode.NONE}:
+                return
+            assert time.monotonic() < deadline, codes
+            time.sleep(0.05)
+
     def make_topic(self, partitions: int = 1, **configs: str) -> str:
         """Create a topic of a new name and wait until it has leaders."""
         self._topics += 1
@@ -281,3 +304,17 @@ def produce_request(
     data = PartitionProduceData(index=partition, records=records)
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+
+
+def fetched(
+    index: int, *, offset: int = 0, epoch: int = -1, last_epoch: int = -1, size: int = 1000
+) -> FetchPartition:
+    """Return what a Fetch wants of a partition."""
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=-1,
+        partition_max_bytes=size,
+    )
