@@ -72,7 +72,7 @@ PARTITIONS = 4
 #: Just under what one request may hold, and above.
 MANY, TOO_MANY = 49_990, 50_001
 #: What requests with so much in them may make the broker grow by, and their repetition.
-GROWTH_BYTES_MAX, REPEATED_GROWTH_BYTES_MAX = 256 * MIB, 48 * MIB
+GROWTH_BYTES_MAX, REPEATED_GROWTH_BYTES_MAX = 256 * MIB, 128 * MIB
 #: To read the largest request, and to write its answer, takes a third of a second each on a machine
 #: that has nothing else to do; that of a suite has.
 PAUSE_S_MAX = 6.0
