@@ -136,7 +136,9 @@ class _Outbound:
             return
         self.state = "dialling"
         options = ListenOptions(
-            framing=Framing.LENGTH_PREFIXED, frame_bytes_max=PEER_FRAME_BYTES_MAX
+            framing=Framing.LENGTH_PREFIXED,
+            frame_bytes_max=PEER_FRAME_BYTES_MAX,
+            is_closed_first=True,
         )
         self._owner.env.network.connect(self.address, options, self, self._on_failed)
 
@@ -314,6 +316,7 @@ class PeerNetwork:
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=PEER_FRAME_BYTES_MAX,
             connections_max=4096,
+            is_closed_first=True,
         )
         self._listener = self.env.network.listen(address, options, self._accept)
         self._beat_due_ms = self.env.clock.now_ms()

@@ -97,6 +97,9 @@ class ListenOptions:
     frame_bytes_max: int = 100 * 1024 * 1024
     #: One more connection is accepted and closed at once.
     connections_max: int = 20_000
+    #: If this process dies, the other ends are to hear of it before those of other connections do,
+    #: and find the listener closed already. Nothing is promised: it is done where it can be.
+    is_closed_first: bool = False
 
 
 class Network(Protocol):

@@ -15,7 +15,7 @@ from kafkaesque.env.network import (
     ListenOptions,
 )
 from kafkaesque.runtime.connection import Shared, SocketConnection
-from kafkaesque.runtime.descriptors import connections_max
+from kafkaesque.runtime.descriptors import connections_max, lift
 from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
@@ -33,6 +33,10 @@ ACCEPT_PAUSE_MS: Final = 100
 CONNECT_MS_MAX: Final = 3_000
 #: A name server that does not answer keeps nobody but those who ask it waiting.
 RESOLVE_THREADS_MAX: Final = 2
+#: Where descriptors that are to be closed first are, in eighths of what there may be: the listener
+#: before its connections, so that whoever dials again at once is refused.
+CONNECTIONS_LIFTED: Final = 6
+LISTENERS_LIFTED: Final = 7
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -55,6 +59,8 @@ class RealNetwork:
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
     ) -> "RealListener":
         sock = _bind(address)
+        if options.is_closed_first:
+            sock = lift(sock, LISTENERS_LIFTED)
         listener = RealListener(self, sock, options, accept)
         self._listeners[listener] = None
         return listener
@@ -83,6 +89,8 @@ class RealNetwork:
         on_gone: Callable[[], None] | None = None,
     ) -> None:
         """Make a connection of a connected socket."""
+        if options.is_closed_first:
+            sock = lift(sock, CONNECTIONS_LIFTED)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:

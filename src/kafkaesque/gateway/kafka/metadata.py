@@ -14,7 +14,11 @@ from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
 from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from kafkaesque.protocols.kafka.frames import CachedResponse, api_versions_response
+from kafkaesque.protocols.kafka.frames import (
+    CachedResponse,
+    api_versions_response,
+    read_request,
+)
 from kafkaesque.protocols.kafka.messages.api_versions_response import ApiVersionsResponse
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from kafkaesque.protocols.kafka.messages.metadata_response import (
@@ -50,17 +54,32 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
 
 
 def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
-    """Describe topics, all or those asked for; begin to create those that are missing."""
+    """Describe topics, all or those asked for; begin to create those that are missing.
+
+    Not before the turn's end: whoever has just lost its connection to a broker asks at once who
+    leads now, and the same news is among what has come to this broker in this turn. With an answer
+    of before that, librdkafka is content for a second.
+    """
+    frame = memoryview(bytes(call.frame))
+    known = gateway.metadata_cache.get(call.version, frame[call.header.body_offset :])
+    request = None if known is not None else read_request(call.header, frame)
+    gateway.clock.call_soon(lambda: _answer_metadata(gateway, call, frame, request))
+
+
+def _answer_metadata(
+    gateway: "KafkaGateway", call: Call, frame: memoryview, request: MetadataRequest | None
+) -> None:
     broker = gateway.broker
     view = ClusterView(broker)
     cache = gateway.metadata_cache
-    body = call.frame[call.header.body_offset :]
+    body = frame[call.header.body_offset :]
     cache.refresh(broker.state, view.as_of())
     cached = cache.get(call.version, body)
     if cached is not None:
         call.answer_parts(cached.parts(call.header.correlation_id))
         return
-    request: MetadataRequest = call.read()
+    if request is None:
+        request = read_request(call.header, frame)  # was well-formed when it was first asked
     if _is_invalid(request, call.version):
         call.answer(_refused(request))
         return
