@@ -1,4 +1,6 @@
-"""Writes the Kafka codec from `codegen/kafka_schema/*.json`; needs nothing but Python.
+"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and the page of options.
+
+Needs nothing but Python.
 
 Usage: `python codegen/generate.py` writes; with `--check` it compares with what is committed.
 """
@@ -15,6 +17,7 @@ from kafka_emitter import Formats
 from kafka_model import Message, load_messages
 from kafka_reader import ReaderEmitter
 from kafka_writer import WriterEmitter
+from options_page import PAGE, page_source
 
 CODEGEN = Path(__file__).resolve().parent
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
@@ -217,10 +220,13 @@ def main(arguments: list[str]) -> int:
         return 2
     if not arguments:
         write(PACKAGE)
+        PAGE.write_text(page_source())
         return 0
-    different = differences(PACKAGE)
+    different = [str(PACKAGE / name) for name in differences(PACKAGE)]
+    if not PAGE.exists() or PAGE.read_text() != page_source():
+        different.append(str(PAGE))
     for name in different:
-        print(f"{PACKAGE / name} is not what codegen/generate.py writes", file=sys.stderr)
+        print(f"{name} is not what codegen/generate.py writes", file=sys.stderr)
     return 1 if different else 0
 
 

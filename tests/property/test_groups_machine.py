@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.context import TimerKind
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import JoinProtocol, RequestToken
+from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.results import JoinResult, SyncResult
+from kafkaesque.model.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk, subscription
 
 SESSION_MS = 10_000

@@ -7,8 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import DeletedTopic, RequestToken, TopicsDeleted
+from kafkaesque.groups.events import DeletedTopic, TopicsDeleted
 from kafkaesque.groups.results import CommitResult, DeleteGroupsResult, DeleteOffsetsResult
+from kafkaesque.model.log_table import RequestToken
 from tests.unit.groups.desk import Desk
 
 Place = tuple[str, str, int]

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.groups.errors import BadGroupRecord
-from kafkaesque.groups.partition import coordinator_partition, java_string_hash
 from kafkaesque.groups.records import (
     GroupRecord,
     MemberRecord,
@@ -20,6 +19,7 @@ from kafkaesque.groups.records import (
 )
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.groups.subscription import read_subscribed_topics
+from kafkaesque.model.coordinator_partition import coordinator_partition, java_string_hash
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -144,6 +144,27 @@ def test_produce_responses_are_written_alike(version: int) -> None:
         assert frame == frames.write_response(ApiKey.PRODUCE, version, 77, message)
 
 
+_LONGS = st.integers(-(2**63), 2**63 - 1)
+_INTS = st.integers(-(2**31), 2**31 - 1)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@given(data=st.data())
+def test_the_answer_to_one_appended_batch_is_written_alike(
+    version: int, data: st.DataObject
+) -> None:
+    ids, names = st.binary(min_size=16, max_size=16), st.text("aé.", max_size=249)
+    topic: produce_path.TopicKey
+    topic = data.draw(ids) if version >= produce_path.TOPIC_ID_FROM else data.draw(names)
+    correlation_id, index = data.draw(_INTS), data.draw(_INTS)
+    offsets = data.draw(st.tuples(_LONGS, _LONGS, _LONGS))
+    frame = produce_path.write_one_produced(version, correlation_id, topic, index, *offsets)
+    outcome = PartitionProduced(index, 0, *offsets)
+    assert frame == produce_path.write_produce_response(
+        version, correlation_id, [(topic, [outcome])]
+    )
+
+
 def fetch_as_tuples(message: fetch_request.FetchRequest, version: int) -> Any:
     by_id = version >= fetch_path.TOPIC_ID_FROM
     state = message.replica_state

@@ -122,7 +122,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         data = write_snapshot(self.table, Offset(self.committed))
-        self.table = read_snapshot(CONFIG, data)
+        self.table = read_snapshot(CONFIG, data).table
         assert self.table.end_offset == self.committed
         for put in self.log:
             if put.batch.first_offset >= self.committed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -27,17 +29,24 @@ class RaftMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cluster = Cluster(1)
+        #: Who then draws the same numbers as the others again and again is never elected.
+        self.is_over = False
 
     @initialize(jitter=st.lists(st.integers(0, 7), min_size=4, max_size=8), wired=st.booleans())
     def begin(self, jitter: list[int], wired: bool) -> None:
         draws = 0
+        chance = Random(1)
 
         def turn(bound: int) -> int:
             nonlocal draws
             draws += 1
+            if self.is_over:
+                return chance.randrange(bound)
             return (jitter[draws % len(jitter)] + draws // len(jitter)) % bound
 
-        self.cluster = Cluster(4, voters=(1, 2, 3), config=SMALL, jitter=turn, via_wire=wired)
+        self.cluster = Cluster(
+            4, voters=(1, 2, 3), wanted=(1, 2, 3), config=SMALL, jitter=turn, via_wire=wired
+        )
 
     def is_up(self, node: int) -> bool:
         return self.cluster.members[NodeId(node)].core is not None
@@ -87,6 +96,11 @@ class RaftMachine(RuleBasedStateMachine):
             self.cluster.crash(node)
 
     @rule(node=NODES)
+    def lose_disk(self, node: int) -> None:
+        if self.cluster.has_enough_without(NodeId(node)):
+            self.cluster.lose_disk(node)
+
+    @rule(node=NODES)
     def start(self, node: int) -> None:
         if not self.is_up(node):
             self.cluster.start(node)
@@ -132,6 +146,9 @@ class RaftMachine(RuleBasedStateMachine):
             voters=tuple(NodeId(node) for node in voters),
             learners=tuple(NodeId(node) for node in learners if node not in voters),
         )
+        lost = [n for n in target.voters if self.cluster.members[n].durable.amnesia]
+        if 2 * len(lost) >= len(target.voters):
+            return  # nobody could be elected
         try:
             self.cluster[leader].change_configuration(target)
         except ConfigurationChangeRefused:
@@ -145,6 +162,7 @@ class RaftMachine(RuleBasedStateMachine):
         assert holders >= 1
 
     def teardown(self) -> None:
+        self.is_over = True
         converge(self.cluster)
 
 

@@ -19,6 +19,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    NotHere,
+    Readmit,
     SnapshotRequest,
     TimeoutNow,
     VoteRequest,
@@ -66,7 +68,7 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         st.lists(st.builds(TermStart, TERM, U64), max_size=4).map(tuple),
         st.lists(entries(), max_size=4).map(tuple),
     ),
-    st.builds(AppendResponse, *HEAD, st.booleans(), U64, U64, U64, U64, U64, TERM),
+    st.builds(AppendResponse, *HEAD, st.booleans(), U64, U64, U64, U64, U64, TERM, U64),
     st.builds(
         SnapshotRequest,
         *HEAD,
@@ -76,6 +78,8 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         st.binary(max_size=40),
     ),
     st.builds(TimeoutNow, *HEAD),
+    st.builds(NotHere, *HEAD),
+    st.builds(Readmit, *HEAD, U64, U64),
 )
 
 

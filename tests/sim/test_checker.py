@@ -18,6 +18,7 @@ from kafkaesque.raft.leadership import Leadership
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.observations import Observations
 from kafkaesque.sim.disk import SimDisk
+from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.runner import SimOptions, run_seed
 from kafkaesque.storage.group_log import GroupLog
 
@@ -130,6 +131,25 @@ def test_members_that_need_no_majority_give_a_term_two_leaders(
     monkeypatch.setattr(Ballot, "is_won", property(lambda self: True))
     found = _anomalies(SimOptions(kinds=("block",), between_ms=700), range(5))
     assert any("two leaders" in what or "both lead" in what for what in found), found
+
+
+#: b1 and b2 acknowledge while b3 is away; then b3 meets an empty b2, without b1.
+EMPTY_MEETS_STALE = (
+    Fault(kind="absence", targets=("b3",), begin_ms=1_000, end_ms=5_000),
+    Fault(kind="absence", targets=("b1",), begin_ms=4_000, end_ms=9_000),
+    Fault(kind="lost disk", targets=("b2",), begin_ms=4_000, end_ms=5_000),
+)
+
+
+def test_a_broker_that_votes_with_an_empty_disk_loses_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = run_seed(1, SimOptions(), EMPTY_MEETS_STALE)
+    assert report.ok, report.anomalies
+    monkeypatch.setattr(GroupLog, "save_amnesia", lambda self, amnesia: None)
+    report = run_seed(1, SimOptions(), EMPTY_MEETS_STALE)
+    # What readers have read already is gone, and so is what producers go on from.
+    assert any("out of range" in what for what in report.anomalies), report.anomalies[:9]
 
 
 def test_a_leader_that_never_repeats_itself_gets_stuck(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,27 +11,34 @@ from dataclasses import replace
 
 import msgspec
 
+from kafkaesque.broker.batch_checks import BatchChecks
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState
 from kafkaesque.broker.commands import (
+    AddToTransaction,
     AdvanceStart,
     ControllerCommand,
     Done,
     GroupCommand,
     RegisterBroker,
+    WriteMarker,
 )
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
-from kafkaesque.broker.coordinators import Coordinators
 from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.founding import Decision, Founding
+from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
+from kafkaesque.broker.log_cleaner import LogCleaner
 from kafkaesque.broker.log_starts import LogStarts
+from kafkaesque.broker.marker_writer import serve_marker
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
+    ClientQuotaChanged,
     PartitionsAdded,
     TopicConfigChanged,
     TopicCreated,
@@ -47,6 +54,7 @@ from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, wri
 from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
 from kafkaesque.broker.raft_driver import RaftDriver, Replica
+from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import Address
@@ -60,6 +68,7 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.options import OptionValue
 from kafkaesque.storage.log_store import LogStore
+from kafkaesque.storage.recovery import RecoveryReport
 
 REGISTER_RETRY_MS = 200
 SWEEP_MS = 250
@@ -74,10 +83,19 @@ def _nothing() -> None:
 class Broker:
     """One broker of a cluster."""
 
-    def __init__(self, *, env: Env, config: BrokerConfig, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        env: Env,
+        config: BrokerConfig,
+        report: Callable[[str], None],
+        report_error: Callable[[str], None] | None = None,
+    ) -> None:
+        """`report_error` is told what somebody has to look after; without it, `report` is."""
         self.env = env
         self.config = config
         self.report = report
+        self.report_error = report_error or report
         self.node = config.node
         self.incarnation = int.from_bytes(env.dice.unique_bytes(6), "big")
         self.leaders = LeadersTable()
@@ -86,6 +104,8 @@ class Broker:
         self.failure: Exception | None = None
         #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
         self.on_failed: Callable[[], None] = _nothing
+        #: Told when client quotas have changed in `state`.
+        self.on_quotas_changed: Callable[[], None] = _nothing
         self.options: dict[str, OptionValue] = {}
         self._on_ready: Callable[[], None] | None = None
         self._sweep: Timer | None = None
@@ -111,6 +131,7 @@ class Broker:
             config=config.storage,
             cluster_id=config.cluster_id,
             node=self.node,
+            draw=self._draw_number,
         )
         self.driver = RaftDriver(
             env=env,
@@ -122,6 +143,7 @@ class Broker:
             on_leadership=self._on_leadership,
             on_failed=self._on_disk_failed,
             report=self.report,
+            report_error=self.report_error,
         )
         self.caller = RemoteCaller(env.clock, self.peers)
         self.controller_client = ControllerClient(
@@ -130,13 +152,19 @@ class Broker:
             caller=self.caller,
             controllers=tuple(config.controllers),
         )
+        self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
         self.log_starts = LogStarts(self)
-        self.coordinators = Coordinators(self)
+        self.log_cleaner = LogCleaner(self)
+        self.group_coordinators = GroupCoordinators(self)
+        self.transaction_coordinators = TransactionCoordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
         self.forwarder = Forwarder(self)
         self.group_offsets = GroupOffsetsClient(self)
         self._leader_waits = LeaderWaits(env.clock)
+
+    def _draw_number(self) -> int:
+        return (int.from_bytes(self.env.dice.unique_bytes(8), "big") >> 1) or 1
 
     def _lag_ticks(self) -> int:
         lag_ms = int(self.config.option("replica.lag.time.max.ms"))
@@ -152,9 +180,9 @@ class Broker:
             OSError: the peer port cannot be bound.
         """
         self._on_ready = on_ready
-        self.store.open()
+        self._report_recovery(self.store.open())
         self.metadata_store = MetadataStore(
-            self.env, self.store, self.report, self.config.metadata_snapshot_records
+            self.env, self.store, self.report_error, self.config.metadata_snapshot_records
         )
         state, applied_offset, snapshot = self.metadata_store.load()
         self._refresh_options(state)
@@ -171,9 +199,19 @@ class Broker:
             on_caught_up=self.partitions.reconcile_soon,
         )
         self.controller_client.controller = self.controller
-        self.controller.replica = self.metadata_store.open_group(
-            self.driver, self.controller, self.config
+        self.founding = Founding(
+            node=self.node,
+            incarnation=self.incarnation,
+            controllers=tuple(self.config.controllers),
+            is_fresh=self.metadata_store.is_fresh,
+            group_state=self.metadata_store.group_state,
+            clock=self.env.clock,
+            on_decided=self._open_controller,
+            report=self.report_error,
         )
+        self.peers.write_word = self.founding.word_for
+        self.peers.on_word = self.founding.on_word
+        self.founding.start()
         for node, address in self.config.controllers.items():
             self.peers.add_peer(node, address)
         for broker in state.brokers.values():
@@ -184,12 +222,34 @@ class Broker:
         self._register()
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
 
+    def _report_recovery(self, found: RecoveryReport) -> None:
+        for directory in found.missing:
+            self.report_error(
+                f"the directory {directory} of broker {self.node} is missing: it is copied from "
+                "another broker"
+            )
+
+    def _open_controller(self, decision: Decision) -> None:
+        """It is known whether this broker's controller may vote."""
+        if self.failure is not None:
+            return
+        if decision.is_amnesiac:
+            self.report_error(
+                f"broker {self.node} has an empty directory in a cluster that is not new: it gets "
+                "its copies from the other brokers, and has no vote until it has them"
+            )
+        self.controller.replica = self.metadata_store.open_group(
+            self.driver, self.controller, self.config, decision
+        )
+
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Hand leadership over, then close everything; data is synced when `on_stopped` comes."""
         self.is_stopping = True
+        self.founding.stop()
         if self._sweep is not None:
             self._sweep.cancel()
-        self.coordinators.close()
+        self.group_coordinators.close()
+        self.transaction_coordinators.close()
 
         def finish() -> None:
             counted = self.store.statistics
@@ -197,10 +257,11 @@ class Broker:
                 f"broker {self.node} stops: {counted.wal_records} records in "
                 f"{counted.commit_syncs} synced group commits, {counted.checkpoints} checkpoints"
             )
+            self.batch_checks.close()
             self.driver.stop()
             self.peers.close()
             self.partitions.close()
-            self.store.close(on_stopped)
+            self.log_cleaner.stop(lambda: self.store.close(on_stopped))
 
         self.driver.hand_over_all(finish)
 
@@ -218,6 +279,7 @@ class Broker:
             peer_port=config.peer_address.port,
             rack=config.rack,
             incarnation=self.incarnation,
+            directory_id=self.store.directory_id,
         )
         self.controller_client.submit(command, 10 * REGISTER_RETRY_MS, self._on_registered)
 
@@ -229,6 +291,7 @@ class Broker:
         now_ms = self.env.clock.now_ms()
         self.partitions.on_sweep(now_ms)
         self.log_starts.on_sweep(now_ms)
+        self.log_cleaner.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)
         self.metadata_store.enlist_learners(self.state)
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
@@ -299,6 +362,7 @@ class Broker:
         for broker in state.brokers.values():
             self._on_record(broker)
         self.partitions.reconcile()
+        self.on_quotas_changed()
 
     def _on_record(self, record: AnyMetadataRecord) -> None:
         match record:
@@ -308,12 +372,15 @@ class Broker:
                 self.partitions.reconcile_soon()
             case TopicDeleted():
                 self.partitions.reconcile_soon()
-                self.coordinators.on_topic_deleted(record.name, record.topic_id)
+                self.group_coordinators.on_topic_deleted(record.name, record.topic_id)
+                self.transaction_coordinators.on_topic_deleted(record.name)
             case TopicConfigChanged():
                 self.partitions.refresh_configs()
             case BrokerConfigChanged():
                 self._refresh_options(self.state)
                 self.partitions.refresh_configs()
+            case ClientQuotaChanged():
+                self.on_quotas_changed()
             case _:
                 pass
 
@@ -374,6 +441,7 @@ class Broker:
         """See `PeerEvents`."""
         for report in reports:
             if report.leader == node and self.leaders.learn(report):
+                self.driver.on_leader_report(report)
                 self.log_starts.on_leader_report(report)
         self._leader_waits.check(self.state, self.leaders)
 
@@ -393,6 +461,12 @@ class Broker:
         elif isinstance(command, AdvanceStart):
             self.log_starts.serve(
                 command, ADVANCE_TIMEOUT_MS, lambda outcome: answer(write_outcome(outcome))
+            )
+        elif isinstance(command, WriteMarker):
+            serve_marker(self, command, lambda outcome: answer(write_outcome(outcome)))
+        elif isinstance(command, AddToTransaction):
+            self.transaction_coordinators.serve(
+                command, lambda outcome: answer(write_outcome(outcome))
             )
         else:
             self.forwarder.serve(command, lambda outcome: answer(write_outcome(outcome)))
@@ -430,12 +504,13 @@ class Broker:
     def _on_disk_failed(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
-            self.report(
+            self.report_error(
                 f"broker {self.node}: the disk failed: {error}. Its partitions are offline here "
-                "until the broker is restarted on a disk with free space and without errors; "
-                "other brokers go on."
+                "until the broker is restarted on a disk with free space and without errors: it "
+                "does not go on by itself; other brokers do."
             )
-            self.coordinators.close()
+            self.group_coordinators.close()
+            self.transaction_coordinators.close()
             # A node that is alive is taken to lead what it led: the others must see that it is not.
             self.peers.close()
             for node in (self.node, *self.peers.peers()):

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kafkaesque.broker.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
     BrokerRemoved,
+    ClientQuotaChanged,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -72,6 +74,8 @@ class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
     next_group: int
     next_producer_id: int
     version: int = 1
+    #: See `ClusterState.first_groups`.
+    first_groups: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,9 +87,14 @@ class ClusterState:
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
     broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
+    #: Of entities that have any.
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     #: Group ids below it have been given to a partition once.
     next_group: int = 1
     next_producer_id: int = 0
+    #: Per broker: partitions of this group id and above were placed when the data directory that
+    #: is registered was so already. Group ids grow, so they tell what came first.
+    first_groups: dict[NodeId, int] = field(default_factory=dict)
     #: Grows with every record; for caches of what is derived from the state.
     version: int = 0
 
@@ -117,13 +126,13 @@ class ClusterState:
         Raises:
             UnknownTopicOrPartition: no such topic, or it has fewer partitions.
         """
-        state = self.topic(where.topic)
-        if not 0 <= where.partition < len(state.partitions):
+        name, index = where
+        partitions = self.topic(name).partitions
+        if not 0 <= index < len(partitions):
             raise UnknownTopicOrPartition(
-                f"topic {where.topic!r} has partitions 0 to {len(state.partitions) - 1}, "
-                f"not {where.partition}"
+                f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {index}"
             )
-        return state.partitions[where.partition]
+        return partitions[index]
 
     def apply(self, record: AnyMetadataRecord) -> None:
         """Take a committed record.
@@ -135,9 +144,10 @@ class ClusterState:
         self.version += 1
         match record:
             case BrokerRegistered():
-                self.brokers[NodeId(record.node)] = record
+                self._on_registered(NodeId(record.node), record)
             case BrokerRemoved():
                 self.brokers.pop(NodeId(record.node), None)
+                self.first_groups.pop(NodeId(record.node), None)
             case TopicCreated():
                 self._on_topic_created(record)
             case PartitionsAdded():
@@ -149,8 +159,28 @@ class ClusterState:
                 self._existing(record.topic_id).configs = dict(record.configs)
             case BrokerConfigChanged():
                 self.broker_configs[NodeId(record.node)] = dict(record.configs)
+            case ClientQuotaChanged():
+                self._on_quotas_changed(record)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+
+    def _on_registered(self, node: NodeId, record: BrokerRegistered) -> None:
+        known = self.brokers.get(node)
+        if known is None or known.directory_id != record.directory_id:
+            self.first_groups[node] = self.next_group
+        self.brokers[node] = record
+
+    def may_have_lost(self, node: NodeId, directory_id: str, group: GroupId) -> bool:
+        """Tell whether a broker may have had a replica of which its directory knows nothing.
+
+        Not if the partition was placed after this directory was registered.
+        """
+        known = self.brokers.get(node)
+        return (
+            known is None
+            or known.directory_id != directory_id
+            or group < self.first_groups.get(node, self.next_group)
+        )
 
     def _existing(self, topic_id: bytes) -> TopicState:
         topic = self.topics_by_id.get(TopicId(topic_id))
@@ -196,6 +226,12 @@ class ClusterState:
         for partition in topic.partitions:
             del self.partitions_by_group[partition.group]
 
+    def _on_quotas_changed(self, record: ClientQuotaChanged) -> None:
+        if record.quotas:
+            self.client_quotas[record.entity] = dict(record.quotas)
+        else:
+            self.client_quotas.pop(record.entity, None)
+
     def write_snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         records: list[AnyMetadataRecord] = list(self.brokers.values())
@@ -213,10 +249,13 @@ class ClusterState:
             )
         for node, configs in self.broker_configs.items():
             records.append(BrokerConfigChanged(node=node, configs=configs))
+        for entity, quotas in self.client_quotas.items():
+            records.append(ClientQuotaChanged(entity=entity, quotas=quotas))
         image = SnapshotImage(
             records=records,
             next_group=self.next_group,
             next_producer_id=self.next_producer_id,
+            first_groups={int(node): group for node, group in self.first_groups.items()},
         )
         return msgspec.msgpack.encode(image)
 
@@ -236,4 +275,6 @@ class ClusterState:
             state.apply(record)
         state.next_group = max(state.next_group, image.next_group)
         state.next_producer_id = image.next_producer_id
+        for node in state.brokers:
+            state.first_groups[node] = image.first_groups.get(node, state.next_group)
         return state

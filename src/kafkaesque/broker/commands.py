@@ -16,6 +16,7 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     peer_port: int
     rack: str | None
     incarnation: int
+    directory_id: str = ""
 
 
 class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
@@ -64,6 +65,22 @@ class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
     changes: list[ConfigChange]
     #: Options that are not named go back to their defaults, as AlterConfigs has it.
     replace_all: bool = False
+    validate_only: bool = False
+
+
+class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one quota; None takes it away."""
+
+    name: str
+    value: float | None
+
+
+class ChangeQuotas(PeerRequest, frozen=True, tag="change-quotas", kw_only=True):
+    """Change client quotas of an entity; those that are not named stay."""
+
+    #: Pairs of type and name; None is the default of the type.
+    entity: tuple[tuple[str, str | None], ...]
+    changes: list[QuotaChange]
     validate_only: bool = False
 
 
@@ -135,12 +152,39 @@ class ForwardFetchOffsets(PeerRequest, frozen=True, tag="fetch-offsets", kw_only
     partitions: list[int]
 
 
+class WriteMarker(PeerRequest, frozen=True, tag="write-marker", kw_only=True):
+    """Asked of a partition's leader, by a coordinator: end a producer's transaction there."""
+
+    topic: str
+    partition: int
+    #: Of the leadership that is meant: no later one is to take it.
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    is_epoch_bumped: bool
+    coordinator_epoch: int
+    is_commit: bool
+
+
+class AddToTransaction(PeerRequest, frozen=True, tag="add-to-transaction", kw_only=True):
+    """Asked of a transaction's coordinator, by a partition's leader (KIP-890)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    topic: str
+    partition: int
+    #: Ask whether it takes part; else add it.
+    verify_only: bool
+
+
 ControllerCommand = (
     RegisterBroker
     | CreateTopic
     | DeleteTopic
     | CreatePartitions
     | ChangeConfig
+    | ChangeQuotas
     | AllocateProducerIds
 )
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
@@ -151,6 +195,8 @@ AnyPeerRequest = (
     | ForwardProduce
     | ForwardFetch
     | GroupCommand
+    | WriteMarker
+    | AddToTransaction
 )
 
 
@@ -173,6 +219,12 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, kw_only=True, tag="producer-i
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """Nothing more to say."""
+
+
+class AddedToTransaction(msgspec.Struct, frozen=True, tag="added"):
+    """The name of a `TransactionError`; NONE where the partition takes part."""
+
+    error: str
 
 
 class ProduceResult(msgspec.Struct, frozen=True, kw_only=True):

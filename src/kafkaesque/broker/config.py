@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.broker.peer_messages import NODE_ID_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import OptionValue
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.storage.config import StorageConfig
-
-NODE_ID_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -233,5 +233,12 @@ class Controller:
         self.state = ClusterState.read_snapshot(payload)
         self.applied_offset = start_offset
         self._unapplied.clear()
-        self._save_snapshot(payload, start_offset, install)
+        kept = bytes(payload)
+
+        def install_with_snapshot() -> None:
+            # From now on the log begins where this snapshot ends: so it is what others get.
+            self.snapshot = kept
+            install()
+
+        self._save_snapshot(kept, start_offset, install_with_snapshot)
         self._on_snapshot_loaded(self.state)

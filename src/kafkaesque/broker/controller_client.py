@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     ChangeConfig,
+    ChangeQuotas,
     ControllerCommand,
     ControllerResult,
     RegisterBroker,
@@ -19,7 +20,7 @@ from kafkaesque.model.ids import NodeId
 RETRY_MS = 10
 
 #: Doing them twice does no harm, so they are repeated even if the first may have been done.
-_REPEATABLE = (RegisterBroker, AllocateProducerIds, ChangeConfig)
+_REPEATABLE = (RegisterBroker, AllocateProducerIds, ChangeConfig, ChangeQuotas)
 
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 

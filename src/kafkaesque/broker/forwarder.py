@@ -7,6 +7,7 @@ the leader. `serve` is the other end.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkaesque.broker.batch_checks import LongCheck
 from kafkaesque.broker.commands import (
     EARLIEST,
     LATEST,
@@ -160,13 +161,27 @@ class Forwarder:
             on_done(refusal)
 
     def _serve_produce(self, request: ForwardProduce, on_done: OnOutcome) -> None:
-        partition = self._broker.partition(TopicPartition(request.topic, request.partition))
-        partition.produce(
-            bytearray(request.records),
-            acks=request.acks,
-            timeout_ms=request.timeout_ms,
-            on_done=on_done,
-        )
+        records = bytearray(request.records)
+        where = TopicPartition(request.topic, request.partition)
+
+        def append(checked: LongCheck | None) -> None:
+            check = self._broker.partition(where).produce(
+                records,
+                acks=request.acks,
+                timeout_ms=request.timeout_ms,
+                on_done=on_done,
+                checked=checked,
+            )
+            if check is not None:
+                self._broker.batch_checks.run(check, lambda: append_checked(check))
+
+        def append_checked(check: LongCheck) -> None:
+            try:
+                append(check)
+            except RequestRefused as refusal:
+                on_done(refusal)
+
+        append(None)
 
     def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
         partition = self._broker.partition(TopicPartition(request.topic, request.partition))

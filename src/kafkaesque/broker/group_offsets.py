@@ -29,6 +29,7 @@ from kafkaesque.model.errors import (
     InvalidRequest,
     LeaderNotAvailable,
     NotLeader,
+    OverBound,
     RequestRefused,
     RequestTimedOut,
 )
@@ -108,7 +109,7 @@ class GroupOffsetsClient:
 
     def _coordinator(self, group_id: str) -> NodeId:
         broker = self._broker
-        where = broker.coordinators.find(group_id)
+        where = broker.group_coordinators.find(group_id)
         leader = broker.leaders.leader(broker.state.partition(where).group)
         if leader is None:
             raise LeaderNotAvailable(f"{where} has no leader at the moment")
@@ -125,7 +126,7 @@ class GroupOffsetsClient:
                 self._serve_fetch(request, on_done)
 
     def _serve_commit(self, request: ForwardCommitOffsets, on_done: OnOutcome) -> None:
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         try:
             offsets = tuple(map(self._to_commit, request.offsets))
         except RequestRefused as refusal:
@@ -156,7 +157,7 @@ class GroupOffsetsClient:
         )
 
     def _serve_fetch(self, request: ForwardFetchOffsets, on_done: OnOutcome) -> None:
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         event = FetchOffsets(
             token=coordinators.next_token(),
             group_id=request.group_id,
@@ -175,7 +176,7 @@ class GroupOffsetsClient:
     def _current(self, fetched: Sequence[FetchedOffset]) -> list[GroupOffset]:
         """Return what is committed for the topic that is there now, not for a namesake."""
         found = []
-        for (topic, partition), committed in fetched:
+        for (topic, partition), committed, _ in fetched:
             if committed is None:
                 continue
             state = self._broker.state.topics.get(topic)
@@ -206,6 +207,8 @@ def _refusal(group_id: str, error: GroupError) -> RequestRefused | None:
         return NotLeader(f"group {group_id!r} is coordinated elsewhere")
     if error in _PASSING:
         return LeaderNotAvailable(f"group {group_id!r} has no coordinator at the moment")
+    if error is GroupError.OVER_BOUND:
+        return OverBound(f"group {group_id!r} is one too many for its coordinator")
     if error is GroupError.UNKNOWN_MEMBER_ID:
         return InvalidRequest(f"group {group_id!r} has members, who alone commit its offsets")
     return InvalidRequest(f"group {group_id!r}: {error.name.lower().replace('_', ' ')}")

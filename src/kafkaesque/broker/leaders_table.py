@@ -48,7 +48,9 @@ class LeadersTable:
         """The leader of that term leads no more, and who does is not known yet."""
         known = self._reports.get(group)
         if known is not None and known.term <= term and known.leader >= 0:
-            self._reports[group] = LeaderReport(group, term, -1, known.in_sync)
+            self._reports[group] = LeaderReport(
+                group, term, -1, known.in_sync, offline=known.offline
+            )
             self.version += 1
 
     def silence(self, node: NodeId) -> None:

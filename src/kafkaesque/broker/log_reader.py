@@ -1,10 +1,10 @@
-"""Reads all committed records of a partition on this broker, off the loop, in bounded pieces."""
+"""Reads all committed batches of a partition on this broker, off the loop, in bounded pieces."""
 
 from collections.abc import Callable
 
 from kafkaesque.broker.partition import Partition
 from kafkaesque.env.disk import Disk, FileRange
-from kafkaesque.model.batch import read_batch_header
+from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record, decode_batch
@@ -24,13 +24,13 @@ class LogReader:
         partition: Partition,
         disk: Disk,
         end: Offset,
-        on_records: Callable[[list[Record]], None],
+        on_batch: Callable[[BatchHeader, list[Record]], None],
         on_done: Callable[[Exception | None], None],
     ) -> None:
         self._partition = partition
         self._disk = disk
         self._end = end
-        self._on_records = on_records
+        self._on_batch = on_batch
         self._on_done = on_done
         self._position = partition.log_start_offset
         self._ranges: list[FileRange] = []
@@ -87,7 +87,6 @@ class LogReader:
         while at < len(data):
             header = read_batch_header(data, at)
             batch = data[at : at + header.size_bytes]
-            if not header.is_control:
-                self._on_records(decode_batch(batch, DECOMPRESSED_BYTES_MAX))
+            self._on_batch(header, decode_batch(batch, DECOMPRESSED_BYTES_MAX))
             self._position = Offset(header.last_offset + 1)
             at += header.size_bytes

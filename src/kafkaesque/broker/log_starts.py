@@ -7,6 +7,9 @@ to the greatest start that it has heard of, as soon as what it gives up is commi
 there. Leaders say theirs in their reports; a replica that is ahead of its leader tells it, because
 the leader may have been away when the records were deleted.
 
+What a log has said of idempotent producers is made durable before it is given up: then the start
+moves a little later, and what was wanted is looked at again.
+
 A deletion by request is answered when the leader and all followers in sync have made it durable:
 whoever leads next has it.
 """
@@ -60,6 +63,8 @@ class LogStarts:
         #: Groups whose leader is behind this replica; True: it is being told.
         self._ahead: dict[GroupId, bool] = {}
         self._waiting: list[_Waiting] = []
+        #: Groups whose producers' state is on its way to the disk.
+        self._covering: dict[GroupId, None] = {}
 
     # -- what others say
 
@@ -67,7 +72,7 @@ class LogStarts:
         """A leader elsewhere says where its log starts: follow it, or tell it better."""
         group = GroupId(report.group)
         if report.log_start_offset > 0:
-            self._want(group, report.log_start_offset)
+            self.want(group, report.log_start_offset)
         self._look_ahead(group)
 
     def serve(self, request: AdvanceStart, timeout_ms: int, on_done: OnDone) -> None:
@@ -78,7 +83,7 @@ class LogStarts:
 
     def give_up(self, group: GroupId, start: int, timeout_ms: int, on_done: OnDone) -> None:
         """Let a log on this broker start at an offset; `on_done` when that is durable here."""
-        if self._want(group, start):
+        if self.want(group, start):
             self._answer_when_durable(on_done)
         elif len(self._waiting) >= WAITING_MAX:
             on_done(OverBound(f"{WAITING_MAX} deletions of records wait"))
@@ -107,6 +112,9 @@ class LogStarts:
         for group, is_told in list(self._ahead.items()):
             if not is_told:
                 self._tell_leader(group)
+        self._answer_waiting(now_ms)
+
+    def _answer_waiting(self, now_ms: int) -> None:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
@@ -120,7 +128,8 @@ class LogStarts:
 
     # -- moving
 
-    def _want(self, group: GroupId, start: int) -> bool:
+    def want(self, group: GroupId, start: int) -> bool:
+        """Let a log on this broker start at an offset as soon as it can; tell whether it does."""
         if self._is_reached(group, start):
             return True
         self._wanted[group] = max(start, self._wanted.get(group, 0))
@@ -130,9 +139,13 @@ class LogStarts:
     def _is_reached(self, group: GroupId, start: int) -> bool:
         partition = self._broker.partitions.get(group)
         if partition is None or partition.replica is None:
-            placed = self._broker.state.partitions_by_group.get(group)
-            # A topic that is gone has given up everything.
-            return placed is None or self._broker.node not in placed.replicas
+            state = self._broker.state
+            placed = state.partitions_by_group.get(group)
+            if placed is None:
+                # A topic that is gone has given up everything; ids grow, and one that is not given
+                # yet is of a topic that this broker has yet to hear of.
+                return group < state.next_group
+            return self._broker.node not in placed.replicas
         return partition.log_start_offset >= start
 
     def _reach(self, group: GroupId) -> None:
@@ -150,6 +163,9 @@ class LogStarts:
         replica = partition.replica
         if replica is None or start <= partition.log_start_offset:
             return
+        if not partition.producers.is_covered(start):
+            self._cover(partition)
+            return
         try:
             replica.advance_start(start)
         except DiskFailed as error:
@@ -159,6 +175,21 @@ class LogStarts:
             self._broker.driver.on_leadership(replica)
         else:
             self._look_ahead(partition.state.group)
+
+    def _cover(self, partition: Partition) -> None:
+        """Make durable what is known of producers, then go on; on failure the next sweep does."""
+        group, broker = partition.state.group, self._broker
+        if group in self._covering:
+            return
+        self._covering[group] = None
+
+        def on_done(is_covered: bool) -> None:
+            self._covering.pop(group, None)
+            if is_covered and not broker.is_stopping and broker.failure is None:
+                self._reach(group)
+                self._answer_waiting(broker.env.clock.now_ms())
+
+        partition.producers.cover(partition.log, partition.high_watermark, on_done)
 
     def _answer_when_durable(self, on_done: OnDone) -> None:
         try:

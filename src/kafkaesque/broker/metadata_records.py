@@ -26,6 +26,8 @@ class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
     rack: str | None = None
     #: Drawn anew at every start of the process.
     incarnation: int = 0
+    #: Drawn when its data directory was made; empty: by a release that did not know of this.
+    directory_id: str = ""
 
 
 class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=True):
@@ -86,6 +88,14 @@ class ProducerIdsAllocated(MetadataRecord, tag="producer-ids", frozen=True, kw_o
     next_producer_id: int
 
 
+class ClientQuotaChanged(MetadataRecord, tag="client-quota", frozen=True, kw_only=True):
+    """The quotas of an entity, all of them; none takes the entity away."""
+
+    #: Pairs of type and name, in the order of the types; None is the default of the type.
+    entity: tuple[tuple[str, str | None], ...]
+    quotas: dict[str, float]
+
+
 AnyMetadataRecord = (
     BrokerRegistered
     | BrokerRemoved
@@ -95,6 +105,7 @@ AnyMetadataRecord = (
     | TopicConfigChanged
     | BrokerConfigChanged
     | ProducerIdsAllocated
+    | ClientQuotaChanged
 )
 
 _encoder = msgspec.msgpack.Encoder()

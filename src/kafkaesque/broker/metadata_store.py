@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster_state import METADATA_TOPIC, ClusterState
 from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.founding import Decision, GroupState
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.env import Env
+from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, InvariantBroken
-from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, NodeId, Offset
+from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, NodeId, Offset, Term
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.errors import ConfigurationChangeRefused
 from kafkaesque.storage.config import SegmentOptions
@@ -30,6 +32,25 @@ if TYPE_CHECKING:
 _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
 _HEADER = struct.Struct(">Iq")
+
+
+def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
+    """Return the newest snapshot's bytes and the offset after it; None if there is none; waits.
+
+    Raises:
+        InvariantBroken: the snapshot is damaged.
+    """
+    if not disk.exists(_SNAPSHOT):
+        return None
+    file = disk.open(_SNAPSHOT)
+    data = file.read_blocking(0, file.size())
+    file.close()
+    if len(data) < _HEADER.size:
+        raise InvariantBroken("the controller's snapshot is cut short")
+    checksum, offset = _HEADER.unpack_from(data)
+    if crc32c(data[4:]) != checksum:
+        raise InvariantBroken("the controller's snapshot has a wrong checksum")
+    return data[_HEADER.size :], Offset(offset)
 
 
 class MetadataStore:
@@ -56,24 +77,40 @@ class MetadataStore:
         Raises:
             InvariantBroken: the snapshot is damaged.
         """
-        if not self._disk.exists(_SNAPSHOT):
+        stored = load_snapshot(self._disk)
+        if stored is None:
             return ClusterState(), Offset(0), self._payload
-        file = self._disk.open(_SNAPSHOT)
-        data = file.read_blocking(0, file.size())
-        file.close()
-        if len(data) < _HEADER.size:
-            raise InvariantBroken("the controller's snapshot is cut short")
-        checksum, offset = _HEADER.unpack_from(data)
-        if crc32c(data[4:]) != checksum:
-            raise InvariantBroken("the controller's snapshot has a wrong checksum")
-        self._payload = data[_HEADER.size :]
-        self._snapshot_offset = Offset(offset)
+        self._payload, self._snapshot_offset = stored
         return ClusterState.read_snapshot(self._payload), self._snapshot_offset, self._payload
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is here of the controller group."""
+        return self.group_state() == (True, 0)
+
+    def group_state(self) -> GroupState:
+        """Return what is here of the controller group.
+
+        A member that knows that it has lost its log counts as one that has a log.
+        """
+        log = self._store.get(CONTROLLER_GROUP)
+        if log is None:
+            is_gone = CONTROLLER_GROUP in self._store.damaged or self._snapshot_offset > 0
+            return GroupState(not is_gone, 0)
+        is_empty = log.last_index == 0 and not log.amnesia and self._snapshot_offset == 0
+        return GroupState(is_empty, log.term)
+
     def open_group(
-        self, driver: "RaftDriver", controller: Controller, config: "BrokerConfig"
+        self,
+        driver: "RaftDriver",
+        controller: Controller,
+        config: "BrokerConfig",
+        decision: Decision,
     ) -> "Replica":
-        """Take part in the controller group: as a voter if named in the configuration."""
+        """Take part in the controller group: as a voter if named in the configuration.
+
+        If it was decided that it is amnesiac, without a vote until the others have taken it in.
+        """
         log = self._store.open_log(
             group=CONTROLLER_GROUP,
             topic=METADATA_TOPIC,
@@ -82,6 +119,10 @@ class MetadataStore:
             options=SegmentOptions(),
             write_caching=False,
         )
+        if decision.is_amnesiac and not log.amnesia:
+            self._store.note_loss(log)
+        elif log.last_index == 0 and log.term < decision.term:
+            log.save_hard_state(Term(decision.term), config.node)
         controller.restore(_stored_batches(log))
         voters = tuple(sorted(config.controllers))
         self._replica = driver.open(

@@ -3,6 +3,8 @@
 Names, types and defaults are Apache Kafka's where Kafka has the option.
 """
 
+from kafkaesque.broker.absent_options import absent_broker_option, absent_topic_option
+from kafkaesque.broker.cleaner_options import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
 
 BOOLEAN = OptionType.BOOLEAN
@@ -107,9 +109,10 @@ TOPIC_OPTIONS = OptionTable(
             name="unclean.leader.election.enable",
             type=BOOLEAN,
             default=False,
+            choices=("false",),
             broker_name="unclean.leader.election.enable",
-            doc="Whether a partition may go on with replicas that lack committed records when no "
-            "other is left.",
+            doc="A partition that has lost the replicas with committed records waits for them, and "
+            "never goes on without.",
         ),
         Option(
             name="write.caching",
@@ -119,7 +122,9 @@ TOPIC_OPTIONS = OptionTable(
             doc="true: a write is acknowledged from the page cache, before it is synced, and may "
             "be lost when a majority of the machines loses power at once.",
         ),
+        *TOPIC_CLEANER_OPTIONS,
     ],
+    absent_topic_option,
 )
 
 BROKER_OPTIONS = OptionTable(
@@ -144,6 +149,33 @@ BROKER_OPTIONS = OptionTable(
             minimum=1,
             maximum=INT32_MAX,
             doc="How often partitions that are not led by their preferred replica are looked for.",
+        ),
+        Option(
+            name="connections.max.idle.ms",
+            type=LONG,
+            default=600_000,
+            minimum=-1,
+            maximum=INT64_MAX,
+            dynamic=False,
+            doc="A Kafka client that has sent no request and read no answer for this long is "
+            "disconnected; -1 is never.",
+        ),
+        Option(
+            name="max.connections",
+            type=INT,
+            default=INT32_MAX,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="Connections of Kafka clients to one broker; one more is closed at once. 20,000 is "
+            "the most in any case, and less where the system allows fewer open files.",
+        ),
+        Option(
+            name="max.connections.per.ip",
+            type=INT,
+            default=INT32_MAX,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="Connections of Kafka clients from one address; one more is closed at once.",
         ),
         Option(
             name="default.replication.factor",
@@ -178,11 +210,20 @@ BROKER_OPTIONS = OptionTable(
             doc="Replicas of that topic; fewer when there are fewer brokers.",
         ),
         Option(
+            name="offsets.topic.segment.bytes",
+            type=INT,
+            default=100 * 1024**2,
+            minimum=1024**2,
+            maximum=INT32_MAX,
+            doc="The size of that topic's segment files, when it is created.",
+        ),
+        Option(
             name="offsets.retention.minutes",
             type=INT,
             default=10080,
             minimum=1,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="Committed offsets of a group without members are kept this long.",
         ),
         Option(
@@ -191,6 +232,7 @@ BROKER_OPTIONS = OptionTable(
             default=4096,
             minimum=0,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="The longest text that may be committed with an offset.",
         ),
         Option(
@@ -199,6 +241,7 @@ BROKER_OPTIONS = OptionTable(
             default=3000,
             minimum=0,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="How long a new group waits for more members before its first rebalance.",
         ),
         Option(
@@ -207,6 +250,7 @@ BROKER_OPTIONS = OptionTable(
             default=10_000,
             minimum=1,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="Members that one group may have.",
         ),
         Option(
@@ -215,6 +259,7 @@ BROKER_OPTIONS = OptionTable(
             default=6000,
             minimum=1,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="The shortest session timeout that a member may ask for.",
         ),
         Option(
@@ -223,7 +268,89 @@ BROKER_OPTIONS = OptionTable(
             default=1_800_000,
             minimum=1,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="The longest session timeout that a member may ask for.",
+        ),
+        Option(
+            name="group.consumer.session.timeout.ms",
+            type=INT,
+            default=45_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="A consumer of the new protocol that has not been heard of for this long has left.",
+        ),
+        Option(
+            name="group.consumer.min.session.timeout.ms",
+            type=INT,
+            default=45_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="The shortest that this session timeout can be.",
+        ),
+        Option(
+            name="group.consumer.max.session.timeout.ms",
+            type=INT,
+            default=60_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="The longest that this session timeout can be.",
+        ),
+        Option(
+            name="group.consumer.heartbeat.interval.ms",
+            type=INT,
+            default=5000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="How often consumers of the new protocol are told to send heartbeats.",
+        ),
+        Option(
+            name="group.consumer.min.heartbeat.interval.ms",
+            type=INT,
+            default=5000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="The shortest that this interval can be.",
+        ),
+        Option(
+            name="group.consumer.max.heartbeat.interval.ms",
+            type=INT,
+            default=15_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="The longest that this interval can be.",
+        ),
+        Option(
+            name="group.consumer.max.size",
+            type=INT,
+            default=INT32_MAX,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="Members that one group of the new protocol may have.",
+        ),
+        Option(
+            name="group.consumer.assignors",
+            type=LIST,
+            default="uniform,range",
+            choices=("uniform", "range"),
+            dynamic=False,
+            doc="How the coordinator may assign partitions; the first one is taken where the "
+            "members do not ask for one.",
+        ),
+        Option(
+            name="group.consumer.migration.policy",
+            type=STRING,
+            default="bidirectional",
+            choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+            dynamic=False,
+            doc="Which way groups with members may change between the classic protocol and the "
+            "new one.",
         ),
         Option(
             name="replica.lag.time.max.ms",
@@ -231,6 +358,7 @@ BROKER_OPTIONS = OptionTable(
             default=30_000,
             minimum=100,
             maximum=INT64_MAX,
+            dynamic=False,
             doc="A replica that was not caught up for this long is not in sync.",
         ),
         Option(
@@ -239,7 +367,59 @@ BROKER_OPTIONS = OptionTable(
             default=DAY_MS,
             minimum=1,
             maximum=INT32_MAX,
+            dynamic=False,
             doc="A producer id that has written nothing for this long is forgotten.",
+        ),
+        Option(
+            name="transaction.state.log.num.partitions",
+            type=INT,
+            default=50,
+            minimum=1,
+            maximum=1000,
+            doc="Partitions of the topic that holds transactions, when it is created.",
+        ),
+        Option(
+            name="transaction.state.log.replication.factor",
+            type=INT,
+            default=3,
+            minimum=1,
+            maximum=32767,
+            doc="Replicas of that topic; fewer when there are fewer brokers.",
+        ),
+        Option(
+            name="transaction.state.log.segment.bytes",
+            type=INT,
+            default=100 * 1024**2,
+            minimum=1024**2,
+            maximum=INT32_MAX,
+            doc="The size of that topic's segment files, when it is created.",
+        ),
+        Option(
+            name="transaction.max.timeout.ms",
+            type=INT,
+            default=900_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="The longest time that a producer may ask for, for one transaction.",
+        ),
+        Option(
+            name="transactional.id.expiration.ms",
+            type=INT,
+            default=7 * DAY_MS,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="A transactional id that was not used for this long is forgotten.",
+        ),
+        Option(
+            name="transaction.remove.expired.transaction.cleanup.interval.ms",
+            type=INT,
+            default=3_600_000,
+            minimum=1,
+            maximum=INT32_MAX,
+            dynamic=False,
+            doc="How often such ids are looked for.",
         ),
         Option(
             name="log.retention.check.interval.ms",
@@ -249,6 +429,7 @@ BROKER_OPTIONS = OptionTable(
             maximum=INT64_MAX,
             doc="How often old segments are looked for.",
         ),
+        *BROKER_CLEANER_OPTIONS,
         *(
             Option(
                 name=option.broker_name,
@@ -263,4 +444,5 @@ BROKER_OPTIONS = OptionTable(
             if option.broker_name is not None
         ),
     ],
+    absent_broker_option,
 )

@@ -4,13 +4,17 @@ Theory of operation. A produced batch is checked, given its offsets and the lead
 and proposed to the partition's Raft group. Its answer waits in a queue until the log is durable
 here (`acks=1`) or the batch is committed (`acks=all`); both queues are in offset order, so that a
 step of either mark answers a prefix. Readers see committed records only; those that wait for more
-are woken when the high watermark moves.
+are woken when the high watermark moves. The last stable offset, where readers of committed
+transactions stop, moves with it only.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from kafkaesque.broker.batch_checks import LongCheck, check_produced
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.broker.partition_producers import PartitionProducers
@@ -18,22 +22,25 @@ from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.topic_config import TopicConfig
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import FileRange
-from kafkaesque.model.batch import BatchHeader, check_batches
+from kafkaesque.model.batch import Attribute, BatchHeader, read_batch_header
+from kafkaesque.model.batch_encoder import EndMarker, MarkerType, encode_end_marker
 from kafkaesque.model.errors import (
+    DiskFailed,
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     OverBound,
     RequestRefused,
     RequestTimedOut,
     StorageFailed,
+    TransactionalIdMissing,
     UnknownLeaderEpoch,
 )
 from kafkaesque.model.ids import NodeId, Offset
-from kafkaesque.model.record_errors import InvalidRecord
-from kafkaesque.model.records import decode_columns
+from kafkaesque.storage.errors import StorageCorrupt
 
 if TYPE_CHECKING:
     from kafkaesque.broker.raft_replica import Replica
@@ -41,16 +48,25 @@ if TYPE_CHECKING:
 
 #: Produce requests that wait for their acknowledgement, per partition.
 WAITING_PRODUCES_MAX = 50_000
-#: What one produced batch may decompress to.
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 #: Readers that wait for new records, per partition.
 WATCHERS_MAX = 20_000
+
+#: So long after a change of leader a producer may still send what follows on a refused batch.
+GAPS_MS = 5_000
+#: Sequence numbers that there are.
+_SEQUENCES = 2**31
+
+_TRANSACTIONAL = int(Attribute.TRANSACTIONAL)
 
 OnProduced = Callable[[ProduceResult | RequestRefused], None]
 
 
-class _Waiting(NamedTuple):
-    """A produce request that waits; it is done when a mark reaches `next_offset`."""
+@dataclass(slots=True)
+class _Waiting:
+    """A produce request that waits; it is done when a mark reaches `next_offset`.
+
+    Treat as immutable; not frozen, as every produce makes one.
+    """
 
     next_offset: Offset
     deadline_ms: int
@@ -85,6 +101,11 @@ class Partition:
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
+        #: Until then a gap in a producer's numbers is taken for requests that were refused.
+        self._gaps_until_ms = 0
+        #: Told of each committed end of a transaction, while this broker leads: producer id, and
+        #: whether it was committed; more than once where a marker is asked for again.
+        self.on_transaction_ended: Callable[[int, bool], None] | None = None
 
     # -- who we are
 
@@ -116,7 +137,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> Offset:
         """Where readers of committed transactions end."""
-        return self.high_watermark
+        first_unstable = self.producers.first_unstable_offset
+        if first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(Offset(first_unstable), self.log_start_offset)
 
     def _replica(self) -> "Replica":
         if self.replica is None:
@@ -149,7 +173,7 @@ class Partition:
 
     def restore(self, log: "GroupLog") -> None:
         """Learn from the log what has to be known before the group is opened; waits."""
-        self.producers.restore(log)
+        self.producers.restore(log, is_compacted=self.config.is_compacted)
 
     def save(self) -> None:
         """Write down what makes the next start quick."""
@@ -165,8 +189,16 @@ class Partition:
         acks: int,
         timeout_ms: int,
         on_done: OnProduced,
-    ) -> None:
-        """Append one batch, which is changed in place.
+        checked: LongCheck | None = None,
+        in_transaction: bool = False,
+    ) -> LongCheck | None:
+        """Append one batch, which is changed in place; unless it takes long to check.
+
+        Then nothing is done, and the check is returned that is to be run before the batch is
+        produced again, with `checked`; what has to follow on this batch has to wait.
+
+        Batches of transactions are taken with `in_transaction` only. `TransactionUnverified` says
+        that the coordinator has to confirm one; then the batch may be produced again.
 
         With `acks` 1 `on_done` is called when the batch is durable here (synced, or buffered where
         the topic has `write.caching`), with -1 when it is committed, with 0 at once.
@@ -176,11 +208,18 @@ class Partition:
         """
         self.check_leader()
         replica = self._replica()
-        if acks == -1:
+        if acks == -1 and self.config.min_insync_replicas > 1:
             self._check_in_sync(replica)
         if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
             raise OverBound(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
-        batch = self._check_batch(records)
+        if checked is None:
+            batch = check_produced(self, records, self.config)
+        else:
+            batch = self._use_check(checked, records)
+        if isinstance(batch, LongCheck):
+            return batch
+        if batch.attributes & _TRANSACTIONAL and not in_transaction:
+            raise TransactionalIdMissing("a batch of a transaction, in a request that names none")
         known = self._known_duplicate(batch)
         if known is not None:
             base_offset, next_offset = known
@@ -197,31 +236,83 @@ class Partition:
             append_time_ms=-1 if append_time_ms is None else append_time_ms,
         )
         self._answer_later(acks, timeout_ms, next_offset, result, on_done)
+        return None
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        is_epoch_bumped: bool,
+        timeout_ms: int,
+        on_done: OnProduced,
+    ) -> None:
+        """End a producer's transaction here; `on_done` when that is committed.
+
+        A marker that is there already is not written again. With `is_epoch_bumped` (transaction
+        version 2) its epoch is above that of the transaction's batches.
+
+        Raises:
+            RequestRefused: nothing was appended; the kind of error says why.
+        """
+        self.check_leader()
+        replica = self._replica()
+        self._check_in_sync(replica)
+        if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
+            raise OverBound(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
+        offset = self.producers.check_marker(
+            producer_id, producer_epoch, marker.coordinator_epoch, is_epoch_bumped=is_epoch_bumped
+        )
+        if offset is None:
+            data = encode_end_marker(
+                marker,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                timestamp_ms=self._clock.wall_ms(),
+            )
+            batch = read_batch_header(data)
+            offset = replica.append(data, batch).base_offset
+            self.producers.note_control(batch, data, offset)
+        is_commit = marker.type is MarkerType.COMMIT
+
+        def on_written(outcome: ProduceResult | RequestRefused) -> None:
+            is_committed = not isinstance(outcome, RequestRefused)
+            is_committed = is_committed or isinstance(outcome, NotEnoughReplicasAfterAppend)
+            if is_committed and self.on_transaction_ended is not None:
+                self.on_transaction_ended(producer_id, is_commit)
+            on_done(outcome)
+
+        result = ProduceResult(base_offset=offset, log_start_offset=replica.log.start_offset)
+        self._answer_later(-1, timeout_ms, Offset(offset + 1), result, on_written)
 
     @property
     def _min_insync(self) -> int:
         """How many replicas must be in sync; never more than there are (KIP-966)."""
         return min(self.config.min_insync_replicas, len(self.state.replicas))
 
-    def _check_batch(self, records: bytearray | memoryview) -> BatchHeader:
-        batches = check_batches(
-            records,
-            self.config.max_message_bytes,
-            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
-        )
-        if len(batches) != 1:
-            raise InvalidRecord(f"a request holds one batch per partition, not {len(batches)}")
-        if "compact" in self.config.cleanup_policy:
-            columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
-            if min(columns.key_lengths) < 0:
-                raise InvalidRecord("a record of a compacted topic needs a key")
-        return batches[0]
+    def _use_check(
+        self, checked: LongCheck, records: bytearray | memoryview
+    ) -> BatchHeader | LongCheck:
+        """Return what was found off the loop, if that is still what counts."""
+        if checked.owner is not self:
+            raise NotLeader(f"{self.name} was opened anew while the batch was being checked")
+        error = checked.take_error()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        if checked.header is None or checked.config != self.config:
+            return check_produced(self, records, self.config)
+        return checked.header
 
     def _check_in_sync(self, replica: "Replica") -> None:
         wanted = self._min_insync
         if wanted > 1:
             count = len(replica.in_sync())
-            if count < wanted:
+            # Who leads anew may not have heard of all yet: then the batch waits for its commit.
+            if count < wanted and replica.in_sync_expected() < wanted:
                 raise NotEnoughReplicas(
                     f"{self.state.topic_partition} has {count} replica(s) in sync, "
                     f"min.insync.replicas is {wanted}"
@@ -231,10 +322,27 @@ class Partition:
         """Return where the batch already is, if its producer sends it again."""
         if batch.producer_id < 0:
             return None
-        duplicate = self.producers.check(batch)
+        try:
+            duplicate = self.producers.check(batch)
+        except OutOfOrderSequence:
+            if self._may_miss_refused(batch):
+                raise NotLeader(f"{self.name} had no leader when what comes before came") from None
+            raise
         if duplicate is None:
             return None
         return duplicate.first_offset, Offset(duplicate.last_offset + 1)
+
+    def _may_miss_refused(self, batch: BatchHeader) -> bool:
+        """Tell whether a batch may leave a gap only because nobody led when the one before came.
+
+        Requests follow one another without waiting for answers. Told that it is out of order, a
+        client may begin a new epoch, in which a batch that was appended and not answered is no
+        duplicate any more. Told that nobody leads, it sends both again as they are.
+        """
+        if self._clock.now_ms() >= self._gaps_until_ms:
+            return False
+        expected = self.producers.next_sequence(batch.producer_id, batch.producer_epoch)
+        return (batch.base_sequence - expected) % _SEQUENCES < _SEQUENCES // 2
 
     def _answer_later(
         self,
@@ -291,23 +399,48 @@ class Partition:
                 f"{self.state.topic_partition} holds offsets {start} to {end}, not {offset}"
             )
 
-    def read_now(self, offset: Offset, bytes_max: int) -> list[FileRange] | None:
+    def stable_range(self, offset: Offset) -> tuple[Offset, list[tuple[int, int]]]:
+        """Return up to where a reader of committed transactions may read now, and what to skip.
+
+        That is producer ids, and offsets from which their batches are to be skipped up to their
+        next marker. The range ends before the last stable offset where there are very many.
+        """
+        stable_offset = self.last_stable_offset
+        if offset >= stable_offset:
+            return stable_offset, []
+        return self.producers.aborted_between(offset, stable_offset)
+
+    def read_now(
+        self, offset: Offset, bytes_max: int, end: Offset | None = None
+    ) -> list[FileRange] | None:
         """Return committed batches from `offset` on, or None if that needs the disk: `read_later`.
 
-        The first batch is returned even if it alone is longer than `bytes_max`.
+        The first batch is returned even if it alone is longer than `bytes_max`. Batches after `end`
+        are not, if it is given.
         """
-        if offset >= self.high_watermark:
+        limit = self._read_limit(end)
+        if offset >= limit:
             return []
-        return self.log.locate(offset, bytes_max, self.high_watermark)
+        return self.log.locate(offset, bytes_max, limit)
+
+    def _read_limit(self, end: Offset | None) -> Offset:
+        return self.high_watermark if end is None else min(end, self.high_watermark)
 
     def read_later(
         self,
         offset: Offset,
         bytes_max: int,
         on_done: Callable[[list[FileRange] | Exception], None],
+        end: Offset | None = None,
     ) -> None:
         """Do the same off the loop."""
-        self.log.locate_async(offset, bytes_max, self.high_watermark, on_done)
+
+        def on_located(found: list[FileRange] | Exception) -> None:
+            if isinstance(found, DiskFailed | StorageCorrupt):
+                self._replica().on_unreadable(found)
+            on_done(found)
+
+        self.log.locate_async(offset, bytes_max, self._read_limit(end), on_located)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
         """Return the newest leader epoch that is not after `epoch`, and the offset after its end.
@@ -343,6 +476,10 @@ class Partition:
     def on_leading(self, term: int) -> None:
         """See `ReplicaListener`."""
         self._report(f"{self.name}: this broker leads in epoch {term}")
+        end_offset = self.log.end_offset
+        self.producers.on_leading(end_offset)
+        # A log without records had no leader to lose.
+        self._gaps_until_ms = self._clock.now_ms() + GAPS_MS if end_offset else 0
         self._on_leadership(self)
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
@@ -384,7 +521,7 @@ class Partition:
         self.producers.on_committed(high_watermark)
         waiting = self._waiting_commit
         if waiting and waiting[0].next_offset <= high_watermark:
-            if self._min_insync > 1:
+            if self.config.min_insync_replicas > 1 and self._min_insync > 1:
                 self._answer_committed(high_watermark)
             else:
                 _answer_until(waiting, high_watermark)
@@ -410,17 +547,22 @@ class Partition:
         self._wake()
 
     def write_snapshot(self) -> bytes:
-        """Return nothing: the batches that are left tell a new replica about their producers."""
-        return b""
+        """Return what is known of producers: those whose batches are gone are to be known, too."""
+        return self.producers.write_state(self.high_watermark)
 
     def on_snapshot(
         self, payload: bytes, start_offset: Offset, install: Callable[[], None]
     ) -> None:
         """See `ReplicaListener`."""
-        self.producers.reset(start_offset)
-        self.high_watermark = max(self.high_watermark, start_offset)
-        self._durable_offset = start_offset
-        install()
+
+        def on_durable() -> None:
+            # Not before: until then the log is what it was.
+            self.high_watermark = max(self.high_watermark, start_offset)
+            self._durable_offset = start_offset
+            with suppress(DiskFailed):  # the store has told its driver
+                install()
+
+        self.producers.adopt(payload, start_offset, on_durable)
 
 
 def _insert_in_order(waiting: deque[_Waiting], item: _Waiting) -> None:

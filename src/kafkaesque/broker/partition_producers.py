@@ -1,40 +1,103 @@
 """What a partition knows of its idempotent producers, kept with its log.
 
-The state is that of the log's end. It lives in memory; the file `producer-state` beside the
-segments holds it as of some committed offset, and the headers of the batches after that offset give
-the rest when the partition is opened.
+Theory of operation. The state is that of the log's end. It lives in memory; files beside the
+segments (see `producer_files`), with `aborted-transactions` beside them, hold it as of some
+committed offset, and the headers of the batches after that offset, and the markers of transactions,
+give the rest when the partition is opened.
+
+Records that are deleted from the front take the headers with them that would give the state again,
+and it is to outlast them, as it does in Kafka: a producer that sends once more what was deleted is
+to be told that it was there. So the state is made durable first (`cover`), as of an offset at or
+after the new start. A replica whose log is to begin at the leader's start gets the leader's state
+(`adopt`).
+
+So the state may be ahead of the log: adopted, or a file's, after a power cut that took the log's
+end. Then it waits until the log has come up to it. What the log itself says on the way is noted
+apart (`_behind`), for two reasons: it knows the aborted transactions, which such a state lacks; and
+it is the truth should this replica come to lead, or be cut, before it has come so far, because then
+committed batches were lost. Where batches are acknowledged from the page cache that is normal, and
+a file that is ahead of the log counts for nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaesque.broker.aborted_file import AbortedFile
+from kafkaesque.broker.producer_files import ProducerFiles
 from kafkaesque.broker.replica import AppendedBatch
-from kafkaesque.env.disk import Disk, FileRange
-from kafkaesque.model.batch import HEADER_BYTES, BatchHeader, read_batch_header
-from kafkaesque.model.errors import DiskFailed, InvalidProducerEpoch, OutOfOrderSequence
+from kafkaesque.env.disk import Buffer, Disk, FileRange
+from kafkaesque.model.batch import HEADER_BYTES, Attribute, BatchHeader, read_batch_header
+from kafkaesque.model.batch_encoder import EndMarker, decode_end_marker
+from kafkaesque.model.errors import (
+    DiskFailed,
+    DiskFull,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    OverBound,
+    RequestRefused,
+    TransactionCoordinatorFenced,
+    TransactionUnverified,
+)
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.record_errors import InvalidRecord
+from kafkaesque.model.record_errors import InvalidRecord, RecordError
+from kafkaesque.model.records import decode_batch
+from kafkaesque.storage.compaction_plan import AbortedTransaction
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
     read_snapshot,
     write_snapshot,
 )
 from kafkaesque.transactions.producer_state import (
+    NO_PRODUCER_ID,
+    AlreadyEnded,
     Duplicate,
+    NeedsVerification,
     ProducerStateConfig,
     ProducerStateTable,
     SequencedBatch,
     Verdict,
+    remembered_batches,
 )
+from kafkaesque.transactions.verification_guards import Guard
 
 if TYPE_CHECKING:
     from kafkaesque.storage.group_log import GroupLog
 
-_FILE = "producer-state"
 #: Bytes that are located at a time when a log is replayed.
 _REPLAY_BYTES = 8 * 1024 * 1024
 #: The file is written anew when this many offsets have come since.
 SAVE_INTERVAL_OFFSETS = 100_000
+#: Aborted transactions that end within one range that is read; the range ends early then.
+MARKERS_PER_READ_MAX = 1_000
+#: What the record of a control batch may decompress to.
+_MARKER_BYTES_MAX = 64 * 1024
+
+_TRANSACTIONAL = int(Attribute.TRANSACTIONAL)
+_CONTROL = int(Attribute.CONTROL)
+_ACCEPT = Verdict.ACCEPT
+
+
+class ProducerDescription(NamedTuple):
+    """What people may want to know of a producer; -1 where there is nothing."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class CleanedProducers(NamedTuple):
+    """What a compaction has to know of producers."""
+
+    #: Producer id, first offset and the marker's offset.
+    aborted: tuple[AbortedTransaction, ...]
+    #: The last offset of each producer's last batch, or of its marker if it has no batch.
+    last_offsets: dict[int, int]
 
 
 class PartitionProducers:
@@ -45,8 +108,19 @@ class PartitionProducers:
         self._wall_ms = wall_ms
         self._disk = disk
         self._table = ProducerStateTable(config)
+        self._aborted_file = AbortedFile(disk)
+        self._files = ProducerFiles(disk)
+        self._log: GroupLog | None = None
         self._saved_offset = 0
-        self._is_saving = False
+        #: A log that begins up to here takes nothing with it that a power cut could not.
+        self._covered_offset = 0
+        #: And up to here it may go all the same, because the disk is full.
+        self._excused_offset = 0
+        #: What the log says up to its end, while the state is ahead of it; and the state as bytes.
+        self._behind: PartitionProducers | None = None
+        self._ahead_data = b""
+        #: That is being made durable, and the log is still what it was before.
+        self._is_adopting = False
 
     # -- judging and noting
 
@@ -57,29 +131,80 @@ class PartitionProducers:
             OutOfOrderSequence: its sequence numbers do not follow.
             InvalidProducerEpoch: a newer incarnation of the producer has written.
             InvalidRecord: it has a producer id and impossible numbers.
+            InvalidTxnState: it is in no transaction, and one of its producer is open.
+            TransactionUnverified: it would open a transaction that nobody has confirmed.
+            OverBound: it would open a transaction, and there are too many.
         """
         verdict = self._table.check(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.record_count
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.record_count,
+            batch.attributes & _TRANSACTIONAL != 0,
         )
+        if verdict is _ACCEPT:
+            return None
         if isinstance(verdict, Duplicate):
             return verdict
-        match verdict:
-            case Verdict.ACCEPT:
-                return None
-            case Verdict.OUT_OF_ORDER_SEQUENCE:
-                raise OutOfOrderSequence(
-                    f"sequence {batch.base_sequence} of producer {batch.producer_id} does not "
-                    "follow what it has sent before"
-                )
-            case Verdict.INVALID_PRODUCER_EPOCH:
-                raise InvalidProducerEpoch(
-                    f"epoch {batch.producer_epoch} of producer {batch.producer_id} is over"
-                )
-            case Verdict.INVALID_RECORD:
-                raise InvalidRecord(f"producer {batch.producer_id} has impossible numbers")
+        if isinstance(verdict, NeedsVerification):
+            raise TransactionUnverified(
+                f"producer {batch.producer_id} writes in a transaction that is not confirmed",
+                verdict.guard,
+            )
+        if verdict is Verdict.OUT_OF_ORDER_SEQUENCE:
+            raise OutOfOrderSequence(
+                f"sequence {batch.base_sequence} of producer {batch.producer_id} does not "
+                "follow what it has sent before"
+            )
+        raise _refusal(verdict, batch.producer_id, batch.producer_epoch)
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Return the number for a record that the broker appends for a producer."""
+        return self._table.next_sequence(producer_id, epoch)
+
+    def check_transaction(self, producer_id: int, epoch: int) -> None:
+        """Refuse to append for a producer's transaction; raises what `check` raises."""
+        sequence = self.next_sequence(producer_id, epoch)
+        verdict = self._table.check(producer_id, epoch, sequence, 1, True)
+        if isinstance(verdict, NeedsVerification):
+            raise TransactionUnverified(
+                f"producer {producer_id} commits offsets in a transaction that is not confirmed",
+                verdict.guard,
+            )
+        if isinstance(verdict, Verdict) and verdict is not Verdict.ACCEPT:
+            raise _refusal(verdict, producer_id, epoch)
+
+    def verified(self, guard: tuple[int, int, int]) -> bool:
+        """Let the first batch of a transaction pass that its coordinator has confirmed.
+
+        `guard` is that of `TransactionUnverified`; False if the confirmation came too late.
+        """
+        return self._table.verified(Guard._make(guard))
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_epoch_bumped: bool
+    ) -> Offset | None:
+        """Return where a repeated marker already is; None means that it is to be written.
+
+        Raises:
+            InvalidProducerEpoch: it is of an older epoch than the producer's.
+            TransactionCoordinatorFenced: a newer coordinator has written a marker.
+            InvalidRecord: it has impossible numbers.
+        """
+        verdict = self._table.check_marker(
+            producer_id, epoch, coordinator_epoch, is_epoch_bumped=is_epoch_bumped
+        )
+        if verdict is Verdict.ACCEPT:
+            return None
+        if isinstance(verdict, AlreadyEnded):
+            return verdict.marker_offset
+        raise _refusal(verdict, producer_id, epoch)
 
     def note(self, batch: BatchHeader, base_offset: int) -> None:
         """Take note of a batch that stands, or is about to stand, at the log's end."""
+        if batch.producer_id < 0:
+            self._table.append_plain(base_offset, batch.last_offset_delta + 1)
+            return
         self._table.append(
             SequencedBatch(
                 batch.producer_id,
@@ -88,24 +213,67 @@ class PartitionProducers:
                 batch.last_offset_delta + 1,
                 Offset(base_offset),
                 batch.max_timestamp_ms,
+                batch.attributes & _TRANSACTIONAL != 0,
             ),
-            self._wall_ms() if batch.producer_id >= 0 else 0,
+            self._wall_ms(),
+        )
+
+    def note_control(self, batch: BatchHeader, data: Buffer, base_offset: int) -> None:
+        """Take note of a batch with a broker's mark, which may end a transaction."""
+        marker = _marker_in(data)
+        self._table.append(
+            SequencedBatch(
+                batch.producer_id if marker is not None else NO_PRODUCER_ID,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_offset_delta + 1,
+                Offset(base_offset),
+                batch.max_timestamp_ms,
+                True,
+                marker,
+            ),
+            self._wall_ms(),
         )
 
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """Take note of batches that this broker did not propose itself."""
         end_offset = self._table.end_offset
         for batch in batches:
+            noter = self
+            if self._behind is not None:
+                noter = self._noter(batch.base_offset)
+                end_offset = noter._table.end_offset
             if batch.base_offset >= end_offset:
-                self.note(read_batch_header(batch.data), batch.base_offset)
+                header = read_batch_header(batch.data)
+                if header.attributes & _CONTROL:
+                    noter.note_control(header, batch.data, batch.base_offset)
+                else:
+                    noter.note(header, batch.base_offset)
+
+    def on_leading(self, end_offset: Offset) -> None:
+        """What is appended from here on stands at an offset that this replica chooses."""
+        if self._behind is not None:
+            if end_offset >= self._table.end_offset:
+                self._catch_up()
+            else:
+                self._fall_back()
 
     def truncate(self, end_offset: Offset) -> None:
         """The log's end was cut off."""
+        behind = self._behind
+        if behind is not None and end_offset < self._table.end_offset:
+            if end_offset >= behind._table.end_offset:
+                return  # Nothing was cut but marks.
+            self._fall_back()
         self._table.truncate(end_offset)
 
     def on_committed(self, high_watermark: Offset) -> None:
         """What is before the high watermark stays."""
         self._table.on_committed(high_watermark)
+        if self._behind is not None:
+            self._behind.on_committed(high_watermark)
+            if high_watermark >= self._table.end_offset:
+                self._catch_up()
 
     def expire(self, wall_ms: int) -> None:
         """Forget producers that have been silent for long."""
@@ -114,71 +282,324 @@ class PartitionProducers:
     def reset(self, start_offset: Offset) -> None:
         """Begin anew with a log that begins there."""
         self._table = ProducerStateTable(self._config, start_offset)
+        self._behind, self._ahead_data = None, b""
+        self._saved_offset = self._covered_offset = self._excused_offset = 0
+        self._aborted_file.forget()
+
+    # -- a state that is ahead of the log
+
+    def _noter(self, base_offset: int) -> "PartitionProducers":
+        """Return who takes note of a batch that comes into the log."""
+        if self._behind is not None and base_offset < self._table.end_offset:
+            return self._behind
+        self._catch_up()
+        return self
+
+    def _catch_up(self) -> None:
+        """The log is where the state is."""
+        behind, self._behind = self._behind, None
+        self._ahead_data = b""
+        if behind is not None:
+            self._table.aborted.load(behind._table.aborted)
+
+    def _fall_back(self) -> None:
+        """The log will not come to where the state is: only what it says itself is true."""
+        behind, self._behind = self._behind, None
+        self._ahead_data = b""
+        if behind is not None and self._log is not None:
+            self._table = behind._table
+            self._saved_offset = self._covered_offset = 0
+            self._files.forget(self._log.identity.directory)
+
+    # -- asking
+
+    @property
+    def first_unstable_offset(self) -> int:
+        """Where the first transaction begins that is not decided; after every offset if all are."""
+        return self._table.first_unstable_offset
+
+    def aborted_between(
+        self, from_offset: Offset, to_offset: Offset
+    ) -> tuple[Offset, list[tuple[int, int]]]:
+        """Return up to where a reader may go, and what was aborted there.
+
+        That is `to_offset`, or earlier where very many transactions were aborted; and producer ids
+        with the offsets from which their batches are to be skipped, up to the next marker.
+        """
+        aborted = self._table.aborted
+        if not aborted:
+            return to_offset, []
+        end = aborted.range_end(from_offset, to_offset, MARKERS_PER_READ_MAX)
+        found = aborted.overlapping(from_offset, end)
+        return Offset(end), [(each.producer_id, each.first_offset) for each in found]
+
+    def before_compaction(self, end_offset: int) -> CleanedProducers | None:
+        """Return what a compaction of the log before an offset, which is stable, has to know.
+
+        None while that is not known.
+        """
+        table = self._table
+        if self._behind is not None:
+            return None
+        found = table.aborted.overlapping(0, end_offset)
+        table.skip_to(table.committed_offset)
+        last_offsets: dict[int, int] = {}
+        for producer_id, entry in table.entries_before(table.committed_offset):
+            batches = remembered_batches(entry)
+            last_offsets[producer_id] = batches[-1].last_offset if batches else entry.last_offset
+        aborted = [AbortedTransaction(each[0], each[1], each[2]) for each in found]
+        return CleanedProducers(tuple(aborted), last_offsets)
+
+    def forget_aborted(self, end_offset: int) -> None:
+        """Compaction has left nothing of what was aborted before an offset, but for markers."""
+        self._table.aborted.forget_before(end_offset)
+
+    def describe(self) -> list[ProducerDescription]:
+        """Return what is remembered of all producers."""
+        described = []
+        for producer_id, entry in self._table.entries():
+            batches = remembered_batches(entry)
+            first_offset, coordinator_epoch, _ = entry.transaction or (-1, -1, -1)
+            described.append(
+                ProducerDescription(
+                    producer_id,
+                    entry.epoch,
+                    entry.last_sequence,
+                    batches[-1].timestamp_ms if batches else entry.seen_wall_ms,
+                    coordinator_epoch,
+                    first_offset,
+                )
+            )
+        return described
 
     # -- keeping
 
-    def restore(self, log: "GroupLog") -> None:
-        """Bring the state to the log's end, from the file and the batches after it; waits."""
-        self._table = self._load(log)
-        self._saved_offset = self._table.end_offset
-        for header in _headers(log, self._table.end_offset):
-            if header.base_offset >= self._table.end_offset:
-                self.note(header, header.base_offset)
+    def restore(self, log: "GroupLog", *, is_compacted: bool = False) -> None:
+        """Bring the state to the log's end, from the files and the batches after it; waits.
 
-    def _load(self, log: "GroupLog") -> ProducerStateTable:
-        path = f"{log.identity.directory}/{_FILE}"
-        empty = ProducerStateTable(self._config, log.start_offset)
-        if not self._disk.exists(path):
-            return empty
-        file = self._disk.open(path)
-        try:
-            table = read_snapshot(self._config, file.read_blocking(0, file.size()))
-        except BadProducerSnapshot:
-            return empty  # the log itself says it again
-        finally:
-            file.close()
-        return table if log.start_offset <= table.end_offset <= log.end_offset else empty
+        With `is_compacted` the log itself says what was aborted: of what the file says, data and
+        marker may be gone.
+        """
+        self._log = log
+        self._load(log, is_compacted=is_compacted or log.clean_state.end_offset > 0)
+        self._saved_offset = self._table.end_offset
+        committed_index = min(max(log.commit_hint, log.start_index), log.last_index)
+        committed_offset = log.offset_after(committed_index)
+        first = self if self._behind is None else self._behind
+        for header, data in _batches(log, first._table.end_offset):
+            noter = self._noter(header.base_offset)
+            if header.base_offset < noter._table.end_offset:
+                continue
+            if data is None:
+                noter.note(header, header.base_offset)
+            else:
+                noter.note_control(header, data, header.base_offset)
+            if header.next_offset <= committed_offset:
+                # So that no more is kept for taking back than can be taken back.
+                noter._table.on_committed(Offset(header.next_offset))
+        if self._table.end_offset <= log.end_offset:
+            self._catch_up()
+
+    def _load(self, log: "GroupLog", *, is_compacted: bool) -> None:
+        """Begin with what the files say."""
+        directory, start_offset = log.identity.directory, log.start_offset
+        self.reset(start_offset)
+        stored = self._files.load(self._config, directory, start_offset)
+        if stored is None:
+            return  # What is left of the log says it again.
+        table, last_aborted = stored.snapshot
+        is_ahead = table.end_offset > log.end_offset
+        if is_ahead and log.write_caching:
+            self._files.forget(directory)
+            return
+        self._table = table
+        if stored.is_covered:
+            # Up to here. What the name of the file stood for before it may come back, and covers
+            # no more for sure.
+            self._covered_offset = start_offset
+        aborted = self._aborted_file.load(directory, table.end_offset)
+        last_found = aborted[-1].last_offset if aborted else -1
+        is_torn = last_found != last_aborted and last_aborted >= start_offset
+        if is_ahead or is_torn or (is_compacted and aborted):
+            # Where the file cannot be believed, the log says it again.
+            self._wait_for_log(start_offset, stored.data)
+            return
+        table.aborted.load(aborted)
+        table.aborted.forget_before(start_offset)
+
+    def _wait_for_log(self, start_offset: Offset, data: bytes) -> None:
+        """The state is that of a place to which the log has yet to come."""
+        self._aborted_file.forget()
+        self._behind = PartitionProducers(self._config, self._wall_ms, self._disk)
+        self._behind.reset(start_offset)
+        self._ahead_data = data
 
     def save(self, log: "GroupLog", high_watermark: Offset) -> None:
         """Write the file and leave its sync to the kernel: a torn one is noticed and not needed."""
+        if self._behind is not None:
+            return  # As it is, it was loaded, or is durable.
         if self._table.end_offset == self._saved_offset or high_watermark < self._saved_offset:
             return
-        data = write_snapshot(self._table, high_watermark)
-        temporary = f"{log.identity.directory}/{_FILE}.new"
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            file.write_at(0, [data])
-        finally:
-            file.close()
-        self._disk.rename(temporary, f"{log.identity.directory}/{_FILE}")
+        self._table.skip_to(high_watermark)
+        self._aborted_file.save(log.identity.directory, self._table.aborted, high_watermark)
+        self._files.write(log.identity.directory, write_snapshot(self._table, high_watermark))
         self._saved_offset = high_watermark
 
     def maybe_save(self, log: "GroupLog", high_watermark: Offset) -> None:
-        """Write the file if much has come since the last time."""
-        if len(self._table) and high_watermark - self._saved_offset >= SAVE_INTERVAL_OFFSETS:
+        """Write the file if much has come since the last time; forget what the log has given up."""
+        self._table.aborted.forget_before(log.start_offset)
+        if not len(self._table):
+            return
+        if log.start_offset > self._covered_offset:
+            self.cover(log, high_watermark, lambda _: None)  # There may be space again.
+        if high_watermark - self._saved_offset >= SAVE_INTERVAL_OFFSETS:
             try:
                 self.save(log, high_watermark)
             except DiskFailed:
                 self._saved_offset = high_watermark  # the log itself will say more clearly
 
+    # -- beyond the log's start
 
-def _headers(log: "GroupLog", offset: int) -> Iterator[BatchHeader]:
-    """Yield the headers of all batches from an offset on; waits."""
+    def is_covered(self, start_offset: Offset) -> bool:
+        """Whether nothing is lost for good when the log begins at an offset."""
+        covered = max(self._covered_offset, self._excused_offset)
+        return start_offset <= covered or not len(self._table)
+
+    def cover(
+        self, log: "GroupLog", high_watermark: Offset, on_done: Callable[[bool], None]
+    ) -> None:
+        """Make durable, off the loop, what the log before the high watermark says of producers.
+
+        `on_done(True)` when the log may begin anywhere up to there. That is also so where the disk
+        is full, because then space is worth more; False: it is to be tried again later.
+        """
+        if self._is_adopting:
+            on_done(False)
+        else:
+            self._cover(log, high_watermark, on_done)
+
+    def _cover(
+        self, log: "GroupLog", high_watermark: Offset, on_done: Callable[[bool], None]
+    ) -> None:
+        offset, data = self._state(log, high_watermark)
+
+        def on_written(error: DiskFailed | None) -> None:
+            if isinstance(error, DiskFull):
+                self._excused_offset = max(self._excused_offset, offset)
+            elif error is None:
+                self._covered_offset = max(self._covered_offset, offset)
+                self._saved_offset = max(self._saved_offset, offset)
+            on_done(error is None or isinstance(error, DiskFull))
+
+        try:
+            self._files.write_synced(log, data, on_written)
+        except DiskFailed as error:
+            on_written(error)
+
+    def _state(self, log: "GroupLog", high_watermark: Offset) -> tuple[Offset, bytes]:
+        """Return the state as of a committed offset that is not before the high watermark."""
+        table = self._table
+        if self._behind is not None:
+            return table.end_offset, self._ahead_data
+        table.skip_to(high_watermark)
+        offset = max(high_watermark, table.committed_offset)
+        # What is missing there makes the next start slow, and no more.
+        with suppress(DiskFailed):
+            self._aborted_file.save(log.identity.directory, table.aborted, offset)
+        return offset, write_snapshot(table, offset)
+
+    def write_state(self, high_watermark: Offset) -> bytes:
+        """Return, on a leader, what a log that begins at its start cannot say; see `adopt`.
+
+        That is at most 150 bytes for each producer, of which there are no more than the bounds on
+        producers and on open transactions allow: a few megabytes, far below what a frame may have.
+        """
+        table = self._table
+        if self._behind is not None or not len(table):
+            return b""
+        table.skip_to(high_watermark)
+        return write_snapshot(table, max(high_watermark, table.committed_offset))
+
+    def adopt(self, state: bytes, start_offset: Offset, on_done: Callable[[], None]) -> None:
+        """Begin anew with what a leader knows; the log is to begin at an offset then, and follows.
+
+        `on_done` when that is durable, or at once if there is nothing to keep. Where it cannot be
+        written, it is known until this process ends.
+        """
+        self.reset(start_offset)
+        log = self._log
+        try:
+            table = read_snapshot(self._config, state).table if state else None
+        except BadProducerSnapshot:
+            table = None  # What the log says is what it has been before leaders told more.
+        if log is None or table is None or table.end_offset < start_offset:
+            on_done()
+            return
+        self._table = table
+        self._wait_for_log(start_offset, state)
+        self._is_adopting = True
+
+        def on_covered(_: bool) -> None:
+            self._is_adopting = False
+            on_done()
+
+        self._cover(log, start_offset, on_covered)
+
+
+def _refusal(verdict: Verdict, producer_id: int, epoch: int) -> RequestRefused:
+    """Return what a client or a coordinator is told."""
+    match verdict:
+        case Verdict.INVALID_PRODUCER_EPOCH:
+            return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id} is over")
+        case Verdict.INVALID_TXN_STATE:
+            return InvalidTxnState(f"producer {producer_id} has a transaction that is open")
+        case Verdict.TRANSACTION_COORDINATOR_FENCED:
+            return TransactionCoordinatorFenced(
+                f"a newer coordinator has ended a transaction of producer {producer_id}"
+            )
+        case Verdict.OVER_BOUND:
+            return OverBound("too many transactions are open, or were aborted, in the partition")
+        case _:
+            return InvalidRecord(f"producer {producer_id} has impossible numbers")
+
+
+def _marker_in(data: Buffer) -> EndMarker | None:
+    """Return what a control batch says; None if it is something that is not known here."""
+    try:
+        return decode_end_marker(decode_batch(data, _MARKER_BYTES_MAX)[0])
+    except (RecordError, IndexError):
+        return None
+
+
+def _batches(log: "GroupLog", offset: int) -> Iterator[tuple[BatchHeader, bytes | None]]:
+    """Yield the headers of all batches from an offset on, control batches whole; waits.
+
+    Raises:
+        StorageCorrupt: there is something else where a header must be.
+    """
     while offset < log.end_offset:
         ranges = log.locate_blocking(Offset(offset), _REPLAY_BYTES, log.end_offset)
         if not ranges:
             return
         for piece in ranges:
-            for header in _headers_in(piece):
-                yield header
+            for header, data in _batches_in(piece):
+                yield header, data
                 offset = header.next_offset
 
 
-def _headers_in(piece: FileRange) -> Iterator[BatchHeader]:
+def _batches_in(piece: FileRange) -> Iterator[tuple[BatchHeader, bytes | None]]:
     at = piece.position
     end = piece.position + piece.length
     while at < end:
-        header = read_batch_header(piece.file.read_blocking(at, HEADER_BYTES))
-        yield header
+        try:
+            header = read_batch_header(piece.file.read_blocking(at, HEADER_BYTES))
+        except RecordError as error:
+            raise StorageCorrupt(f"{piece.file.path}, byte {at}: {error}") from error
+        begin = at
         at += header.size_bytes
+        if at > end:
+            raise StorageCorrupt(f"{piece.file.path}: a batch reaches over byte {end}")
+        if header.attributes & _CONTROL:
+            yield header, piece.file.read_blocking(begin, header.size_bytes)
+        else:
+            yield header, None

@@ -7,7 +7,7 @@ from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import DiskFailed, RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
 OPENED_PER_TURN_MAX = 50
+#: A partition whose disk could not be read is tried again after this long.
+OPEN_AGAIN_MS = 1_000
+#: Partitions that one report names.
+LOST_NAMED_MAX = 5
 #: Partitions whose leadership is handed back in one sweep.
 HANDED_BACK_PER_SWEEP_MAX = 20
 
@@ -30,6 +34,10 @@ class PartitionTable:
         self._broker = broker
         self._partitions: dict[GroupId, Partition] = {}
         self._asked = False
+        #: Partitions whose copies here are made anew, to be reported.
+        self._lost: list[str] = []
+        #: Something could not be opened, and a timer runs.
+        self._is_retry_asked = False
         #: Groups whose logs here cannot be used.
         self._damaged: dict[GroupId, None] = {}
         self._retention_due_ms = 0
@@ -87,7 +95,43 @@ class PartitionTable:
             self._open(state)
         except StorageCorrupt as error:
             self._damaged[state.group] = None
-            self._broker.report(f"{state.topic_partition} stays offline on this broker: {error}")
+            self._broker.driver.set_offline(state.group)
+            self._broker.report_error(
+                f"{state.topic_partition} stays offline on this broker: {error}"
+            )
+        except DiskFailed as error:
+            self._broker.driver.set_offline(state.group)
+            self._broker.report_error(
+                f"{state.topic_partition} cannot be opened, trying again: {error}"
+            )
+            if not self._is_retry_asked:
+                self._is_retry_asked = True
+                self._broker.env.clock.call_later(OPEN_AGAIN_MS, self._retry)
+
+    def _note_lost(self, state: PartitionState) -> None:
+        if len(state.replicas) == 1:
+            self._broker.report_error(
+                f"{state.topic_partition} is lost: its only replica was on this broker, whose "
+                "directory does not have it; delete the topic to create it anew"
+            )
+            return
+        if not self._lost:
+            self._broker.env.clock.call_soon(self._report_lost)
+        self._lost.append(str(state.topic_partition))
+
+    def _report_lost(self) -> None:
+        names, self._lost = self._lost, []
+        more = len(names) - LOST_NAMED_MAX
+        named = ", ".join(names[:LOST_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        self._broker.report_error(
+            f"broker {self._broker.node} does not have its copies of {named}: they are made anew "
+            "from other replicas, and have no vote until then; with a majority of a partition's "
+            "replicas lost or down it has no leader"
+        )
+
+    def _retry(self) -> None:
+        self._is_retry_asked = False
+        self.reconcile_soon()
 
     def _delete_strays(self) -> int:
         """Delete logs of topics that were deleted while this broker was away.
@@ -121,7 +165,12 @@ class PartitionTable:
             topic_id=state.topic_id,
             options=_segment_options(config),
             write_caching=config.write_caching,
+            may_be_lost=broker.state.may_have_lost(
+                broker.node, broker.store.directory_id, state.group
+            ),
         )
+        if log.amnesia:
+            self._note_lost(state)
         expiration_ms = int(broker.option("producer.id.expiration.ms"))
         producers = PartitionProducers(
             ProducerStateConfig(producer_expiration_ms=expiration_ms),
@@ -133,7 +182,7 @@ class PartitionTable:
             config=config,
             clock=broker.env.clock,
             producers=producers,
-            on_leadership=broker.coordinators.on_leadership,
+            on_leadership=self._on_leadership,
             report=broker.report,
         )
         partition.restore(log)
@@ -148,14 +197,23 @@ class PartitionTable:
             listener=partition,
             campaign=is_new and state.replicas[0] == broker.node,
         )
+        report = broker.leaders.get(state.group)
+        if report is not None:
+            broker.driver.on_leader_report(report)
 
     def _remove(self, group: GroupId) -> None:
         partition = self._partitions.pop(group)
         broker = self._broker
         broker.driver.close_group(group)
         broker.leaders.forget(group)
-        broker.coordinators.on_removed(partition)
+        broker.group_coordinators.on_removed(partition)
+        broker.transaction_coordinators.on_removed(partition)
         broker.store.delete_log(partition.log)
+
+    def _on_leadership(self, partition: Partition) -> None:
+        """A partition here has another leader: what is coordinated from it may have to move."""
+        self._broker.group_coordinators.on_leadership(partition)
+        self._broker.transaction_coordinators.on_leadership(partition)
 
     def refresh_configs(self) -> None:
         """Options have changed: pass them on to the partitions."""
@@ -232,20 +290,21 @@ class PartitionTable:
 
     def advance_start(self, partition: Partition, start: Offset) -> None:
         """Give up what is before an offset, here and, by the next leader report, on followers."""
-        replica = partition.replica
-        if replica is not None and start > partition.log.start_offset:
-            replica.advance_start(start)
-            self._broker.driver.on_leadership(replica)
+        if partition.replica is not None:
+            self._broker.log_starts.want(partition.state.group, start)
 
     def close(self) -> None:
-        """Save what makes the next start quick."""
+        """Save what makes the next start quick; without it that start is a slow one."""
         for partition in self._partitions.values():
-            partition.save()
+            try:
+                partition.save()
+            except DiskFailed as error:
+                self._broker.report(f"{partition.name}: its next start reads more: {error}")
 
 
 def _segment_options(config: TopicConfig) -> SegmentOptions:
     return SegmentOptions(
         segment_bytes_max=config.segment_bytes,
-        segment_ms_max=config.segment_ms,
+        segment_ms_max=config.segment_ms_max,
         index_interval_bytes=config.index_interval_bytes,
     )

@@ -11,6 +11,9 @@ both hear and be heard, and stays so while something comes from it within `peer_
 to it broke and dialling it again is refused. `on_peer_lost` and `on_peer_seen` tell each change.
 Between a broken connection and the proof whether its process is gone, an alive peer is *doubted*.
 
+Whoever connects is a stranger until it has greeted in a short frame of its own; `peer_door` bounds
+strangers. A peer that greets on another connection has given up the one before.
+
 A link promises order on one connection and nothing about delivery: a frame may be lost with the
 connection, and Raft repeats. Requests fail with `PeerUnreachable` when their link breaks.
 """
@@ -21,6 +24,8 @@ from typing import Protocol
 
 import msgspec
 
+from kafkaesque.broker.founding import ControllerWord
+from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
 from kafkaesque.broker.peer_messages import (
     PROTOCOL_VERSION,
     Heartbeat,
@@ -55,12 +60,43 @@ PEER_FRAME_BYTES_MAX = 256 * 1024 * 1024
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 #: Requests under way to one peer.
 REQUESTS_MAX = 10_000
+#: Brokers that are dialled; no other one is let in.
+PEERS_MAX = 1_000
+#: Each peer's connection, one that it has just given up, and strangers.
+CONNECTIONS_MAX = 2 * PEERS_MAX + 2 * STRANGERS_MAX
+#: Characters of somebody else's cluster id that are reported.
+SHOWN_CHARACTERS_MAX = 64
 
 #: A connection that stood for this long was a good one: it is dialled again at once.
 STABLE_MS = 1_000
 #: Short: a dying process may take one more connection before it refuses the next.
 RECONNECT_MS_MIN = 5
 RECONNECT_MS_MAX = 500
+
+
+class OnWord(Protocol):
+    """See `Founding.on_word`."""
+
+    def __call__(
+        self,
+        node: NodeId,
+        incarnation: int,
+        word: ControllerWord,
+        *,
+        own_sequence: int,
+        echoed_sequence: int,
+    ) -> None: ...
+
+
+def _no_word(
+    node: NodeId,
+    incarnation: int,
+    word: ControllerWord,
+    *,
+    own_sequence: int,
+    echoed_sequence: int,
+) -> None:
+    """Nobody wants to know."""
 
 
 class PeerUnreachable(KafkaesqueError):
@@ -137,7 +173,7 @@ class _Outbound:
         self.state = "dialling"
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=PEER_FRAME_BYTES_MAX,
+            frame_bytes_max=GREETING_BYTES_MAX,
             is_closed_first=True,
         )
         self._owner.env.network.connect(self.address, options, self, self._on_failed)
@@ -171,7 +207,9 @@ class _Outbound:
             owner.incarnation,
             *owner.advertised,
         )
-        self._parts[:0] = write_section(SectionKind.HELLO, hello)
+        # A frame of its own: the other side takes no long one from somebody it does not know.
+        self._parts = write_section(SectionKind.HELLO, hello)
+        self.flush()
         owner.on_link_open(self.node)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
@@ -228,17 +266,13 @@ class _Inbound:
 
     def on_open(self, connection: Connection) -> None:
         self.connection = connection
+        self._owner.on_inbound_open(self)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         try:
             self._owner.on_frame(self, data)
         except MalformedPeerFrame as error:
-            self._owner.report(f"closing a peer connection from {self._peer()}: {error}")
-            if self.connection is not None:
-                self.connection.abort()
-
-    def _peer(self) -> str:
-        return self.connection.peer if self.connection is not None else "?"
+            self.turn_away(str(error))
 
     def on_writable(self) -> None:
         pass
@@ -246,6 +280,13 @@ class _Inbound:
     def on_close(self, error: Exception | None) -> None:
         self.connection = None
         self._owner.on_inbound_lost(self)
+
+    def turn_away(self, reason: str) -> None:
+        """Close it and say why."""
+        if self.connection is not None:
+            peer = self.connection.peer
+            self._owner.door.say(f"closing a peer connection from {peer}: {reason}")
+            self.connection.abort()
 
 
 class _Peer:
@@ -295,6 +336,10 @@ class PeerNetwork:
         self.advertised = advertised
         self.report = report
         self.closed = False
+        self.door = PeerDoor(env.clock, report)
+        #: What heartbeats say of this broker's controller, and who is told what others' say.
+        self.write_word: Callable[[NodeId], ControllerWord] = lambda node: ControllerWord()
+        self.on_word: OnWord = _no_word
         self._timings = timings
         self._events = events
         self._outbound: dict[NodeId, _Outbound] = {}
@@ -305,8 +350,8 @@ class PeerNetwork:
         self._waiting: dict[int, tuple[NodeId, Callable[[PeerAnswer | PeerUnreachable], None]]] = {}
         self._beat: Timer | None = None
         self._beat_due_ms = 0
-        self._inbounds: dict[int, _Inbound] = {}
-        self._inbound_count = 0
+        #: In the order of opening.
+        self._inbounds: dict[_Inbound, None] = {}
 
     # -- start and stop
 
@@ -314,20 +359,14 @@ class PeerNetwork:
         """Listen and begin to beat; return the bound address."""
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=PEER_FRAME_BYTES_MAX,
-            connections_max=4096,
+            frame_bytes_max=GREETING_BYTES_MAX,
+            connections_max=CONNECTIONS_MAX,
             is_closed_first=True,
         )
-        self._listener = self.env.network.listen(address, options, self._accept)
+        self._listener = self.env.network.listen(address, options, lambda: _Inbound(self))
         self._beat_due_ms = self.env.clock.now_ms()
         self._on_beat()
         return self._listener.address
-
-    def _accept(self) -> _Inbound:
-        inbound = _Inbound(self)
-        self._inbound_count += 1
-        self._inbounds[self._inbound_count] = inbound
-        return inbound
 
     def add_peer(self, node: NodeId, address: Address) -> None:
         """Dial a peer from now on; a changed address replaces the old one."""
@@ -355,7 +394,7 @@ class PeerNetwork:
         self.flush()
         for link in self._outbound.values():
             link.close()
-        for inbound in list(self._inbounds.values()):
+        for inbound in list(self._inbounds):
             if inbound.connection is not None:
                 inbound.connection.close()
 
@@ -375,13 +414,15 @@ class PeerNetwork:
     def _on_beat(self) -> None:
         now_ms = self.env.clock.now_ms()
         self._forgive_own_stall(now_ms)
+        self.door.sweep(now_ms)
         self._sequence += 1
         wall_ms = self.env.clock.wall_ms()
         for node, link in self._outbound.items():
             peer = self._peers[node]
             if peer.alive and now_ms - peer.heard_ms > self._timings.peer_timeout_ms:
                 self._lose(node, peer)
-            beat = Heartbeat(self._sequence, peer.sequence_seen, wall_ms)
+            word = self.write_word(node)
+            beat = Heartbeat(self._sequence, peer.sequence_seen, wall_ms, *word)
             link.add(write_section(SectionKind.HEARTBEAT, beat))
         self.flush()
         self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
@@ -394,6 +435,7 @@ class PeerNetwork:
             self.report(f"broker {self.node} was held up for {late_ms} ms")
             for peer in self._peers.values():
                 peer.heard_ms += late_ms
+            self.door.forgive(late_ms)
 
     def _lose(self, node: NodeId, peer: _Peer) -> None:
         peer.alive = peer.heard = peer.doubted = False
@@ -406,11 +448,15 @@ class PeerNetwork:
         if peer.alive and peer.inbound is None:
             self._lose(node, peer)
 
+    def on_inbound_open(self, inbound: _Inbound) -> None:
+        """Somebody has connected."""
+        self._inbounds[inbound] = None
+        self.door.admit(inbound)
+
     def on_inbound_lost(self, inbound: _Inbound) -> None:
         """A connection that a peer dialled is closed."""
-        for key, held in list(self._inbounds.items()):
-            if held is inbound:
-                del self._inbounds[key]
+        self._inbounds.pop(inbound, None)
+        self.door.release(inbound)
         if inbound.node is None or self.closed:
             return
         peer = self._peers.get(inbound.node)
@@ -470,28 +516,44 @@ class PeerNetwork:
             self._peers[inbound.node].heard_ms = self.env.clock.now_ms()
 
     def _on_hello(self, inbound: _Inbound, hello: Hello) -> None:
-        if hello.version != PROTOCOL_VERSION:
-            raise MalformedPeerFrame(f"protocol version {hello.version}, not {PROTOCOL_VERSION}")
-        if hello.cluster_id != self.cluster_id:
-            raise MalformedPeerFrame(
-                f"it belongs to cluster {hello.cluster_id!r}, this broker to {self.cluster_id!r}"
-            )
-        if hello.to_node != self.node:
-            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self.node}")
-        node = NodeId(hello.node)
+        node = self._check_hello(inbound, hello)
+        self.door.release(inbound)
         inbound.node = node
+        if inbound.connection is not None:
+            inbound.connection.limit_frames(PEER_FRAME_BYTES_MAX)
         if node not in self._outbound:
             self.add_peer(node, Address(hello.host, hello.port))
-        peer = self._peers.setdefault(node, _Peer())
+        peer = self._peers[node]
+        former, peer.inbound = peer.inbound, inbound
+        if former is not None and former.connection is not None:
+            former.connection.abort()
         restarted = peer.incarnation not in (0, hello.incarnation)
         if restarted and peer.alive:
             self._lose(node, peer)
         peer.restarted = peer.restarted or restarted
-        peer.inbound = inbound
         peer.incarnation = hello.incarnation
         peer.heard_ms = self.env.clock.now_ms()
         peer.heard = True
         self._maybe_alive(node, peer)
+
+    def _check_hello(self, inbound: _Inbound, hello: Hello) -> NodeId:
+        """Return who greets; raises `MalformedPeerFrame` if it is nobody for this broker."""
+        if inbound.node is not None:
+            raise MalformedPeerFrame(f"broker {inbound.node} greets a second time")
+        if hello.cluster_id != self.cluster_id:
+            theirs = hello.cluster_id[:SHOWN_CHARACTERS_MAX]
+            raise MalformedPeerFrame(
+                f"it belongs to cluster {theirs!r}, this broker to {self.cluster_id!r}"
+            )
+        if hello.to_node != self.node:
+            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self.node}")
+        if hello.node == self.node:
+            raise MalformedPeerFrame(f"it says that it is broker {self.node}, which is this one")
+        if hello.node not in self._outbound and len(self._outbound) >= PEERS_MAX:
+            raise MalformedPeerFrame(
+                f"broker {hello.node} is new, and {PEERS_MAX} others are known"
+            )
+        return NodeId(hello.node)
 
     def _on_section(self, node: NodeId, kind: SectionKind, body: memoryview) -> None:
         peer = self._peers[node]
@@ -503,7 +565,7 @@ class PeerNetwork:
                 group, message = read_raft_section(body)
                 self._events.on_raft(node, group, message)
             case SectionKind.HEARTBEAT:
-                peer.sequence_seen = read_heartbeat(body).sequence
+                self._on_heartbeat(node, peer, read_heartbeat(body))
             case SectionKind.LEADERS:
                 self._events.on_leaders(node, read_leaders(body))
             case SectionKind.REQUEST:
@@ -514,6 +576,16 @@ class PeerNetwork:
                 waiting = self._waiting.pop(correlation, None)
                 if waiting is not None:
                     waiting[1](answer)
+
+    def _on_heartbeat(self, node: NodeId, peer: _Peer, beat: Heartbeat) -> None:
+        peer.sequence_seen = beat.sequence
+        self.on_word(
+            node,
+            peer.incarnation,
+            ControllerWord(beat.standing, beat.founding, beat.term),
+            own_sequence=self._sequence,
+            echoed_sequence=beat.echoed_sequence,
+        )
 
     def _answerer(self, node: NodeId, correlation: int) -> Callable[[PeerAnswer], None]:
         def answer(result: PeerAnswer) -> None:

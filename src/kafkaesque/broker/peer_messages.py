@@ -15,6 +15,14 @@ from kafkaesque.env.disk import Buffer
 
 PROTOCOL_VERSION = 1
 
+#: Broker ids are from 1 to this.
+NODE_ID_MAX = 2**31 - 1
+#: A process's number, by which a restart is noticed, has so many bits.
+INCARNATION_BITS = 48
+#: The longest name that a host can have (RFC 1035, section 2.3.4).
+HOST_CHARACTERS_MAX = 255
+PORT_MAX = 2**16 - 1
+
 _SECTION = struct.Struct(">BI")
 _GROUP = struct.Struct(">I")
 
@@ -54,6 +62,10 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     echoed_sequence: int
     wall_ms: int
+    #: See `founding.ControllerWord`.
+    standing: int = 0
+    founding: int = 0
+    term: int = 0
 
 
 class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +76,8 @@ class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
     leader: int
     in_sync: tuple[int, ...]
     log_start_offset: int = 0
+    #: Replicas that the leader cannot have, though their brokers live.
+    offline: tuple[int, ...] = ()
 
 
 class PeerRequest(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -157,11 +171,26 @@ def read_answer(body: memoryview) -> tuple[int, PeerAnswer]:
 
 
 def read_hello(body: memoryview) -> Hello:
-    """Return the greeting."""
+    """Return the greeting, each field of which could be a broker's.
+
+    Raises:
+        MalformedPeerFrame: it cannot be read, or a field is out of range.
+    """
     try:
-        return _hello_decoder.decode(body)
+        hello = _hello_decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise MalformedPeerFrame(f"a greeting that cannot be read: {error}") from error
+    if hello.version != PROTOCOL_VERSION:
+        raise MalformedPeerFrame(f"protocol version {hello.version}, not {PROTOCOL_VERSION}")
+    if not 1 <= hello.node <= NODE_ID_MAX:
+        raise MalformedPeerFrame(f"broker id {hello.node} is not from 1 to {NODE_ID_MAX}")
+    if not 0 <= hello.incarnation < 1 << INCARNATION_BITS:
+        raise MalformedPeerFrame(f"incarnation {hello.incarnation} is not one")
+    if not 1 <= hello.port <= PORT_MAX:
+        raise MalformedPeerFrame(f"port {hello.port} is not from 1 to {PORT_MAX}")
+    if not 1 <= len(hello.host) <= HOST_CHARACTERS_MAX or not hello.host.isprintable():
+        raise MalformedPeerFrame(f"a host name of {len(hello.host)} characters that cannot be one")
+    return hello
 
 
 def read_heartbeat(body: memoryview) -> Heartbeat:

@@ -6,10 +6,12 @@ Pure functions over `ClusterState`; nothing is proposed here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_entity
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     ChangeConfig,
+    ChangeQuotas,
     ConfigChange,
     ControllerCommand,
     ControllerResult,
@@ -25,6 +27,7 @@ from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
+    ClientQuotaChanged,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -95,6 +98,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return _plan_partitions(state, command, inputs)
         case ChangeConfig():
             return _plan_config(state, command)
+        case ChangeQuotas():
+            return _plan_quotas(state, command)
         case AllocateProducerIds():
             return _plan_producer_ids(state, command)
 
@@ -109,6 +114,7 @@ def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
         peer_port=command.peer_port,
         rack=command.rack,
         incarnation=command.incarnation,
+        directory_id=command.directory_id,
     )
     known = state.brokers.get(NodeId(command.node))
     return Plan(records=[] if known == record else [record], result=Done())
@@ -248,9 +254,12 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
 
 def _checked(table: OptionTable, configs: Mapping[str, str]) -> dict[str, str]:
     try:
-        table.parse(configs)
+        parsed = table.parse(configs)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
+    least, most = (parsed.get(f"{each}.compaction.lag.ms") for each in ("min", "max"))
+    if least is not None and most is not None and int(least) > int(most):
+        raise InvalidConfig(f"min.compaction.lag.ms = {least} is above max.compaction.lag.ms")
     return dict(configs)
 
 
@@ -313,6 +322,27 @@ def _changed_list(option: Option, configs: Mapping[str, str], change: ConfigChan
     else:
         raise InvalidRequest(f"unknown operation {change.operation!r}")
     return ",".join(words)
+
+
+def _plan_quotas(state: ClusterState, command: ChangeQuotas) -> Plan:
+    entity = make_entity(command.entity)
+    current = state.client_quotas.get(entity, {})
+    quotas = dict(current)
+    seen: list[str] = []
+    for change in command.changes:
+        check_quota(entity, change.name, change.value)
+        if change.name in seen:
+            raise InvalidRequest(f"quota {change.name} is named twice")
+        seen.append(change.name)
+        if change.value is None:
+            quotas.pop(change.name, None)
+        else:
+            quotas[change.name] = change.value
+    if quotas and not current and len(state.client_quotas) >= ENTITIES_MAX:
+        raise OverBound(f"{ENTITIES_MAX} entities have quotas already")
+    is_news = quotas != current and not command.validate_only
+    record = ClientQuotaChanged(entity=entity, quotas=quotas)
+    return Plan(records=[record] if is_news else [], result=Done())
 
 
 def _plan_producer_ids(state: ClusterState, command: AllocateProducerIds) -> Plan:

@@ -25,13 +25,13 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
-from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Term
 from kafkaesque.model.record_errors import CorruptBatch
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.entries import EntryKind, HardState
 from kafkaesque.raft.errors import MalformedRaftMessage
-from kafkaesque.raft.messages import AppendRequest
+from kafkaesque.raft.messages import AppendRequest, NotHere, SnapshotRequest
 from kafkaesque.raft.wire import read_message, write_message
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
@@ -70,6 +70,7 @@ class RaftDriver:
         on_leadership: Callable[[Replica], None],
         on_failed: Callable[[Exception], None],
         report: Callable[[str], None],
+        report_error: Callable[[str], None],
     ) -> None:
         self.env = env
         self.node = node
@@ -77,6 +78,7 @@ class RaftDriver:
         self.peers = peers
         self.config = config
         self.report = report
+        self.report_error = report_error
         self.on_leadership = on_leadership
         self._tick_ms = tick_ms
         self._on_failed = on_failed
@@ -85,6 +87,8 @@ class RaftDriver:
         self._active: dict[GroupId, Replica] = {}
         #: The oldest give way: they may be for groups that are gone.
         self._early: deque[tuple[NodeId, GroupId, bytes]] = deque(maxlen=EARLY_MESSAGES_MAX)
+        #: Groups that are to be here and cannot be opened.
+        self._offline: set[GroupId] = set()
         self._written: list[_Written] = []
         self._turn_asked = False
         self._ticker: Timer | None = None
@@ -123,17 +127,26 @@ class RaftDriver:
             listener=listener,
         )
         self._replicas[group] = replica
+        self._offline.discard(group)
         self.introduce(replica)
         if campaign or replica.core.configuration.voters == (self.node,):
             replica.core.campaign()
         self.touch(replica)
+        self._take_early(group)
+        return replica
+
+    def set_offline(self, group: GroupId) -> None:
+        """The group cannot be opened here (yet): leaders that send for it are told so."""
+        self._offline.add(group)
+        self._take_early(group)
+
+    def _take_early(self, group: GroupId) -> None:
         early = [item for item in self._early if item[1] == group]
         if early:
             others = [item for item in self._early if item[1] != group]
             self._early = deque(others, maxlen=EARLY_MESSAGES_MAX)
             for node, _, message in early:
                 self.on_raft(node, group, memoryview(message))
-        return replica
 
     def introduce(self, replica: Replica) -> None:
         """Tell a core which of its members are alive: at its start, and when members are new."""
@@ -147,6 +160,7 @@ class RaftDriver:
         replica = self._replicas.pop(group, None)
         self._dirty.pop(group, None)
         self._active.pop(group, None)
+        self._offline.discard(group)
         if replica is not None:
             replica.close()
 
@@ -164,7 +178,12 @@ class RaftDriver:
         if replica is None or not replica.is_leader:
             return None
         return LeaderReport(
-            group, replica.term, self.node, replica.in_sync(), replica.log.start_offset
+            group,
+            replica.term,
+            self.node,
+            replica.in_sync(),
+            replica.log.start_offset,
+            replica.core.offline,
         )
 
     def transfer_leadership(self, group: GroupId, to: NodeId) -> None:
@@ -217,6 +236,9 @@ class RaftDriver:
     def on_raft(self, node: NodeId, group: GroupId, message: memoryview) -> None:
         """Take a peer's message."""
         replica = self._replicas.get(group)
+        if replica is None and group in self._offline:
+            self._answer_not_here(node, group, message)
+            return
         if replica is None:
             self._early.append((node, group, bytes(message)))
             return
@@ -224,11 +246,30 @@ class RaftDriver:
             parsed = read_message(message)
             if isinstance(parsed, AppendRequest):
                 _check_entries(parsed)
+                self.store.look_for_space()  # a follower with none fails, as a whole
             replica.core.step(parsed)
         except (MalformedRaftMessage, CorruptBatch) as error:
-            self.report(f"dropping a Raft message from broker {node} for group {group}: {error}")
+            name = replica.log.identity.directory
+            self.report(f"dropping a Raft message from broker {node} for {name}: {error}")
             return
         self.touch(replica)
+
+    def _answer_not_here(self, node: NodeId, group: GroupId, data: memoryview) -> None:
+        try:
+            message = read_message(data)
+        except MalformedRaftMessage as error:
+            self.report(f"dropping a Raft message from broker {node} for group {group}: {error}")
+            return
+        if isinstance(message, AppendRequest | SnapshotRequest):
+            answer = NotHere(group, self.node, node, message.term)
+            self.peers.send_raft(node, group, write_message(answer))  # type: ignore[arg-type]
+
+    def on_leader_report(self, report: LeaderReport) -> None:
+        """The leader of a group has told who is in sync: whoever leads next begins with that."""
+        replica = self._replicas.get(GroupId(report.group))
+        if replica is not None and report.leader >= 0:
+            in_sync = [NodeId(node) for node in report.in_sync]
+            replica.core.on_in_sync_told(Term(report.term), in_sync)
 
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
         """A peer is alive (again)."""
@@ -275,7 +316,8 @@ class RaftDriver:
         if self._dirty and not self._turn_asked:
             self._turn_asked = True
             self.env.clock.call_soon(self._on_turn)
-        self._submit()
+        if self._written:
+            self._submit()
         self.peers.flush()
 
     def _perform(self, replica: Replica) -> None:
@@ -315,12 +357,11 @@ class RaftDriver:
     def _submit(self) -> None:
         if self.failure is not None:
             return
-        if self._written:
-            written, self._written = self._written, []
-            try:
-                self.store.submit(lambda: self._on_durable(written))
-            except DiskFailed as error:
-                self.fail(error)
+        written, self._written = self._written, []
+        try:
+            self.store.submit(lambda: self._on_durable(written))
+        except DiskFailed as error:
+            self.fail(error)
 
     def _on_durable(self, written: list[_Written]) -> None:
         if self.failure is not None or self._stopped:

@@ -1,13 +1,14 @@
 """One group on this broker: its consensus core, its log, and the state machine that it feeds."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
 from kafkaesque.env.disk import Buffer
-from kafkaesque.model.batch import BatchHeader, assign_offsets
+from kafkaesque.model.batch import BatchHeader, assign_offsets, scan_batches
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
 from kafkaesque.model.ids import GroupId, NodeId, Offset
 from kafkaesque.raft.config import RaftConfig
@@ -19,10 +20,13 @@ from kafkaesque.raft.configuration import (
 )
 from kafkaesque.raft.core import RaftCore
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
+from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.raft.messages import SnapshotRequest
+from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.storage.entries import EntryLike
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 
 if TYPE_CHECKING:
@@ -31,6 +35,12 @@ if TYPE_CHECKING:
 _DATA = EntryKind.DATA
 
 
+#: What cannot be read is reported once in this time, however many ask for it.
+REPORT_AGAIN_MS = 10_000
+#: A replica that has handed over because of its disk keeps what it leads for this long after that,
+#: and twice as long each time, up to the maximum: where all disks are hurt, leadership rests.
+KEEP_LEADING_MS = 10_000
+KEEP_LEADING_MS_MAX = 300_000
 #: Rounds of "perform, then see what that has caused" in one go; the rest waits for the next round.
 PASSES_MAX = 4
 
@@ -51,8 +61,11 @@ class Replica:
     __slots__ = (
         "_durable_index",
         "_is_leading",
+        "_keep_leading_ms",
+        "_keeps_until_ms",
         "_listener",
         "_min_insync",
+        "_report_due_ms",
         "_seen_configuration",
         "_seen_term",
         "_syncs_pending",
@@ -91,6 +104,7 @@ class Replica:
             config=config,
             jitter=driver.env.dice.below,
             min_insync=min_insync,
+            wanted_voters=configuration.voters,
         )
         self._durable_index: int = log.last_index
         self._is_leading = False
@@ -98,6 +112,10 @@ class Replica:
         self._syncs_pending = 0
         self._seen_term = self.core.term
         self._seen_configuration = self.core.configuration
+        #: Until then leadership is not handed over because of the disk, and how long next time.
+        self._keeps_until_ms = 0
+        self._keep_leading_ms = KEEP_LEADING_MS
+        self._report_due_ms = 0
         #: Whether this leader has committed an entry of its own term.
         self.term_committed = False
         listener.on_durable(log.end_offset)
@@ -136,6 +154,10 @@ class Replica:
         """The voters that are caught up, as the leader knows."""
         return self.core.in_sync
 
+    def in_sync_expected(self) -> int:
+        """How many voters are in sync or, early in this leader's term, may prove it yet."""
+        return self.core.in_sync_expected
+
     def append(
         self, data: bytearray | memoryview, batch: BatchHeader, append_time_ms: int | None = None
     ) -> Appended:
@@ -149,7 +171,7 @@ class Replica:
         """
         refusal = self.driver.store.refusal
         if refusal is not None:
-            self.hand_over()  # another broker may have what is missing here
+            self._hand_over_for_disk()  # another broker may have what is missing here
             raise StorageFailed(str(refusal))
         self._settle()
         width = batch.last_offset_delta + 1
@@ -274,6 +296,8 @@ class Replica:
         hard_state = ready.hard_state
         if hard_state is not None:
             self.log.save_hard_state(hard_state.term, hard_state.vote)
+        if ready.is_readmitted:
+            self._on_readmitted()
         if ready.truncate_to is not None:
             self.log.truncate_to(ready.truncate_to)
             self._durable_index = min(self._durable_index, ready.truncate_to)
@@ -287,6 +311,7 @@ class Replica:
             return None
         is_cached = (
             self._write_caching
+            and self.log.keeps_cached
             and hard_state is None
             and not has_marks
             and ready.truncate_to is None
@@ -298,19 +323,24 @@ class Replica:
         self.driver.note_written(self, hard_state, last_index, ready.generation)
         return None
 
+    def _on_readmitted(self) -> None:
+        """Remember it; until that is durable a restart would only have it readmitted once more."""
+        self.log.save_amnesia(0)
+        self._syncs_pending += 1
+        self.driver.note_written(self, None, None, 0)
+        self.driver.report(f"group {self.group}: this broker has its copy again, and may vote")
+
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
         log = self.log
         log.append(entries)
-        batches = [
-            AppendedBatch(
-                log.offset_after(entry.first_index - 1),
-                log.offset_after(entry.last_index),
-                entry.data,  # type: ignore[arg-type]
-            )
-            for entry in entries
-            if entry.kind is _DATA
-        ]
+        batches = []
+        for entry in entries:
+            if entry.kind is _DATA:
+                base_offset = log.offset_after(entry.first_index - 1)
+                # A batch is all records: its positions are as many offsets.
+                next_offset = Offset(base_offset + entry.last_index - entry.first_index + 1)
+                batches.append(AppendedBatch(base_offset, next_offset, entry.data))  # type: ignore[arg-type]
         if batches:
             self._listener.on_appended(batches)
         return len(batches) != len(entries)
@@ -366,15 +396,77 @@ class Replica:
     def _on_read(self, work: Replicate, found: list[EntryLike] | Exception) -> None:
         if self.is_closed:
             return
-        if isinstance(found, DiskFailed):
-            self.driver.report(f"group {self.group}: a read for broker {work.to} failed: {found}")
+        if isinstance(found, DiskFailed | StorageCorrupt):
+            self.on_unreadable(found)
             found = []
         elif isinstance(found, Exception):
             raise InvariantBroken(f"group {self.group}: reading the log failed") from found
         self._fill(work, found)
         self.driver.touch(self)
 
+    def on_unreadable(self, error: Exception) -> None:
+        """A part of the log cannot be read: another replica has it, and is to lead.
+
+        What is appended from now on is as good here as anywhere, so this one follows.
+        """
+        now_ms = self.driver.env.clock.now_ms()
+        if now_ms >= self._report_due_ms:
+            self._report_due_ms = now_ms + REPORT_AGAIN_MS
+            self.driver.report_error(f"{self._name}: the log cannot be read: {error}")
+        self._hand_over_for_disk()
+
+    def _hand_over_for_disk(self) -> None:
+        """Let a voter lead that has all that is committed; keep leading if there is none.
+
+        This one leads until the other has taken over. A replica that lags behind could not serve
+        what is missing here, and might not be elected: then nobody would lead. The others may be
+        no better off, and hand over in turn: so this one does it seldom.
+        """
+        now_ms = self.driver.env.clock.now_ms()
+        if not self.is_leader or now_ms < self._keeps_until_ms:
+            return
+        successor = self._caught_up_voter()
+        if successor is None:
+            return
+        self._keeps_until_ms = now_ms + self._keep_leading_ms
+        self._keep_leading_ms = min(2 * self._keep_leading_ms, KEEP_LEADING_MS_MAX)
+        self.driver.report(f"{self._name}: broker {successor} is asked to lead, not this one")
+        with suppress(TransferRefused):  # leadership is being handed over already
+            self.core.transfer_leadership(successor)
+        self.driver.touch(self)
+
+    @property
+    def _name(self) -> str:
+        """What people know the group by: topic and partition."""
+        return self.log.identity.directory
+
+    def _where_damaged(self, index: int) -> str:
+        offset, table = self.log.offset_after(index - 1), self.log.segments
+        path = table.segments[table.at_offset(offset)].path
+        return f"{path}: the batch at offset {offset} is damaged on the disk"
+
+    def _caught_up_voter(self) -> NodeId | None:
+        """Return the live voter that has most of the log, if it has all that is committed."""
+        core = self.core
+        best: PeerProgress | None = None
+        for peer in core.peers:
+            if (
+                peer.is_alive
+                and not peer.is_absent
+                and not peer.amnesia
+                and core.configuration.is_voter(peer.node)
+                and peer.synced_index >= core.commit_index
+                and (best is None or peer.synced_index > best.synced_index)
+            ):
+                best = peer
+        return None if best is None else best.node
+
     def _fill(self, work: Replicate, entries: Sequence[EntryLike]) -> None:
+        damaged = next((at for at, entry in enumerate(entries) if _is_damaged(entry)), None)
+        if damaged is not None:
+            entry = entries[damaged]
+            self.on_unreadable(StorageCorrupt(self._where_damaged(entry.first_index)))
+            entries = entries[:damaged]
         metas = [_meta(entry) for entry in entries]
         message = self.core.fill(work, metas)
         if message is not None:
@@ -420,6 +512,14 @@ class Replica:
         self._listener.on_snapshot(payload.state, start_offset, install)
 
 
+def _is_damaged(entry: EntryLike) -> bool:
+    """Tell whether a batch was read from the disk and is not what was written there."""
+    if isinstance(entry, EntryMeta) or entry.kind != _DATA:
+        return False
+    data: Buffer = entry.data  # type: ignore[assignment]
+    return scan_batches(data, count_max=1).end != len(data)
+
+
 def _meta(entry: EntryLike) -> EntryMeta:
     """Return an entry of the log as the core knows it; what is fresh still is that very one."""
     if isinstance(entry, EntryMeta):
@@ -442,4 +542,5 @@ def _restored(log: GroupLog, configuration: Configuration) -> RestoredState:
         last_index=log.last_index,
         commit_index=min(log.commit_hint, log.last_index),
         configurations=placed or [PlacedConfiguration(0, configuration)],
+        amnesia=log.amnesia,
     )

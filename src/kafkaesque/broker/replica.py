@@ -6,14 +6,19 @@ things happened, and never inside a call that the listener itself makes.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.ids import NodeId, Offset
 
 
-class AppendedBatch(NamedTuple):
-    """A record batch that has come into this replica's log; it may still be cut off again."""
+@dataclass(slots=True)
+class AppendedBatch:
+    """A record batch that has come into this replica's log; it may still be cut off again.
+
+    Treat as immutable; not frozen, as every produce makes one.
+    """
 
     base_offset: Offset
     next_offset: Offset

@@ -22,6 +22,22 @@ class TopicConfig:
     segment_ms: int
     unclean_leader_election: bool
     write_caching: bool
+    min_cleanable_dirty_ratio: float
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of each key is kept."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def segment_ms_max(self) -> int:
+        """The age at which a segment is closed: one that is compacted has to be closed first."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
 
 def resolve_option(
@@ -60,4 +76,8 @@ def make_topic_config(
         segment_ms=number("segment.ms"),
         unclean_leader_election=bool(value("unclean.leader.election.enable")),
         write_caching=bool(value("write.caching")),
+        min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
     )

@@ -1,11 +1,28 @@
-"""`kafkaesque`: finds the command and runs it."""
+"""`kafkaesque`: finds the command and runs it.
 
-from typing import Annotated
+Ctrl-C may come while modules are still being read, and the output may be refused at the very end,
+when it is flushed: neither shows anybody a traceback.
+"""
 
-import typer
+import errno
+import os
+import sys
 
-from kafkaesque.cli.arguments import new_app
-from kafkaesque.cli.lazy_group import LazyGroup
+from kafkaesque.cli.exit_codes import FAILED, INTERRUPTED, OK
+
+try:
+    from typing import Annotated
+
+    import typer
+
+    from kafkaesque.cli.arguments import new_app
+    from kafkaesque.cli.failure import CommandFailed
+    from kafkaesque.cli.lazy_group import LazyGroup
+except KeyboardInterrupt:
+    raise SystemExit(INTERRUPTED) from None
+
+#: What is wrong with the place that the output goes to, and not with us.
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = new_app(cls=LazyGroup, name="kafkaesque", add_completion=True)
 
@@ -40,7 +57,30 @@ def kafkaesque(
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="kafkaesque")
+    try:
+        try:
+            app(prog_name="kafkaesque")
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError as error:
+        # Whoever read our output has enough (`| head`): nothing is wrong by that.
+        _drop_output()
+        ending = error.__context__
+        sys.exit(ending.code if isinstance(ending, SystemExit) else OK)
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _drop_output()
+        reason = os.strerror(error.errno).lower()
+        CommandFailed(f"the output cannot be written: {reason}").show()
+        sys.exit(FAILED)
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere: the interpreter would try to write it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from kafkaesque.cli.arguments import wrong_usage
-from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.exit_codes import DAMAGED, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 
 Result = TypeVar("Result")
@@ -27,13 +27,13 @@ ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
-#: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with.
+#: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
+#: and {name} its name.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
     "UNKNOWN_TOPIC_OR_PART": ("{what} does not exist", "kafkaesque topic list"),
     "_UNKNOWN_TOPIC": ("{what} does not exist", "kafkaesque topic list"),
     "_UNKNOWN_PARTITION": ("{what} has no such partition", "kafkaesque topic list"),
     "TOPIC_ALREADY_EXISTS": ("{what} exists already", "--if-not-exists, to accept that"),
-    "TOPIC_EXCEPTION": ("{what} is not a legal name of a topic", "letters, digits, '.', '_', '-'"),
     "GROUP_ID_NOT_FOUND": ("{what} does not exist", "kafkaesque group list"),
     "NON_EMPTY_GROUP": ("{what} has members at work", "stop its consumers first"),
     "COORDINATOR_NOT_AVAILABLE": ("no broker coordinates {what} at the moment", "again, shortly"),
@@ -43,7 +43,12 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     ),
     "MSG_SIZE_TOO_LARGE": (
         "a message is larger than {what} accepts",
-        "kafkaesque topic alter TOPIC --config max.message.bytes=BYTES",
+        "kafkaesque topic alter {name} --config max.message.bytes=BYTES",
+    ),
+    "_BAD_MSG": (
+        "{what}: a batch's checksum does not fit its bytes: they were damaged on a disk or on the"
+        " way here",
+        "kafkaesque log verify DIR, on the brokers' machines",
     ),
     "_MSG_TIMED_OUT": (
         "{what}: no broker acknowledged the message in time",
@@ -86,10 +91,14 @@ class Connection:
         return Producer(self._settings(settings))
 
     def consumer(self, settings: Mapping[str, Any]) -> Consumer:
-        return Consumer(self._settings(settings))
+        # Brokers send what lies on their disks as it is: who reads it last has to look.
+        return Consumer(self._settings({"check.crcs": True, **settings}))
 
     def metadata(
-        self, client: AdminClient | Consumer | Producer, topic: str | None = None
+        self,
+        client: AdminClient | Consumer | Producer,
+        topic: str | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> ClusterMetadata:
         """Return brokers, and all topics or the one that is named.
 
@@ -98,9 +107,9 @@ class Connection:
         """
         try:
             found: ClusterMetadata = (
-                client.list_topics(timeout=REQUEST_TIMEOUT_S)
+                client.list_topics(timeout=timeout_s)
                 if topic is None
-                else client.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+                else client.list_topics(topic, timeout=timeout_s)
             )
         except KafkaException as raised:
             raise CommandFailed(
@@ -159,9 +168,12 @@ def result_of(future: "Future[Result]", what: str) -> Result:
 def explain(error: KafkaError, what: str) -> CommandFailed:
     """Return the failure for an error of Kafka's, in a sentence about `what`."""
     code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else 1
+    if error.code() == KafkaError._BAD_MSG:
+        code = DAMAGED
     known = _SENTENCES.get(error.name())
     if known is not None:
         sentence, hint = known
+        hint = hint.format(name=what.rpartition(" ")[2])
         return CommandFailed(sentence.format(what=what), hint=hint, exit_code=code)
     return CommandFailed(f"{what}: {error.str().rstrip('.')} ({error.name()})", exit_code=code)
 

@@ -10,6 +10,7 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from typing import IO
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
-from kafkaesque.cli.cluster_file import ClusterFile, read_cluster_file
+from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
@@ -34,6 +35,9 @@ from kafkaesque.server.config import SERVER_OPTIONS
 STOP_TIMEOUT_S = 10.0
 #: So many brokers' controllers vote, the first ones: more only make every change wait longer.
 VOTERS_MAX = 5
+LOCK_NAME = ".lock"
+#: What a directory may hold that is to become ours: what is ours, and what a new file system has.
+_HARMLESS = re.compile(r"\.lock|lost\+found|broker-[0-9]+(\.toml|\.log)?")
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -188,6 +192,7 @@ class LocalCluster:
 
     def _write_files(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
+        _check_ours(self.directory)
         self._lock = _lock(self.directory)
         check_ports(self._host, [broker.ports for broker in self.brokers])
         voters = self._join()
@@ -265,13 +270,29 @@ class LocalCluster:
         return "\n".join(lines) + "\n"
 
 
+def _check_ours(directory: Path) -> None:
+    """Refuse a directory with other things in it: ours would lie among them for good.
+
+    Raises:
+        CommandFailed: the sentence names one of them.
+    """
+    names = [path.name for path in directory.iterdir()]
+    foreign = [name for name in names if not _HARMLESS.fullmatch(name)]
+    if CLUSTER_FILE in names or not foreign:
+        return
+    raise wrong_usage(
+        f"{directory} is no cluster's directory and not empty: it has {min(foreign)!r}",
+        f"--data {directory / 'kafkaesque-data'}, or any directory that is empty or new",
+    )
+
+
 def _lock(directory: Path) -> IO[str]:
     """Keep others from writing the configuration of brokers that run; until the file is closed.
 
     Raises:
         CommandFailed: somebody else does that already.
     """
-    lock = (directory / ".lock").open("a+", encoding="utf-8")
+    lock = (directory / LOCK_NAME).open("a+", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

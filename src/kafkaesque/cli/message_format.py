@@ -2,11 +2,13 @@
 
 `value`: a line is a value. `key-value`: key, separator, value; a line without the separator has no
 key. `json`: one object a line with key, value, headers, partition, timestamp_ms (and, printed,
-topic and offset). In it, bytes that are not UTF-8 are `{"base64": "..."}`, and null is null.
+topic and offset, which say where the message was and are not read). In it, bytes that are not UTF-8
+are `{"base64": "..."}`, and null is null.
 """
 
 import base64
 import binascii
+import difflib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ Header = tuple[str, bytes | None]
 
 DEFAULT_SEPARATOR = "\t"
 QUOTED_MAX = 60
+#: What an object may hold: all that is printed.
+FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 
 
 class Format(StrEnum):
@@ -122,6 +126,7 @@ def _read_json(line: bytes) -> Outgoing:
         document = json.loads(line)
         if not isinstance(document, dict) or "value" not in document:
             raise ValueError("it is not an object with a value")
+        _check_fields(document)
         return Outgoing(
             value=_from_json(document["value"]),
             key=_from_json(document.get("key")),
@@ -135,6 +140,14 @@ def _read_json(line: bytes) -> Outgoing:
             f"this line is not a message in JSON: {shown} ({error})",
             hint='{"key": "k", "value": "v", "headers": {"name": "value"}}',
         ) from None
+
+
+def _check_fields(document: dict[str, object]) -> None:
+    for name in document:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(FIELDS)}"
+            raise ValueError(f"unknown field {name!r}: {meant}")
 
 
 def _headers(found: object) -> list[Header]:

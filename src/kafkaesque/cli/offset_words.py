@@ -1,7 +1,7 @@
 """How a person names a place in a log: earliest, latest, a number, or a time."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum, auto
 
 from kafkaesque.cli.arguments import wrong_usage
@@ -57,8 +57,3 @@ def parse_time_ms(word: str) -> int:
     except ValueError:
         raise wrong_usage(f"{word!r} is neither an offset nor a time", EXAMPLE) from None
     return int(time.timestamp() * 1000)
-
-
-def write_time(milliseconds: int) -> str:
-    """Return a time as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

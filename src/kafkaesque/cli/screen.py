@@ -10,6 +10,11 @@ from typing import Protocol
 Cell = str | int | float | None
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s for more than one or none."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows under named columns."""

@@ -10,15 +10,22 @@ for start-up and offline tools only.
 
 After a `sync` has failed, what it covered must be taken as lost (the kernel may have dropped the
 dirty pages): nobody may acknowledge it, and the file is not to be used any more.
+
+What would keep a core busy for seconds is work in steps (`run_steps`): on the real machine it has a
+process of its own, because a thread would take the interpreter's lock from the loop.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kafkaesque.model.errors import DiskFailed
 
 Buffer = bytes | bytearray | memoryview
+
+ArgumentT = TypeVar("ArgumentT")
+StepT = TypeVar("StepT")
+ResultT = TypeVar("ResultT")
 
 
 class File(Protocol):
@@ -67,8 +74,18 @@ class FileRange:
         return self.length
 
 
-class Disk(Protocol):
-    """One broker's data directory; paths are relative to it, with `/`."""
+class StepRun(Protocol):
+    """Work in steps that goes on elsewhere. After each step it waits for one of these calls."""
+
+    def go_on(self) -> None:
+        """Let it make its next step; once for each step that was reported."""
+
+    def stop(self) -> None:
+        """Let it end where it is: after the step that is under way, if one is."""
+
+
+class BlockingDisk(Protocol):
+    """A data directory, for who may wait; paths are relative to it, with `/`, and `.` is itself."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing; with `create` make it if missing.
@@ -97,14 +114,29 @@ class Disk(Protocol):
         """Give a file or directory another name, replacing a file in one step."""
 
     def free_bytes(self) -> int:
-        """Return how many bytes can still be written."""
+        """Return how many bytes can still be written.
+
+        Raises:
+            DiskFailed: the device refused.
+        """
+
+    def total_bytes(self) -> int:
+        """Return how many bytes the volume has, in use or not, whoever uses them.
+
+        Raises:
+            DiskFailed: the device refused.
+        """
 
     def sync_blocking(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        """Make files and directory entries durable; waits. For start-up only.
+        """Make files and directory entries durable; waits. For start-up and work in steps only.
 
         Raises:
             DiskFailed: not durable.
         """
+
+
+class Disk(BlockingDisk, Protocol):
+    """One broker's data directory, as the broker's loop uses it."""
 
     def sync(
         self,
@@ -125,4 +157,22 @@ class Disk(Protocol):
         """Run blocking or heavy work off the loop: `on_done(result, None)` or `(None, error)`.
 
         The work must touch nothing that the loop touches.
+        """
+
+    def run_steps(
+        self,
+        work: Callable[[BlockingDisk, ArgumentT], Generator[StepT, None, ResultT]],
+        argument: ArgumentT,
+        on_step: Callable[[StepT], None],
+        on_done: Callable[[ResultT | None, Exception | None], None],
+    ) -> StepRun:
+        """Begin work that yields after each bounded step; one at a time, where nobody is disturbed.
+
+        `on_step` gets what each step yields, and the work waits for `go_on`. At its end comes
+        `on_done(result, None)` or `(None, error)`; `(None, None)` where it was stopped. From then
+        on it touches nothing any more. `WorkerLost` is the error where its process has died.
+
+        It may happen in another process: `work` has to be a module's function, and `argument`, the
+        steps and the result plain values. Should this process be killed, the work ends, too, before
+        another can begin in the same directory.
         """

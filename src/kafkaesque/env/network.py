@@ -34,10 +34,6 @@ class Connection(Protocol):
     def peer(self) -> str:
         """Who is at the other end, for people to read."""
 
-    @property
-    def local_port(self) -> int:
-        """The port at our end."""
-
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         """Send all parts, in order, after what was written before; never blocks.
 
@@ -53,6 +49,9 @@ class Connection(Protocol):
 
     def resume_reading(self) -> None:
         """Deliver again."""
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Allow frames up to this length from the next one on, in place of `ListenOptions`'."""
 
     def close(self) -> None:
         """Send what was written, then close; `on_close` follows."""
@@ -75,6 +74,20 @@ class ConnectionHandler(Protocol):
 
     def on_close(self, error: Exception | None) -> None:
         """The connection is gone; called last, exactly once after `on_open`."""
+
+
+class HalfCloseHandler(ConnectionHandler, Protocol):
+    """A handler that still has answers to give when the other end sends no more.
+
+    It is known by having `on_eof`. A connection whose handler has none is closed then, as by
+    `Connection.close`: what was written is sent, and nothing else.
+    """
+
+    def on_eof(self) -> None:
+        """The other end sends no more, and may still read: the handler closes when it is done.
+
+        Called at most once, after the last `on_bytes`; not if the connection is being closed.
+        """
 
 
 class Listener(Protocol):

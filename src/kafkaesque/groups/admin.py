@@ -3,26 +3,22 @@
 from functools import partial
 
 from kafkaesque.groups.commits import write_changes
+from kafkaesque.groups.consumer.group import ConsumerGroup
 from kafkaesque.groups.context import Context
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import (
-    NOT_GIVEN,
-    DeleteGroups,
-    DescribeGroups,
-    ListGroups,
-    WriteToken,
-)
-from kafkaesque.groups.group import GROUP_TYPE, Group, GroupState
+from kafkaesque.groups.events import NOT_GIVEN, DeleteGroups, DescribeGroups, ListGroups
+from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.offsets import OffsetChange
-from kafkaesque.groups.records import write_group_key
 from kafkaesque.groups.results import (
     CommittedOffset,
     DeleteGroupsResult,
     DescribedGroup,
     DescribeResult,
     ListResult,
-    LogRecord,
 )
+from kafkaesque.model.log_table import LogRecord, WriteToken
+
+AnyGroup = Group | ConsumerGroup
 
 
 class Admin:
@@ -37,13 +33,18 @@ class Admin:
         """List the groups that pass both filters."""
         states = [state.lower() for state in listing.states]
         types = [each.lower() for each in listing.types]
+        lines = (group.listed() for group in self._all_groups())
         groups = tuple(
-            group.listed()
-            for group in self._context.groups.values()
-            if (not states or group.state.value.lower() in states)
-            and (not types or GROUP_TYPE in types)
+            line
+            for line in lines
+            if (not states or line.state.lower() in states)
+            and (not types or line.group_type in types)
         )
         self._context.respond(listing.token, ListResult(error=GroupError.NONE, groups=groups))
+
+    def _all_groups(self) -> list[AnyGroup]:
+        context = self._context
+        return [*context.groups.values(), *context.consumer_groups.values()]
 
     def on_describe(self, describe: DescribeGroups) -> None:
         """Show groups; one that is not there is Dead."""
@@ -74,7 +75,9 @@ class Admin:
                 answer()
 
         for group_id in dict.fromkeys(delete.group_ids):
-            group = context.groups.get(group_id)
+            group: AnyGroup | None = context.groups.get(group_id)
+            if group is None:
+                group = context.consumer_groups.get(group_id)
             outcomes[group_id] = _check_delete(group)
             if group is None or outcomes[group_id] is not GroupError.NONE:
                 continue
@@ -86,29 +89,40 @@ class Admin:
         if not waiting:
             answer()
 
-    def _remove(self, group: Group, changes: list[OffsetChange]) -> list[WriteToken]:
+    def _remove(self, group: AnyGroup, changes: list[OffsetChange]) -> list[WriteToken]:
         """Have a group and its offsets written off; it is gone at once for whoever comes now.
 
         Should that fail, the group is put back, unless there is a new one of its name.
         """
         context = self._context
-        del context.groups[group.group_id]
-        context.cancel_all(group)
+        if isinstance(group, Group):
+            del context.groups[group.group_id]
+            context.cancel_all(group)
+        else:
+            del context.consumer_groups[group.group_id]
 
         outcomes: list[GroupError] = []
 
         def on_written(error: GroupError) -> None:
             outcomes.append(error)
             if error is not GroupError.NONE:
-                context.groups.setdefault(group.group_id, group)
-            elif outcomes == [GroupError.NONE] * len(tokens):
+                self._put_back(group)
+            elif outcomes == [GroupError.NONE] * len(tokens) and isinstance(group, Group):
                 group.transition(GroupState.DEAD, context.now.wall_ms)
 
-        tombstone = LogRecord(write_group_key(group.group_id), None)
-        tokens = self._write_in_parts(changes, tombstone)
+        tokens = self._write_in_parts(changes, *group.tombstones())
         for token in tokens:
             context.writes.then(token, on_written)
         return tokens
+
+    def _put_back(self, group: AnyGroup) -> None:
+        context = self._context
+        if group.group_id in context.groups or group.group_id in context.consumer_groups:
+            return
+        if isinstance(group, Group):
+            context.groups[group.group_id] = group
+        else:
+            context.consumer_groups[group.group_id] = group
 
     def _write_in_parts(self, changes: list[OffsetChange], *records: LogRecord) -> list[WriteToken]:
         """Have changes written in writes of bounded size, the other records with the last."""
@@ -125,12 +139,12 @@ class Admin:
 
     def expire(self) -> None:
         """Remove offsets that nobody has cared for long enough, and groups with nothing left."""
-        for group in list(self._context.groups.values()):
+        for group in self._all_groups():
             if self._context.is_over_bound:
                 return
             self._expire_group(group)
 
-    def _expire_group(self, group: Group) -> None:
+    def _expire_group(self, group: AnyGroup) -> None:
         context = self._context
         expired: list[OffsetChange] = []
         is_all = True
@@ -139,19 +153,21 @@ class Admin:
                 expired.append(OffsetChange(group.group_id, partition, None))
             else:
                 is_all = False
-        if is_all and group.state is GroupState.EMPTY and not group.pending_joins:
+        is_coming = isinstance(group, Group) and bool(group.pending_joins)
+        if is_all and group.is_empty and not is_coming:
             self._remove(group, expired)
         elif expired:
             self._write_in_parts(expired)
 
-    def _is_expired(self, group: Group, committed: CommittedOffset) -> bool:
+    def _is_expired(self, group: AnyGroup, committed: CommittedOffset) -> bool:
         """Whether the offset's time is over.
 
-        It runs from when a group with members became empty; from the last commit where there never
-        were any, or where consumers have turned away from the topic. Source: KIP-211.
+        It runs from when a classic group with members became empty; from the last commit where
+        there never were any, where consumers have turned away from the topic, and in groups of the
+        new kind. Source: KIP-211, and Apache Kafka's coordinator.
         """
         since_wall_ms = committed.commit_wall_ms
-        if group.protocol_type is not None:
+        if isinstance(group, Group) and group.protocol_type is not None:
             if group.state is GroupState.EMPTY:
                 if group.state_since_wall_ms is not None:
                     since_wall_ms = group.state_since_wall_ms
@@ -163,8 +179,7 @@ class Admin:
         return now_wall_ms - since_wall_ms >= self._context.config.offsets_retention_ms
 
 
-def _check_delete(group: Group | None) -> GroupError:
+def _check_delete(group: AnyGroup | None) -> GroupError:
     if group is None:
         return GroupError.GROUP_ID_NOT_FOUND
-    is_empty = group.state is GroupState.EMPTY
-    return GroupError.NONE if is_empty else GroupError.NON_EMPTY_GROUP
+    return GroupError.NONE if group.is_empty else GroupError.NON_EMPTY_GROUP

@@ -1,7 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kafkaesque.groups.consumer.group import ConsumerGroup
 from kafkaesque.groups.context import Context
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
@@ -12,7 +13,6 @@ from kafkaesque.groups.events import (
     DeleteOffsets,
     FetchOffsets,
     OffsetToCommit,
-    WriteToken,
 )
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.offsets import OffsetChange
@@ -24,29 +24,33 @@ from kafkaesque.groups.results import (
     DeleteOffsetsResult,
     FetchedOffset,
     FetchResult,
-    LogRecord,
     PartitionError,
 )
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import LogRecord, WriteToken
 
 
 def write_changes(
     context: Context, changes: Sequence[OffsetChange], *records: LogRecord
 ) -> WriteToken:
     """Have changes written, and other records after them; readers see them once committed."""
-    token = context.append([*map(_record, changes), *records])
+    token = context.append([*map(record_of, changes), *records])
     for change in changes:
         context.offsets.stage(change)
 
     def on_written(error: GroupError) -> None:
+        is_written = error is GroupError.NONE
         for change in changes:
-            context.offsets.settle(change, is_written=error is GroupError.NONE)
+            context.offsets.settle(change, is_written=is_written)
+            if is_written:
+                context.pending.overtake(change.group_id, change.partition)
 
     context.writes.then(token, on_written)
     return token
 
 
-def _record(change: OffsetChange) -> LogRecord:
+def record_of(change: OffsetChange) -> LogRecord:
+    """Return what is written down of a change."""
     group_id, (topic, partition), committed = change
     key = write_offset_key(group_id, topic, partition)
     return LogRecord(key, None if committed is None else write_offset_value(committed))
@@ -66,22 +70,17 @@ class Commits:
     def on_commit(self, commit: CommitOffsets) -> None:
         """Store offsets; answered when they are committed to the log."""
         context = self._context
-        group = context.groups.get(commit.group_id)
-        error = self._check_commit(group, commit)
+        error = self.check(commit)
         if error is not GroupError.NONE:
             self._answer_commit(commit, dict.fromkeys(_partitions(commit), error))
             return
-        if group is None:
-            # Somebody who only stores offsets: a group of no members and no protocol.
-            group = context.groups[commit.group_id] = Group(commit.group_id, context.now.wall_ms)
-        if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            self._rebalancer.renew_session(group, group.members[commit.member_id])
+        self.note(commit)
         errors: dict[TopicPartition, GroupError] = {}
         changes: dict[TopicPartition, OffsetChange] = {}
         for each in commit.offsets:
-            error = self._check_offset(commit.group_id, each, len(changes))
+            error = self.check_offset(commit.group_id, each, len(changes))
             if error is GroupError.NONE:
-                changes[each.partition] = self._change(commit, each)
+                changes[each.partition] = self.change(commit, each)
             else:
                 errors[each.partition] = error
         if not changes:
@@ -96,6 +95,30 @@ class Commits:
 
         context.writes.then_answer(token, on_written)
 
+    def note(self, commit: CommitOffsets) -> None:
+        """Take note of a client that may commit: a member lives, a new group is there."""
+        context = self._context
+        if commit.group_id in context.consumer_groups:
+            return
+        group = context.groups.get(commit.group_id)
+        if group is None:
+            # Somebody who only stores offsets: a group of no members and no protocol.
+            group = Group(commit.group_id, context.now.wall_ms)
+            context.groups[commit.group_id] = group
+        member = group.members.get(commit.member_id)
+        if member is not None and group.state in (
+            GroupState.STABLE,
+            GroupState.PREPARING_REBALANCE,
+        ):
+            self._rebalancer.renew_session(group, member)
+
+    def check(self, commit: CommitOffsets) -> GroupError:
+        """Return whether this client may commit now."""
+        consumers = self._context.consumer_groups.get(commit.group_id)
+        if consumers is not None:
+            return _check_consumer_commit(consumers, commit)
+        return self._check_commit(self._context.groups.get(commit.group_id), commit)
+
     def _check_commit(self, group: Group | None, commit: CommitOffsets) -> GroupError:
         """Return whether this client may commit now.
 
@@ -103,7 +126,7 @@ class Commits:
         else manages the group's.
         """
         if group is None:
-            return self._check_new_group(commit)
+            return self.check_room(commit)
         is_empty = group.state is GroupState.EMPTY
         if commit.generation < 0 and is_empty:
             return GroupError.NONE
@@ -119,28 +142,34 @@ class Commits:
             return GroupError.REBALANCE_IN_PROGRESS
         return GroupError.NONE
 
-    def _check_new_group(self, commit: CommitOffsets) -> GroupError:
+    def check_room(self, commit: CommitOffsets) -> GroupError:
+        """Return whether a client without a group may begin one; it may where there is one."""
         context = self._context
+        if commit.group_id in context.groups or commit.group_id in context.consumer_groups:
+            return GroupError.NONE
         if commit.generation >= 0:
             return GroupError.GROUP_ID_NOT_FOUND
-        if len(context.groups) >= context.config.groups_max:
-            return GroupError.OVER_BOUND
         if len(commit.group_id.encode()) > context.config.name_bytes_max:
             return GroupError.INVALID_GROUP_ID
+        if context.is_full:
+            return GroupError.OVER_BOUND
         return GroupError.NONE
 
-    def _check_offset(self, group_id: str, each: OffsetToCommit, added: int) -> GroupError:
+    def check_offset(self, group_id: str, each: OffsetToCommit, added: int) -> GroupError:
+        """Return whether an offset may be stored, beside some others of the request."""
         config = self._context.config
         length_max = config.offset_metadata_length_max
         if 2 * len(each.metadata) > length_max and _utf16_length(each.metadata) > length_max:
             return GroupError.OFFSET_METADATA_TOO_LARGE
         store = self._context.offsets
-        is_full = store.size_max(group_id) + added >= config.offsets_per_group_max
+        size_max = store.size_max(group_id) + len(self._context.pending.partitions(group_id))
+        is_full = size_max + added >= config.offsets_per_group_max
         if is_full and not store.knows(group_id, each.partition):
-            return GroupError.OVER_BOUND
+            return GroupError.INVALID_COMMIT_OFFSET_SIZE
         return GroupError.NONE
 
-    def _change(self, commit: CommitOffsets, each: OffsetToCommit) -> OffsetChange:
+    def change(self, commit: CommitOffsets, each: OffsetToCommit) -> OffsetChange:
+        """Return what an offset of a request changes."""
         wall_ms = self._context.now.wall_ms
         keeps_default = commit.retention_ms == NOT_GIVEN
         committed = CommittedOffset(
@@ -165,11 +194,21 @@ class Commits:
 
     def on_fetch(self, fetch: FetchOffsets) -> None:
         """Read what is committed to the log; a group that is not known has nothing."""
+        consumers = self._context.consumer_groups.get(fetch.group_id)
+        if consumers is not None:
+            error = _check_consumer_fetch(consumers, fetch)
+            if error is not GroupError.NONE:
+                self._context.respond(fetch.token, FetchResult(error=error))
+                return
         committed = self._context.offsets.committed(fetch.group_id)
-        offsets = (
-            tuple(FetchedOffset(*item) for item in committed.items())
-            if fetch.partitions is None
-            else tuple(FetchedOffset(each, committed.get(each)) for each in fetch.partitions)
+        unstable: Mapping[TopicPartition, int] = {}
+        if fetch.require_stable:
+            unstable = self._context.pending.partitions(fetch.group_id)
+        partitions = fetch.partitions
+        if partitions is None:
+            partitions = tuple(dict.fromkeys((*committed, *unstable)))
+        offsets = tuple(
+            FetchedOffset(each, committed.get(each), each in unstable) for each in partitions
         )
         self._context.respond(fetch.token, FetchResult(error=GroupError.NONE, offsets=offsets))
 
@@ -178,12 +217,14 @@ class Commits:
     def on_delete_offsets(self, delete: DeleteOffsets) -> None:
         """Remove offsets of topics that the group does not consume."""
         context = self._context
-        group = context.groups.get(delete.group_id)
+        group: Group | ConsumerGroup | None = context.groups.get(
+            delete.group_id
+        ) or context.consumer_groups.get(delete.group_id)
         if group is None:
             error = GroupError.GROUP_ID_NOT_FOUND
             context.respond(delete.token, DeleteOffsetsResult(error=error))
             return
-        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+        if not group.is_empty and not group.uses_consumer_protocol:
             # Nobody but its members knows what such a group consumes.
             error = GroupError.NON_EMPTY_GROUP
             context.respond(delete.token, DeleteOffsetsResult(error=error))
@@ -232,6 +273,35 @@ class Commits:
         at_once = self._context.config.records_per_write_max
         for start in range(0, len(changes), at_once):
             write_changes(self._context, changes[start : start + at_once])
+
+
+def _check_consumer_commit(group: ConsumerGroup, commit: CommitOffsets) -> GroupError:
+    """Return whether this client may commit to a group of the new kind.
+
+    As with classic groups, anybody may while there are no members.
+    """
+    if commit.generation < 0 and group.is_empty:
+        return GroupError.NONE
+    current = group.currents.get(commit.member_id)
+    if current is None:
+        return GroupError.UNKNOWN_MEMBER_ID
+    is_current = commit.generation == current.epoch
+    if group.members[commit.member_id].classic is not None:
+        return GroupError.NONE if is_current else GroupError.ILLEGAL_GENERATION
+    if not commit.knows_member_epochs:
+        return GroupError.UNSUPPORTED_VERSION
+    return GroupError.NONE if is_current else GroupError.STALE_MEMBER_EPOCH
+
+
+def _check_consumer_fetch(group: ConsumerGroup, fetch: FetchOffsets) -> GroupError:
+    """Return whether somebody who says to be a member is one; others may read, too."""
+    if fetch.member_id is None and fetch.member_epoch < 0:
+        return GroupError.NONE
+    current = group.currents.get(fetch.member_id or "")
+    if current is None:
+        return GroupError.UNKNOWN_MEMBER_ID
+    is_current = fetch.member_epoch == current.epoch
+    return GroupError.NONE if is_current else GroupError.STALE_MEMBER_EPOCH
 
 
 def _is_of(committed: CommittedOffset, topic_ids: list[bytes | None] | None) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from kafkaesque.groups.consumer.config import ConsumerConfig
 from kafkaesque.model.errors import ConfigError
 
 _INT32_MAX = 2**31 - 1
@@ -52,9 +53,14 @@ class GroupConfig:
     #: Records that one write carries at most, where it may be cut into several.
     records_per_write_max: int = 1_000
 
+    #: Of groups whose partitions the coordinator assigns.
+    consumer: ConsumerConfig = ConsumerConfig()
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, ConsumerConfig):
+                continue
             lowest = 0 if field.name == "initial_rebalance_delay_ms" else 1
             if not lowest <= value <= (2**53 if field.name.endswith("_ms") else _INT32_MAX):
                 raise ConfigError(f"{field.name}={value} must be from {lowest} up to 2^31-1")

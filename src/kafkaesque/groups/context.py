@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from enum import Enum
 
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.events import Instant, RequestToken, WriteToken
+from kafkaesque.groups.consumer.expressions import Expressions
+from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.topics import TopicCatalog
 from kafkaesque.groups.group import Group
 from kafkaesque.groups.offsets import OffsetStore
-from kafkaesque.groups.results import Append, LogRecord, Respond, Result, Work
+from kafkaesque.groups.pending_offsets import PendingOffsets
+from kafkaesque.groups.results import AppendInTransaction, Result, Work
 from kafkaesque.groups.timers import TimerQueue
 from kafkaesque.groups.writes import WriteQueue
+from kafkaesque.model.log_table import Append, Instant, LogRecord, RequestToken, Respond, WriteToken
 
 
 class TimerKind(Enum):
@@ -23,7 +27,23 @@ class TimerKind(Enum):
     SYNC = "sync"
     #: A member is to show that it lives, or a pending one to join.
     SESSION = "session"
+    #: A member of a group of the new kind is to show that it lives.
+    CONSUMER_SESSION = "consumer session"
+    #: Such a member is to give up what it was told to.
+    REVOCATION = "revocation"
+    #: A classic member of such a group is to join again.
+    CLASSIC_JOIN = "classic join"
+    #: It is to ask for its assignment.
+    CLASSIC_SYNC = "classic sync"
 
+
+#: Those of members of groups of the new kind.
+CONSUMER_TIMERS = (
+    TimerKind.CONSUMER_SESSION,
+    TimerKind.REVOCATION,
+    TimerKind.CLASSIC_JOIN,
+    TimerKind.CLASSIC_SYNC,
+)
 
 #: Group, purpose, member (for sessions).
 TimerKey = tuple[str, TimerKind, str]
@@ -32,13 +52,30 @@ TimerKey = tuple[str, TimerKind, str]
 class Context:
     """State and ways out of one table."""
 
-    __slots__ = ("config", "groups", "now", "offsets", "ready", "timers", "writes")
+    __slots__ = (
+        "config",
+        "consumer_groups",
+        "expressions",
+        "groups",
+        "now",
+        "offsets",
+        "pending",
+        "ready",
+        "timers",
+        "topics",
+        "writes",
+    )
 
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
         self.now = Instant(0, 0)
+        #: The classic ones. An id is in one of the two at most.
         self.groups: dict[str, Group] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.topics = TopicCatalog()
+        self.expressions = Expressions()
         self.offsets = OffsetStore()
+        self.pending = PendingOffsets()
         self.timers: TimerQueue[TimerKey] = TimerQueue()
         self.writes = WriteQueue(config.write_timeout_ms)
         self.ready: list[Work] = []
@@ -52,6 +89,24 @@ class Context:
         token = self.writes.open(self.now.now_ms)
         self.ready.append(Append(token, tuple(records)))
         return token
+
+    def append_in_transaction(
+        self, records: Sequence[LogRecord], producer_id: int, producer_epoch: int
+    ) -> WriteToken:
+        """Have records written as part of a producer's transaction."""
+        token = self.writes.open(self.now.now_ms)
+        self.ready.append(AppendInTransaction(token, tuple(records), producer_id, producer_epoch))
+        return token
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many groups as there may be."""
+        return self.group_count >= self.config.groups_max
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are, of both kinds."""
+        return len(self.groups) + len(self.consumer_groups)
 
     @property
     def is_over_bound(self) -> bool:
@@ -73,7 +128,3 @@ class Context:
             self.cancel(group, kind)
         for member_id in (*group.members, *group.pending_joins):
             self.cancel(group, TimerKind.SESSION, member_id)
-
-    def is_current(self, group: Group) -> bool:
-        """Whether this very group is (still) the one of its name."""
-        return self.groups.get(group.group_id) is group

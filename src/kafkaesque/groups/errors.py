@@ -3,6 +3,7 @@
 from enum import Enum, auto
 
 from kafkaesque.model.errors import KafkaesqueError
+from kafkaesque.model.log_table import WriteFailure
 
 
 class GroupError(Enum):
@@ -30,20 +31,19 @@ class GroupError(Enum):
     NON_EMPTY_GROUP = auto()
     GROUP_SUBSCRIBED_TO_TOPIC = auto()
     OFFSET_METADATA_TOO_LARGE = auto()
-    #: The commit does not fit into one write.
+    #: A member of a group of the new kind is not where it believes to be (KIP-848).
+    FENCED_MEMBER_EPOCH = auto()
+    STALE_MEMBER_EPOCH = auto()
+    UNRELEASED_INSTANCE_ID = auto()
+    UNSUPPORTED_ASSIGNOR = auto()
+    INVALID_REGULAR_EXPRESSION = auto()
+    INVALID_REQUEST = auto()
+    UNSUPPORTED_VERSION = auto()
+    #: The commit does not fit into one write, or its group has offsets of too many partitions.
     INVALID_COMMIT_OFFSET_SIZE = auto()
-    #: A named bound of the coordinator, not of the group, is reached.
+    #: The coordinator keeps as many groups as it may; that passes when one of them is deleted.
     OVER_BOUND = auto()
     UNKNOWN_SERVER_ERROR = auto()
-
-
-class WriteFailure(Enum):
-    """Why records are certain not to be in the log, nor ever to come into it."""
-
-    NOT_LEADER = auto()
-    NOT_ENOUGH_REPLICAS = auto()
-    TOO_LARGE = auto()
-    STORAGE_FAILED = auto()
 
 
 class BadGroupRecord(KafkaesqueError):

@@ -1,30 +1,21 @@
 """What the coordinator is asked, and when."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
+from kafkaesque.groups.consumer.events import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    TopicsChanged,
+)
 from kafkaesque.model.ids import TopicPartition
-
-#: Names one request; its answer comes with it, exactly once. Chosen by whoever asks.
-RequestToken = NewType("RequestToken", int)
-
-#: Names one append that the coordinator asked for. Rises by one with each.
-WriteToken = NewType("WriteToken", int)
+from kafkaesque.model.log_table import RequestToken
 
 #: "Not given" for a generation, a retention time and a leader epoch, as Kafka writes it.
 NOT_GIVEN = -1
 
 #: The member id of somebody who has none yet.
 NO_MEMBER_ID = ""
-
-
-class Instant(NamedTuple):
-    """A moment on both clocks: the one that never goes back, and the calendar's."""
-
-    #: For deadlines.
-    now_ms: int
-    #: Unix time, for what is written down and outlives this process.
-    wall_ms: int
 
 
 class JoinProtocol(NamedTuple):
@@ -123,13 +114,40 @@ class CommitOffsets:
 
     token: RequestToken
     group_id: str
-    #: -1: the client manages its partitions by itself.
+    #: Or the member's epoch; -1: the client manages its partitions by itself.
     generation: int
     member_id: str
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
     #: OffsetCommit 2 to 4 may say how long to keep them; else -1.
     retention_ms: int = NOT_GIVEN
+    #: The client knows STALE_MEMBER_EPOCH (KIP-848, OffsetCommit 9 and later).
+    knows_member_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsetsInTransaction:
+    """Store offsets that count when a transaction is committed; answered when they are in the log.
+
+    Whoever brings it has seen to it that the transaction is open.
+    """
+
+    commit: CommitOffsets
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def token(self) -> RequestToken:
+        """Names the request."""
+        return self.commit.token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """A transaction's marker is committed to this table's log; nobody waits for an answer."""
+
+    producer_id: int
+    is_commit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +157,11 @@ class FetchOffsets:
     token: RequestToken
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
-    #: Refuse partitions with an open transaction; there are none yet.
+    #: Say of which partitions there are offsets in open transactions (KIP-447).
     require_stable: bool = False
+    #: None: somebody who is no member, or does not say (before OffsetFetch 9).
+    member_id: str | None = None
+    member_epoch: int = NOT_GIVEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +218,15 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | CommitOffsets
+    | CommitOffsetsInTransaction
     | FetchOffsets
     | DeleteOffsets
     | DescribeGroups
     | ListGroups
     | DeleteGroups
+    | ConsumerGroupHeartbeat
+    | ConsumerGroupDescribe
 )
-Event = Request | TopicsDeleted
+#: What nobody waits for an answer to.
+Notice = TopicsDeleted | TopicsChanged | TransactionEnded
+Event = Request | Notice

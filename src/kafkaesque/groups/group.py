@@ -16,12 +16,13 @@ members), KIP-394 (members are given their id first) and KIP-814 (skipped assign
 from enum import Enum
 
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import JoinProtocol, RequestToken
+from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.member import Member
-from kafkaesque.groups.records import GroupRecord
+from kafkaesque.groups.records import GroupRecord, write_group_key
 from kafkaesque.groups.results import DescribedGroup, JoinedMember, ListedGroup
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE, read_subscribed_topics
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.log_table import LogRecord, RequestToken
 
 GROUP_TYPE = "classic"
 
@@ -105,6 +106,11 @@ class Group:
         self.initial_remaining_ms = 0
 
     # --- state ---
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return self.state is _EMPTY
 
     def transition(self, state: GroupState, wall_ms: int) -> None:
         """Go to another state.
@@ -348,6 +354,10 @@ class Group:
                 for member in self.members.values()
             ),
         )
+
+    def tombstones(self) -> list[LogRecord]:
+        """Return what removes everything of the group from the log."""
+        return [LogRecord(write_group_key(self.group_id), None)]
 
     def listed(self) -> ListedGroup:
         """Return the group's line in a list."""

@@ -1,9 +1,10 @@
 """One member of a group."""
 
-from kafkaesque.groups.events import JoinProtocol, RequestToken
+from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.records import MemberRecord
 from kafkaesque.groups.results import DescribedMember, JoinedMember
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.log_table import RequestToken
 
 
 class Member:

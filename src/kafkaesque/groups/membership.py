@@ -1,5 +1,11 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
+from dataclasses import replace
+
+from kafkaesque.groups.consumer.classic_members import ClassicMembers
+from kafkaesque.groups.consumer.config import MigrationPolicy
+from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.heartbeats import Heartbeats
 from kafkaesque.groups.context import Context, TimerKind
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
@@ -10,7 +16,6 @@ from kafkaesque.groups.events import (
     LeaveGroup,
     LeavingMember,
     SyncGroup,
-    WriteToken,
 )
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.member import Member, without_repeats
@@ -23,16 +28,25 @@ from kafkaesque.groups.results import (
     SyncResult,
 )
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.log_table import WriteToken
 
 
 class Membership:
     """Handles what members ask for."""
 
-    __slots__ = ("_context", "_rebalancer")
+    __slots__ = ("_classic_members", "_context", "_heartbeats", "_rebalancer")
 
-    def __init__(self, context: Context, rebalancer: Rebalancer) -> None:
+    def __init__(
+        self,
+        context: Context,
+        rebalancer: Rebalancer,
+        heartbeats: Heartbeats,
+        classic_members: ClassicMembers,
+    ) -> None:
         self._context = context
         self._rebalancer = rebalancer
+        self._heartbeats = heartbeats
+        self._classic_members = classic_members
 
     # --- JoinGroup ---
 
@@ -43,6 +57,12 @@ class Membership:
         if error is not GroupError.NONE:
             self._refuse_join(join, error, join.member_id)
             return
+        consumers = self._context.consumer_groups.get(join.group_id)
+        if consumers is not None and not consumers.is_empty:
+            self._join_consumers(consumers, replace(join, protocols=protocols))
+            return
+        if consumers is not None:
+            self._make_place(consumers, join)
         group = self._context.groups.get(join.group_id)
         if group is None:
             self._join_new_group(join, protocols)
@@ -62,12 +82,18 @@ class Membership:
         timeout_ms = join.session_timeout_ms
         if not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
             return GroupError.INVALID_SESSION_TIMEOUT
-        names = (join.group_id, join.client_id, join.instance_id or "", join.protocol_type)
-        if any(len(name.encode()) > config.name_bytes_max for name in names):
-            return GroupError.OVER_BOUND
+        if len(join.group_id.encode()) > config.name_bytes_max:
+            return GroupError.INVALID_GROUP_ID
+        names = (join.client_id, join.instance_id or "", join.protocol_type)
         size = sum(len(name.encode()) + len(metadata) for name, metadata in protocols)
-        if len(protocols) > config.member_protocols_max or size > config.member_metadata_bytes_max:
-            return GroupError.OVER_BOUND
+        if (
+            any(len(name.encode()) > config.name_bytes_max for name in names)
+            or len(protocols) > config.member_protocols_max
+            or size > config.member_metadata_bytes_max
+        ):
+            # What Kafka says of a group that has become too large for its record: to say that
+            # somebody else may do it, or later, would be asked for again for ever.
+            return GroupError.UNKNOWN_SERVER_ERROR
         return GroupError.NONE
 
     def _join_new_group(self, join: JoinGroup, protocols: tuple[JoinProtocol, ...]) -> None:
@@ -77,11 +103,25 @@ class Membership:
             self._refuse_join(join, GroupError.UNKNOWN_MEMBER_ID, join.member_id)
         elif not group.supports(join.protocol_type, protocols):
             self._refuse_join(join, GroupError.INCONSISTENT_GROUP_PROTOCOL)
-        elif len(context.groups) >= context.config.groups_max:
+        elif context.is_full:
             self._refuse_join(join, GroupError.OVER_BOUND)
         else:
             context.groups[join.group_id] = group
             self._join_newly(group, join, protocols)
+
+    def _join_consumers(self, group: ConsumerGroup, join: JoinGroup) -> None:
+        """Let a member of the classic protocol into a group of the new kind."""
+        policy = self._context.config.consumer.migration_policy
+        if policy is MigrationPolicy.DISABLED:
+            self._refuse_join(join, GroupError.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
+        else:
+            self._classic_members.on_join(group, join)
+
+    def _make_place(self, group: ConsumerGroup, join: JoinGroup) -> None:
+        """Let a group of the new kind that has no members give way; its offsets stay."""
+        if join.member_id == NO_MEMBER_ID and join.protocols and join.protocol_type:
+            del self._context.consumer_groups[join.group_id]
+            self._context.append(group.tombstones())
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
         size_max = self._context.config.group_members_max
@@ -122,7 +162,7 @@ class Membership:
         elif not join.requires_known_member_id:
             self._add(group, join, protocols, member_id)
         elif len(group.pending_joins) >= self._context.config.pending_members_max:
-            self._refuse_join(join, GroupError.OVER_BOUND)
+            self._refuse_join(join, GroupError.GROUP_MAX_SIZE_REACHED)
         else:
             group.pending_joins[member_id] = None
             self._context.schedule(group, TimerKind.SESSION, join.session_timeout_ms, member_id)
@@ -318,6 +358,10 @@ class Membership:
     def on_sync(self, sync: SyncGroup) -> None:
         """Give a member its assignment as soon as there is one."""
         context = self._context
+        consumers = context.consumer_groups.get(sync.group_id)
+        if consumers is not None:
+            self._classic_members.on_sync(consumers, sync)
+            return
         group = context.groups.get(sync.group_id)
         error = self._check_sync(group, sync)
         if group is None or error is not GroupError.NONE:
@@ -395,6 +439,10 @@ class Membership:
 
     def on_heartbeat(self, beat: Heartbeat) -> None:
         """Keep a member's session, and tell it to join again if it has to."""
+        consumers = self._context.consumer_groups.get(beat.group_id)
+        if consumers is not None:
+            self._classic_members.on_heartbeat(consumers, beat)
+            return
         error = self._heartbeat(beat)
         self._context.respond(beat.token, HeartbeatResult(error=error))
 
@@ -422,6 +470,10 @@ class Membership:
         if not leave.group_id:
             error = GroupError.INVALID_GROUP_ID
             context.respond(leave.token, LeaveResult(error=error))
+            return
+        consumers = context.consumer_groups.get(leave.group_id)
+        if consumers is not None:
+            self._heartbeats.on_leave_group(consumers, leave)
             return
         group = context.groups.get(leave.group_id)
         if group is None:

@@ -6,11 +6,11 @@ to be answered after it can wait for it.
 
 from kafkaesque.groups.context import Context, TimerKey, TimerKind
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import WriteToken
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.member import Member
 from kafkaesque.groups.records import write_group_key, write_group_value
-from kafkaesque.groups.results import JoinResult, LogRecord, SyncResult
+from kafkaesque.groups.results import JoinResult, SyncResult
+from kafkaesque.model.log_table import LogRecord, WriteToken
 
 _IN_GENERATION = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 

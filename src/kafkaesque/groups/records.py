@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kafkaesque.groups.errors import BadGroupRecord
 from kafkaesque.groups.events import NOT_GIVEN
+from kafkaesque.groups.record_codec import RecordReader, varint
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.model.errors import InvariantBroken
 
@@ -116,7 +117,7 @@ def write_offset_value(committed: CommittedOffset) -> bytes:
     return b"".join(
         (
             _OFFSET_AND_EPOCH.pack(4, committed.offset, committed.leader_epoch),
-            _varint(len(metadata) + 1),
+            varint(len(metadata) + 1),
             metadata,
             _INT64.pack(committed.commit_wall_ms),
             # One tagged field: its tag, its size, its sixteen bytes.
@@ -159,7 +160,7 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     Raises:
         BadGroupRecord: not what its version promises.
     """
-    reader = _Reader(data, flexible=False)
+    reader = RecordReader(data, flexible=False)
     version = reader.int16()
     key: OffsetKey | GroupKey
     if version in (OFFSET_KEY_VERSION_OLD, OFFSET_KEY_VERSION):
@@ -181,7 +182,7 @@ def read_offset_value(data: bytes) -> CommittedOffset:
         BadGroupRecord: an unknown version, or not what the version promises.
     """
     version = _value_version(data)
-    reader = _Reader(data, flexible=version >= _FLEXIBLE_VERSION)
+    reader = RecordReader(data, flexible=version >= _FLEXIBLE_VERSION)
     reader.int16()
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NOT_GIVEN
@@ -209,7 +210,7 @@ def read_group_value(data: bytes) -> GroupRecord:
         BadGroupRecord: an unknown version, or not what the version promises.
     """
     version = _value_version(data)
-    reader = _Reader(data, flexible=version >= _FLEXIBLE_VERSION)
+    reader = RecordReader(data, flexible=version >= _FLEXIBLE_VERSION)
     reader.int16()
     protocol_type = reader.string()
     generation = reader.int32()
@@ -230,7 +231,7 @@ def read_group_value(data: bytes) -> GroupRecord:
     )
 
 
-def _read_member(reader: "_Reader", version: int) -> MemberRecord:
+def _read_member(reader: RecordReader, version: int) -> MemberRecord:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id = reader.string()
@@ -257,7 +258,7 @@ def _read_member(reader: "_Reader", version: int) -> MemberRecord:
 
 
 def _value_version(data: bytes) -> int:
-    version = _Reader(data, flexible=False).int16()
+    version = RecordReader(data, flexible=False).int16()
     if not 0 <= version <= VALUE_VERSION_MAX:
         raise BadGroupRecord(f"value version {version}")
     return version
@@ -272,97 +273,3 @@ def _string(text: str) -> bytes:
 
 def _nullable_string(text: str | None) -> bytes:
     return b"\xff\xff" if text is None else _string(text)
-
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
-class _Reader:
-    """Takes one value after the other; every step is checked against what is left."""
-
-    __slots__ = ("_data", "_flexible", "_position")
-
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
-        self._data = data
-        self._position = 0
-        self._flexible = flexible
-
-    def take(self, length: int) -> bytes:
-        start = self._position
-        if length < 0 or length > len(self._data) - start:
-            raise self._bad(f"{length} bytes wanted, {len(self._data) - start} left")
-        self._position = start + length
-        return self._data[start : self._position]
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self.take(8), "big", signed=True)
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value >= 2**32:
-                    raise self._bad("a varint beyond 32 bits")
-                return value
-        raise self._bad("a varint of more than five bytes")
-
-    def nullable_string(self) -> str | None:
-        length = self.varint() - 1 if self._flexible else self.int16()
-        if length == -1:
-            return None
-        try:
-            return self.take(length).decode()
-        except UnicodeDecodeError as error:
-            raise BadGroupRecord(f"a string that is not UTF-8: {error}") from error
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise self._bad("null where a string must be")
-        return text
-
-    def byte_string(self) -> bytes:
-        return self.take(self.varint() - 1 if self._flexible else self.int32())
-
-    def count(self) -> int:
-        """Return an array's length, which its bytes must at least be able to hold."""
-        count = self.varint() - 1 if self._flexible else self.int32()
-        if not 0 <= count <= len(self._data) - self._position:
-            raise self._bad(f"an array of {count}")
-        return count
-
-    def tags(self) -> dict[int, bytes]:
-        """Return the tagged fields, whose tags must rise."""
-        fields: dict[int, bytes] = {}
-        last = -1
-        count = self.varint()
-        if count > len(self._data) - self._position:
-            raise self._bad(f"{count} tagged fields")
-        for _ in range(count):
-            tag = self.varint()
-            if tag <= last:
-                raise self._bad(f"tag {tag} after {last}")
-            last = tag
-            fields[tag] = self.take(self.varint())
-        return fields
-
-    def end(self) -> None:
-        if self._position != len(self._data):
-            raise self._bad(f"{len(self._data) - self._position} bytes left over")
-
-    def _bad(self, what: str) -> BadGroupRecord:
-        return BadGroupRecord(f"{what}, at {self._position} of {len(self._data)}")

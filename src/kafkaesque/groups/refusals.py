@@ -1,8 +1,19 @@
 """The answer to each kind of request when nothing at all can be done for it."""
 
+from kafkaesque.groups.consumer.events import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    TopicsChanged,
+)
+from kafkaesque.groups.consumer.results import (
+    ConsumerDescribeResult,
+    ConsumerHeartbeatResult,
+    DescribedConsumerGroup,
+)
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
+    CommitOffsetsInTransaction,
     DeleteGroups,
     DeleteOffsets,
     DescribeGroups,
@@ -14,6 +25,7 @@ from kafkaesque.groups.events import (
     ListGroups,
     SyncGroup,
     TopicsDeleted,
+    TransactionEnded,
 )
 from kafkaesque.groups.results import (
     CommitResult,
@@ -46,8 +58,9 @@ def refusal(event: Event, error: GroupError) -> Result | None:
         case LeaveGroup():
             return LeaveResult(error=error)
         case CommitOffsets():
-            each_error = (PartitionError(each.partition, error) for each in event.offsets)
-            return CommitResult(partitions=tuple(each_error))
+            return _commit_refused(event, error)
+        case CommitOffsetsInTransaction():
+            return _commit_refused(event.commit, error)
         case FetchOffsets():
             return FetchResult(error=error)
         case DeleteOffsets():
@@ -62,5 +75,18 @@ def refusal(event: Event, error: GroupError) -> Result | None:
             return ListResult(error=error)
         case DeleteGroups():
             return DeleteGroupsResult(groups=tuple((each, error) for each in event.group_ids))
-        case TopicsDeleted():
+        case ConsumerGroupHeartbeat():
+            return ConsumerHeartbeatResult(error=error)
+        case ConsumerGroupDescribe():
+            consumers = (
+                DescribedConsumerGroup(error=error, group_id=group_id)
+                for group_id in event.group_ids
+            )
+            return ConsumerDescribeResult(groups=tuple(consumers))
+        case TopicsDeleted() | TopicsChanged() | TransactionEnded():
             return None
+
+
+def _commit_refused(commit: CommitOffsets, error: GroupError) -> CommitResult:
+    each_error = (PartitionError(each.partition, error) for each in commit.offsets)
+    return CommitResult(partitions=tuple(each_error))

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkaesque.groups.consumer.results import ConsumerDescribeResult, ConsumerHeartbeatResult
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import NOT_GIVEN, RequestToken, WriteToken
+from kafkaesque.groups.events import NOT_GIVEN
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import Append, LogRecord, Respond, WriteToken
 
 
 class JoinedMember(NamedTuple):
@@ -97,6 +99,8 @@ class FetchedOffset(NamedTuple):
 
     partition: TopicPartition
     committed: CommittedOffset | None
+    #: There is one in an open transaction, and who asked wants to wait for its end.
+    is_unstable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,35 +186,19 @@ Result = (
     | DescribeResult
     | ListResult
     | DeleteGroupsResult
+    | ConsumerHeartbeatResult
+    | ConsumerDescribeResult
 )
 
 
-class LogRecord(NamedTuple):
-    """A record of the offsets topic; without a value it deletes its key."""
-
-    key: bytes
-    value: bytes | None
-
-
 @dataclass(frozen=True, slots=True)
-class Respond:
-    """Answer a request."""
-
-    token: RequestToken
-    result: Result
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Append all these records or none, after those of earlier `Append`s.
-
-    Then say `on_appended` once they are committed, or `on_append_failed` once it is certain that
-    they are not and will not be in the log. When neither can be known any more, because the
-    partition's leadership is lost, `unload` the table.
-    """
+class AppendInTransaction:
+    """Append all these records or none, as part of a producer's transaction; else as `Append`."""
 
     token: WriteToken
     records: tuple[LogRecord, ...]
+    producer_id: int
+    producer_epoch: int
 
 
-Work = Respond | Append
+Work = Respond[Result] | Append | AppendInTransaction

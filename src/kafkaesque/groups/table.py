@@ -16,23 +16,37 @@ from typing import Any
 from kafkaesque.groups.admin import Admin
 from kafkaesque.groups.commits import Commits
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.context import Context
-from kafkaesque.groups.errors import BadGroupRecord, GroupError, WriteFailure, error_of_write
+from kafkaesque.groups.consumer.classic_members import ClassicMembers
+from kafkaesque.groups.consumer.describe import Describer
+from kafkaesque.groups.consumer.events import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    TopicsChanged,
+)
+from kafkaesque.groups.consumer.heartbeats import Heartbeats
+from kafkaesque.groups.consumer.journal import Journal
+from kafkaesque.groups.consumer.migration import Migration
+from kafkaesque.groups.consumer.records import read_consumer_key
+from kafkaesque.groups.consumer.restoring import ConsumerGroupLoader
+from kafkaesque.groups.consumer.topics import TopicCatalog
+from kafkaesque.groups.context import CONSUMER_TIMERS, Context
+from kafkaesque.groups.errors import BadGroupRecord, GroupError, error_of_write
 from kafkaesque.groups.events import (
     CommitOffsets,
+    CommitOffsetsInTransaction,
     DeleteGroups,
     DeleteOffsets,
     DescribeGroups,
     Event,
     FetchOffsets,
     Heartbeat,
-    Instant,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    Notice,
     SyncGroup,
     TopicsDeleted,
-    WriteToken,
+    TransactionEnded,
 )
 from kafkaesque.groups.group import Group, GroupState, restored_group
 from kafkaesque.groups.membership import Membership
@@ -47,11 +61,21 @@ from kafkaesque.groups.records import (
 )
 from kafkaesque.groups.refusals import refusal
 from kafkaesque.groups.results import JoinResult, SyncResult, Work
+from kafkaesque.groups.transactional_commits import TransactionalCommits
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import Instant, WriteFailure, WriteToken
 
 #: Requests that may need a write.
-_WRITING = (JoinGroup, SyncGroup, LeaveGroup, CommitOffsets, DeleteOffsets, DeleteGroups)
+_WRITING = (
+    JoinGroup,
+    SyncGroup,
+    LeaveGroup,
+    CommitOffsets,
+    CommitOffsetsInTransaction,
+    DeleteOffsets,
+    DeleteGroups,
+)
 
 
 class TableState(Enum):
@@ -69,24 +93,36 @@ class GroupTable:
         "_admin",
         "_context",
         "_handlers",
+        "_heartbeats",
+        "_journal",
+        "_loaded_consumers",
         "_loaded_groups",
         "_next_expiry_ms",
         "_rebalancer",
         "_records_skipped",
         "_state",
+        "_transactional",
     )
 
     def __init__(self, config: GroupConfig) -> None:
         context = Context(config)
         rebalancer = Rebalancer(context)
-        membership = Membership(context, rebalancer)
+        journal = Journal(context)
+        heartbeats = Heartbeats(context, journal, Migration(context, journal, rebalancer))
+        classic_members = ClassicMembers(context, journal, heartbeats)
+        membership = Membership(context, rebalancer, heartbeats, classic_members)
         commits = Commits(context, rebalancer)
         admin = Admin(context)
+        transactional = TransactionalCommits(context, commits)
         self._context = context
         self._rebalancer = rebalancer
         self._admin = admin
         self._state = TableState.LOADING
+        self._journal = journal
+        self._transactional = transactional
+        self._heartbeats = heartbeats
         self._loaded_groups: dict[str, GroupRecord] = {}
+        self._loaded_consumers = ConsumerGroupLoader()
         self._records_skipped = 0
         self._next_expiry_ms: int | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -95,12 +131,17 @@ class GroupTable:
             Heartbeat: membership.on_heartbeat,
             LeaveGroup: membership.on_leave,
             CommitOffsets: commits.on_commit,
+            CommitOffsetsInTransaction: transactional.on_commit,
+            TransactionEnded: transactional.on_ended,
             FetchOffsets: commits.on_fetch,
             DeleteOffsets: commits.on_delete_offsets,
             DescribeGroups: admin.on_describe,
             ListGroups: admin.on_list,
             DeleteGroups: admin.on_delete,
+            ConsumerGroupHeartbeat: heartbeats.on_heartbeat,
+            ConsumerGroupDescribe: Describer(context).on_describe,
             TopicsDeleted: lambda event: commits.on_topics_deleted(event.topics),
+            TopicsChanged: self._on_topics_changed,
         }
 
     @property
@@ -116,7 +157,17 @@ class GroupTable:
     @property
     def group_count(self) -> int:
         """How many groups there are."""
-        return len(self._context.groups)
+        return self._context.group_count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new groups are refused, because there are as many as there may be."""
+        return self._context.is_full
+
+    @property
+    def topics(self) -> TopicCatalog:
+        """The topics that it was last told of."""
+        return self._context.topics
 
     # --- life ---
 
@@ -133,6 +184,22 @@ class GroupTable:
             except BadGroupRecord:
                 self._records_skipped += 1
 
+    def restore_in_transaction(
+        self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]
+    ) -> None:
+        """Replay records of a producer's transaction: they count when its end is replayed."""
+        self._expect(TableState.LOADING)
+        for key, value in records:
+            try:
+                self._replay_pending(producer_id, key, value)
+            except BadGroupRecord:
+                self._records_skipped += 1
+
+    def restore_end(self, ended: TransactionEnded) -> None:
+        """Replay the marker that ends a producer's transaction."""
+        self._expect(TableState.LOADING)
+        self._transactional.on_ended(ended)
+
     def activate(self, now: Instant) -> None:
         """Begin to serve: every member has its full session time from now."""
         self._expect(TableState.LOADING)
@@ -142,8 +209,9 @@ class GroupTable:
         for group_id, record in self._loaded_groups.items():
             context.groups[group_id] = restored_group(group_id, record)
         self._loaded_groups = {}
-        for group_id in context.offsets.groups():
-            if group_id not in context.groups:
+        self._activate_consumers()
+        for group_id in (*context.offsets.groups(), *context.pending.groups()):
+            if group_id not in context.groups and group_id not in context.consumer_groups:
                 context.groups[group_id] = Group(group_id, now.wall_ms)
         for group in context.groups.values():
             for member in group.members.values():
@@ -203,7 +271,10 @@ class GroupTable:
         # One by one, because each may cancel or put off the next. It ends, because deadlines that
         # are set on the way lie ahead.
         while (key := context.timers.pop_due(now.now_ms)) is not None:
-            self._rebalancer.on_timer(key)
+            if key[1] in CONSUMER_TIMERS:
+                self._heartbeats.on_timer(key)
+            else:
+                self._rebalancer.on_timer(key)
         context.writes.expire(now.now_ms)
         if self._next_expiry_ms is not None and self._next_expiry_ms <= now.now_ms:
             self._admin.expire()
@@ -247,6 +318,9 @@ class GroupTable:
             raise BadGroupRecord("a record without a key")
         read = read_key(key)
         if read is None:
+            consumer = read_consumer_key(key)
+            if consumer is not None:
+                self._loaded_consumers.replay(*consumer, value)
             return
         if isinstance(read, GroupKey):
             if value is None:
@@ -257,11 +331,36 @@ class GroupTable:
         partition = TopicPartition(read.topic, read.partition)
         committed = None if value is None else read_offset_value(value)
         self._context.offsets.apply(OffsetChange(read.group_id, partition, committed))
+        self._context.pending.overtake(read.group_id, partition)
+
+    def _replay_pending(self, producer_id: int, key: bytes | None, value: bytes | None) -> None:
+        read = None if key is None else read_key(key)
+        if read is None or isinstance(read, GroupKey) or value is None:
+            raise BadGroupRecord("only offsets are stored within a transaction")
+        partition = TopicPartition(read.topic, read.partition)
+        committed = read_offset_value(value)
+        self._context.pending.add(producer_id, read.group_id, partition, committed)
 
     def _refuse(self, event: Event, error: GroupError) -> None:
         result = refusal(event, error)
-        if result is not None and not isinstance(event, TopicsDeleted):
+        if result is not None and not isinstance(event, Notice):
             self._context.respond(event.token, result)
+
+    def _activate_consumers(self) -> None:
+        context = self._context
+        for group in self._loaded_consumers.take():
+            # Of two of one name the classic one is the younger: it takes an empty group's place,
+            # and is not stored before that is gone, unless a write failed.
+            if group.group_id in context.groups:
+                continue
+            context.consumer_groups[group.group_id] = group
+            for member_id in group.members:
+                self._journal.renew_session(group, member_id)
+                self._journal.watch_revocation(group, member_id)
+
+    def _on_topics_changed(self, event: TopicsChanged) -> None:
+        # Each group looks its own topics up with the next heartbeat.
+        self._context.topics = event.topics
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._context.config.offsets_retention_check_interval_ms

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import WriteToken
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.log_table import WriteToken
 
 #: Called with NONE when committed, else with what a client is to be told.
 OnWritten = Callable[[GroupError], None]
@@ -60,6 +60,10 @@ class WriteQueue:
     def then_answer(self, token: WriteToken, answer: OnWritten) -> None:
         """Do this when the write has ended or has taken too long, whichever is first."""
         self._write(token).answers.append(answer)
+
+    def is_overdue(self, token: WriteToken, now_ms: int) -> bool:
+        """Whether a write has taken too long already, so that nobody should wait for it."""
+        return self._write(token).deadline_ms <= now_ms
 
     def end(self, token: WriteToken, outcome: GroupError) -> None:
         """Take the report of a write's end, and do what can be done in order."""

@@ -449,15 +449,17 @@ def walk_records(
     cdef int fault
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
-        fault = _walk(
-            <const uint8_t*>view.buf,
-            view.len,
-            count,
-            last_offset_delta,
-            base_timestamp,
-            produced,
-            &latest,
-        )
+        # It may take 25 ms, in a thread that is there so that others need not wait.
+        with nogil:
+            fault = _walk(
+                <const uint8_t*>view.buf,
+                view.len,
+                count,
+                last_offset_delta,
+                base_timestamp,
+                produced,
+                &latest,
+            )
     finally:
         PyBuffer_Release(&view)
     if fault:

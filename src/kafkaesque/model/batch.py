@@ -57,6 +57,9 @@ class Attribute(IntEnum):
     DELETE_HORIZON = 0x40
 
 
+_CODEC_MASK = int(Attribute.CODEC_MASK)
+
+
 class BatchHeader(NamedTuple):
     """What a batch says of itself, and where it stands; times are milliseconds since 1970 UTC."""
 
@@ -117,7 +120,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_compressed(self) -> bool:
         """Whether the records are compressed in any way."""
-        return self.attributes & Attribute.CODEC_MASK != 0
+        return self.attributes & _CODEC_MASK != 0
 
     @property
     def is_append_time(self) -> bool:
@@ -140,6 +143,9 @@ class BatchHeader(NamedTuple):
         if self.attributes & Attribute.DELETE_HORIZON:
             return self.base_timestamp_ms
         return None
+
+
+_make_header = BatchHeader._make
 
 
 def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
@@ -221,17 +227,43 @@ def check_batches(
     )
     if fault:
         fail(fault, position)
-    batches = [BatchHeader._make(batch) for batch in found]
+    batches = list(map(_make_header, found))
     if decompressed_bytes_max is None:
         return batches
     return [
-        _walk_compressed(buffer, batch, decompressed_bytes_max) if batch.is_compressed else batch
+        walk_compressed(buffer, batch, decompressed_bytes_max) if batch.is_compressed else batch
         for batch in batches
     ]
 
 
-def _walk_compressed(buffer: Buffer, batch: BatchHeader, bytes_max: int) -> BatchHeader:
-    payload = read_payload(buffer, batch, bytes_max)
+def walk_compressed(buffer: Buffer, batch: BatchHeader, bytes_max: int) -> BatchHeader:
+    """Check the records of a compressed batch that `check_batches` has not looked into.
+
+    Return its header with the records' latest timestamp.
+
+    Raises:
+        CorruptBatch: the compressed data is wrong.
+        InvalidRecord: the content breaks a rule.
+        DecompressionTooLarge: more than `bytes_max`.
+    """
+    return _walk(read_payload(buffer, batch, bytes_max), batch)
+
+
+def walk_compressed_quickly(
+    buffer: Buffer, batch: BatchHeader, bytes_max: int
+) -> BatchHeader | None:
+    """Do the same in the time that `bytes_max` takes; None if the data is longer, or is wrong.
+
+    Raises:
+        InvalidRecord: the content breaks a rule.
+    """
+    compressed = memoryview(buffer)[batch.at + HEADER_BYTES : batch.end]
+    codec = batch.attributes & Attribute.CODEC_MASK
+    payload = compression.decompress_quickly(codec, compressed, bytes_max)
+    return None if payload is None else _walk(payload, batch)
+
+
+def _walk(payload: Buffer, batch: BatchHeader) -> BatchHeader:
     latest = kernel.active.walk_records(
         payload,
         batch.record_count,

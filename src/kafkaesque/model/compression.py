@@ -87,6 +87,21 @@ def decompress(codec: int, payload: Buffer, bytes_max: int, *, at: int = 0) -> b
         raise CorruptBatch(f"record batch at byte {at}: bad {name} data: {broken}", at) from None
 
 
+def decompress_quickly(codec: int, payload: Buffer, bytes_max: int) -> bytes | None:
+    """Return what `decompress` would, or None if that is more than `bytes_max` or an error.
+
+    It takes no longer than `bytes_max` takes, whatever the payload is.
+
+    Raises:
+        UnknownCompression: there is no such codec.
+    """
+    read = _zstd_quickly if codec == Codec.ZSTD else _of(_DECOMPRESS, codec)
+    try:
+        return read(payload, bytes_max)
+    except (_TooLarge, _Broken):
+        return None
+
+
 def _of(table: tuple[_T, ...], codec: int) -> _T:
     if not 0 <= codec < len(table):
         raise UnknownCompression(f"there is no compression codec {codec}")
@@ -220,6 +235,20 @@ def _read_zstd(payload: Buffer, bytes_max: int) -> bytes:
             at += len(part)
         at -= len(stream.unused_data)
     return out.join()
+
+
+def _zstd_quickly(payload: Buffer, bytes_max: int) -> bytes:
+    """Read one whole frame at once: here zstd knows a limit, unless a frame names its own size."""
+    import zstandard
+
+    try:
+        if zstandard.frame_content_size(payload) > bytes_max:
+            raise _TooLarge
+        return zstandard.ZstdDecompressor().decompress(
+            payload, max_output_size=bytes_max, allow_extra_data=False
+        )
+    except zstandard.ZstdError as reason:
+        raise _Broken(str(reason)) from None
 
 
 def _write_snappy(payload: Buffer) -> bytes:

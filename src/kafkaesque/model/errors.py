@@ -22,6 +22,10 @@ class DiskFull(DiskFailed):
     """No space is left on the device."""
 
 
+class WorkerLost(KafkaesqueError):
+    """The process that did heavy work has died before it was done."""
+
+
 class ConfigError(KafkaesqueError):
     """An option is unknown, of the wrong type or out of range."""
 
@@ -116,6 +120,29 @@ class OutOfOrderSequence(RequestRefused):
 
 class InvalidProducerEpoch(RequestRefused):
     """A newer incarnation of the producer has written: this one is fenced."""
+
+
+class InvalidTxnState(RequestRefused):
+    """What is asked for does not fit to the state that the producer's transaction is in."""
+
+
+class TransactionUnverified(RequestRefused):
+    """A batch would open a transaction that its coordinator has not confirmed (KIP-890).
+
+    `guard` is what the confirmation is to be given with.
+    """
+
+    def __init__(self, message: str, guard: tuple[int, int, int]) -> None:
+        super().__init__(message)
+        self.guard = guard
+
+
+class TransactionalIdMissing(RequestRefused):
+    """A batch is part of a transaction, and its request names none."""
+
+
+class TransactionCoordinatorFenced(RequestRefused):
+    """A marker comes from a coordinator that is one no more."""
 
 
 class NotController(RequestRefused):

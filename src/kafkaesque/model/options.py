@@ -9,6 +9,8 @@ from kafkaesque.model.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+#: How alike a name has to be to one that is unknown: below, it is another option altogether.
+NEAR_MIN = 0.65
 
 
 class OptionType(Enum):
@@ -46,15 +48,15 @@ class Option:
     def allowed(self) -> str:
         """What values are allowed, for people to read."""
         if self.type is OptionType.BOOLEAN:
-            return "true or false"
+            return " or ".join(self.choices or ("true", "false"))
         if self.choices:
             return ("a list of " if self.type is OptionType.LIST else "one of ") + ", ".join(
                 self.choices
             )
         if self.minimum is None and self.maximum is None:
             return f"a {self.type.name.lower()}"
-        low = "-∞" if self.minimum is None else f"{self.minimum:g}"
-        high = "∞" if self.maximum is None else str(int(self.maximum))
+        low = "-∞" if self.minimum is None else _write_bound(self.minimum)
+        high = "∞" if self.maximum is None else _write_bound(self.maximum)
         return f"a number from {low} to {high}"
 
     def parse(self, value: object) -> OptionValue:
@@ -67,19 +69,24 @@ class Option:
             parsed = _PARSERS[self.type](value)
         except (TypeError, ValueError):
             raise self._refused(value) from None
-        if isinstance(parsed, str):
-            words = parsed.split(",") if self.type is OptionType.LIST else [parsed]
+        if isinstance(parsed, str | bool):
+            text = write_value(parsed)
+            words = text.split(",") if self.type is OptionType.LIST else [text]
             if self.choices and any(word.strip() not in self.choices for word in words):
                 raise self._refused(value)
-        elif not isinstance(parsed, bool) and (
-            (self.minimum is not None and parsed < self.minimum)
-            or (self.maximum is not None and parsed > self.maximum)
+        elif (self.minimum is not None and parsed < self.minimum) or (
+            self.maximum is not None and parsed > self.maximum
         ):
             raise self._refused(value)
         return parsed
 
     def _refused(self, value: object) -> ConfigError:
         return ConfigError(f"{self.name} = {value!r} is not allowed: it must be {self.allowed}")
+
+
+def _write_bound(bound: float) -> str:
+    """Return a number with all its digits: who is to type it does not want an exponent."""
+    return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 def write_value(value: OptionValue) -> str:
@@ -131,8 +138,15 @@ _PARSERS: dict[OptionType, Callable[[object], OptionValue]] = {
 class OptionTable:
     """All options of one kind (topic, broker), by name."""
 
-    def __init__(self, kind: str, options: Iterable[Option]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        options: Iterable[Option],
+        why_absent: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """`why_absent` says of a name why Apache Kafka has an option of it, and we do not."""
         self.kind = kind
+        self._why_absent = why_absent
         self._options = {option.name: option for option in options}
 
     def __iter__(self) -> Iterator[Option]:
@@ -145,11 +159,16 @@ class OptionTable:
         """Return the option.
 
         Raises:
-            ConfigError: there is none; the message names the nearest one.
+            ConfigError: there is none; the message names the nearest one, or says why.
         """
         option = self._options.get(name)
         if option is None:
-            near = difflib.get_close_matches(name, self._options, n=1, cutoff=0.4)
+            reason = self._why_absent(name)
+            if reason is not None:
+                raise ConfigError(
+                    f"{name} is an option of Apache Kafka that Kafkaesque does not have: {reason}"
+                )
+            near = difflib.get_close_matches(name, self._options, n=1, cutoff=NEAR_MIN)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown {self.kind} option {name!r}{hint}")
         return option

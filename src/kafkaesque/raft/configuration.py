@@ -123,7 +123,7 @@ class PlacedConfiguration:
 class ConfigurationTable:
     """The last committed configuration, and those after it that may still be taken back."""
 
-    __slots__ = ("_placed", "is_settled")
+    __slots__ = ("_placed", "effective", "is_settled")
 
     def __init__(self, placed: Iterable[PlacedConfiguration]) -> None:
         #: Set once a commit has had its consequences for the one in force; spares every later
@@ -135,11 +135,8 @@ class ConfigurationTable:
         for before, after in zip(self._placed, self._placed[1:], strict=False):
             if before.index >= after.index:
                 raise RaftInvariantBroken(f"configurations out of order: {self._placed}")
-
-    @property
-    def effective(self) -> Configuration:
-        """The one in force: the last in the log."""
-        return self._placed[-1].configuration
+        #: The one in force: the last in the log.
+        self.effective: Configuration = self._placed[-1].configuration
 
     @property
     def effective_index(self) -> int:
@@ -161,6 +158,7 @@ class ConfigurationTable:
         """Put one in force; one that came with a snapshot before its entry is not added again."""
         if index > self.effective_index:
             self._placed.append(PlacedConfiguration(index, configuration))
+            self.effective = configuration
             self.is_settled = False
 
     def truncate(self, last_index: int) -> bool:
@@ -172,6 +170,7 @@ class ConfigurationTable:
         self.is_settled = False
         while len(self._placed) > 1 and self._placed[-1].index > last_index:
             self._placed.pop()
+        self.effective = self._placed[-1].configuration
         return len(self._placed) != before
 
     def forget_before(self, commit_index: int) -> None:
@@ -182,6 +181,7 @@ class ConfigurationTable:
     def replace(self, index: int, configuration: Configuration) -> None:
         """Start anew from a snapshot's configuration."""
         self._placed = [PlacedConfiguration(index, configuration)]
+        self.effective = configuration
         self.is_settled = False
 
 

@@ -22,7 +22,7 @@ check-quorum (dissertation 9.6, 6.2), leadership transfer (3.10), learners and j
     any role -- higher term, or a leader of this term --> FOLLOWER
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kafkaesque.model.errors import NotLeader
 from kafkaesque.model.ids import NodeId, Term
@@ -40,6 +40,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    NotHere,
+    Readmit,
     SnapshotRequest,
     TimeoutNow,
     VoteRequest,
@@ -47,6 +49,8 @@ from kafkaesque.raft.messages import (
 )
 from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.ready import Ready, Replicate, SendSnapshot
+
+_DATA = EntryKind.DATA
 
 
 class RaftCore(Elector):
@@ -72,6 +76,16 @@ class RaftCore(Elector):
         return self._leadership.in_sync if self._leadership is not None else ()
 
     @property
+    def in_sync_expected(self) -> int:
+        """How many voters are in sync or, early in a term, may prove it yet; 0 on non-leaders."""
+        return self._leadership.in_sync_expected if self._leadership is not None else 0
+
+    @property
+    def offline(self) -> tuple[NodeId, ...]:
+        """The members whose nodes live and have told this leader that the group is not there."""
+        return self._leadership.offline if self._leadership is not None else ()
+
+    @property
     def peers(self) -> Sequence[PeerProgress]:
         """The leader's view of its peers, to be read only; empty on other members."""
         return self._leadership.peers if self._leadership is not None else ()
@@ -93,7 +107,7 @@ class RaftCore(Elector):
         if leadership.transferee is not None:
             raise NotLeader("leadership is being handed over")
         first_index = self._log.last_index + 1
-        term = self._term
+        term = self.term
         entries = []
         for proposal in proposals:
             width = proposal.width
@@ -105,7 +119,7 @@ class RaftCore(Elector):
                     first_index,
                     last_index,
                     term,
-                    EntryKind.DATA,
+                    _DATA,
                     proposal.size_bytes,
                     proposal.data,
                 )
@@ -146,6 +160,12 @@ class RaftCore(Elector):
             if self._leadership.advance_commit():
                 self._on_committed()
 
+    def on_in_sync_told(self, term: Term, nodes: Collection[NodeId]) -> None:
+        """The leader of a term has told its driver's peers who is in sync."""
+        if self._leadership is None and term >= self._told_term:
+            self._told_term = term
+            self._told_in_sync = {node for node in nodes if node in self._alive}
+
     # --- messages ---------------------------------------------------------------------------
 
     def step(self, message: AnyMessage) -> None:
@@ -159,14 +179,13 @@ class RaftCore(Elector):
                 f"a message for node {message.to}, group {message.group} came to node {self.node},"
                 f" group {self.group}"
             )
-        if message.term != self._term and not self._settle_term(message):
+        if message.term != self.term and not self._settle_term(message):
             return
         match message:
             case AppendRequest():
                 self._on_append_request(message)
             case AppendResponse():
-                if self._leadership is not None and self._leadership.on_response(message):
-                    self._on_committed()
+                self._on_append_response(message)
             case VoteRequest():
                 self._on_vote_request(message)
             case VoteResponse():
@@ -176,10 +195,15 @@ class RaftCore(Elector):
                 self._follower_log.on_snapshot_request(message)
             case TimeoutNow():
                 self._on_timeout_now(message)
+            case NotHere():
+                if self._leadership is not None:
+                    self._leadership.on_not_here(message.sender)
+            case Readmit():
+                self._follower_log.on_readmit(message)
 
     def _settle_term(self, message: AnyMessage) -> bool:
         """Bring this member's term in line with a message; tell whether to go on with it."""
-        if message.term < self._term:
+        if message.term < self.term:
             self._refuse_old_term(message)
             return False
         match message:
@@ -196,9 +220,9 @@ class RaftCore(Elector):
     def _refuse_old_term(self, message: AnyMessage) -> None:
         match message:
             case AppendRequest():
-                self._follower_log.reject(message.sender, self._term, message.prev_index, 0)
+                self._follower_log.reject(message.sender, self.term, message.prev_index, 0)
             case SnapshotRequest():
-                self._follower_log.reject(message.sender, self._term, message.last_index, 0)
+                self._follower_log.reject(message.sender, self.term, message.last_index, 0)
             case VoteRequest():
                 self._answer_vote(message, granted=False)
             case _:
@@ -209,13 +233,28 @@ class RaftCore(Elector):
         if self._follower_log.on_append_request(message):
             self._on_committed()
 
+    def _on_append_response(self, message: AppendResponse) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        if leadership.on_response(message):
+            self._on_committed()
+        elif leadership.is_astray:
+            self._steer(leadership)
+
+    def tick(self) -> None:
+        """One tick of the driver's clock."""
+        super().tick()
+        if self._leadership is not None and self._leadership.is_astray:
+            self._steer(self._leadership)
+
     def fill(self, work: Replicate, entries: Sequence[EntryMeta]) -> AppendRequest | None:
         """Give the entries that a `Replicate` asked for; send what is returned, if anything.
 
         Every `Replicate` must be filled, with no entries if they could not be read, unless its
         peer was lost since.
         """
-        if self._leadership is None or work.term != self._term:
+        if self._leadership is None or work.term != self.term:
             return None
         return self._leadership.fill(work, entries)
 
@@ -227,14 +266,14 @@ class RaftCore(Elector):
         Every `SendSnapshot` must be answered, by this or by `on_snapshot_failed`, unless its peer
         was lost since.
         """
-        if self._leadership is None or work.term != self._term:
+        if self._leadership is None or work.term != self.term:
             return None
         placed = self._configurations.committed_at(self._log.commit_index)
         return self._leadership.fill_snapshot(work, last_index, placed, data)
 
     def on_snapshot_failed(self, work: SendSnapshot) -> None:
         """The snapshot that was asked for cannot be made or sent now."""
-        if self._leadership is not None and work.term == self._term:
+        if self._leadership is not None and work.term == self.term:
             self._leadership.on_snapshot_failed(work)
 
     def on_snapshot_installed(self, last_index: int, last_term: Term) -> None:
@@ -261,7 +300,7 @@ class RaftCore(Elector):
         """Stop leading at once and ask the best live voter to take over; harmless elsewhere."""
         if self._leadership is not None:
             self._leadership.hand_over_at_once()
-            self._become_follower(self._term, None)
+            self._become_follower(self.term, None)
 
     def change_configuration(self, target: Configuration) -> None:
         """Begin to change the members to `target`; done when it is in force and committed.
@@ -293,9 +332,14 @@ class RaftCore(Elector):
 
     def _on_committed(self) -> None:
         """The commit index has advanced: a committed configuration has consequences."""
+        if not self._configurations.is_settled:
+            self._settle_configuration()
+        leadership = self._leadership
+        if leadership is not None and leadership.is_astray:
+            self._steer(leadership)
+
+    def _settle_configuration(self) -> None:
         configurations = self._configurations
-        if configurations.is_settled:
-            return
         commit_index = self._log.commit_index
         configurations.forget_before(commit_index)
         if configurations.effective_index > commit_index:
@@ -309,14 +353,29 @@ class RaftCore(Elector):
         elif not configurations.effective.is_voter(self.node):
             self.resign()
 
+    def _steer(self, leadership: Leadership) -> None:
+        """Take the next step towards the voters that there should be, one change at a time."""
+        effective = self._configurations.effective
+        is_changing = effective.is_joint or not self._configurations.is_settled
+        if is_changing or not leadership.has_committed or leadership.transferee is not None:
+            return  # asked again when that is over
+        voters = leadership.next_voters()
+        if voters != effective.voters:
+            others = [node for node in effective.members if node not in voters]
+            target = Configuration(voters=voters, learners=tuple(others))
+            self._append_configuration(leadership, effective.joined_with(target))
+        elif leadership.readmit(self._configurations.effective_index):
+            self._append_mark(EntryKind.NOOP, b"")
+
     # --- work -------------------------------------------------------------------------------
 
     def take_ready(self) -> Ready | None:
         """Return the work that has come up since the last call, or None."""
         leadership = self._leadership
         if leadership is not None:
-            if leadership.has_due:
+            if leadership.due:
                 leadership.collect()
         elif self._follower_log.owes_answer and self._leader is not None:
-            self._follower_log.answer(self._leader, self._term)
-        return self._outbox.take(self._log.generation)
+            self._follower_log.answer(self._leader, self.term)
+        outbox = self._outbox
+        return outbox.take(self._log.generation) if outbox.has_work else None

@@ -4,10 +4,10 @@ Theory of operation. The base of `RaftCore`, which adds what is done with the lo
 liveness stand there. The hard state (term, vote) goes to the outbox when it changes; a vote that is
 asked for or given in it is held back until it is durable. A vote request that is refused because a
 leader is heard makes this member ask that leader to show itself: its node being alive does not
-prove that it still leads.
+prove that it still leads. A member with amnesia (see `follower_log`) takes no part in elections.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
@@ -50,11 +50,14 @@ class Elector:
         "_outbox",
         "_role",
         "_silence_ticks",
-        "_term",
         "_timeout_ticks",
+        "_told_in_sync",
+        "_told_term",
         "_vote",
+        "_wanted_voters",
         "group",
         "node",
+        "term",
     )
 
     def __init__(
@@ -68,12 +71,14 @@ class Elector:
         alive: Iterable[NodeId] = (),
         min_insync: int = 1,
         is_volatile: bool = False,
+        wanted_voters: Sequence[NodeId] = (),
     ) -> None:
         """Make a follower.
 
         `jitter(n)` gives a number from 0 to n - 1. `alive` are the peers that live: to others
         nothing but votes and answers is sent until `on_peer_seen`. With `is_volatile` what is
         reported as synced may still be lost (`write.caching`), and the commit index may go back.
+        Learners among `wanted_voters` are made voters when this member leads and they can be.
         """
         self.group = group
         self.node = node
@@ -81,6 +86,7 @@ class Elector:
         self._jitter = jitter
         self._alive = set(alive)
         self._min_insync = min_insync
+        self._wanted_voters = wanted_voters
         self._log = LogOutline(
             start=restored.log_start,
             term_starts=restored.term_starts,
@@ -89,11 +95,13 @@ class Elector:
         )
         self._configurations = ConfigurationTable(restored.configurations)
         self._outbox = Outbox()
-        self._term, self._vote = restored.hard_state
-        if self._term < self._log.last_term:
+        #: The current term; to be read only.
+        self.term: Term
+        self.term, self._vote = restored.hard_state
+        if self.term < self._log.last_term:
             raise RaftInvariantBroken(
                 f"group {group}: the log ends with term {self._log.last_term}, but the hard state"
-                f" has term {self._term}"
+                f" has term {self.term}"
             )
         self._is_hard_state_synced = True
         self._held: list[AnyMessage] = []
@@ -109,7 +117,11 @@ class Elector:
             outbox=self._outbox,
             configurations=self._configurations,
             is_volatile=is_volatile,
+            amnesia=restored.amnesia,
         )
+        #: Whom the leader of `_told_term` last called in sync, without those lost since.
+        self._told_in_sync: set[NodeId] = set()
+        self._told_term = Term(0)
         self._elapsed_ticks = 0
         self._silence_ticks = config.election_ticks
         self._timeout_ticks = 0
@@ -121,11 +133,6 @@ class Elector:
     def role(self) -> Role:
         """What this member is."""
         return self._role
-
-    @property
-    def term(self) -> Term:
-        """The current term."""
-        return self._term
 
     @property
     def leader(self) -> NodeId | None:
@@ -143,6 +150,11 @@ class Elector:
         return self._configurations.effective
 
     @property
+    def amnesia(self) -> int:
+        """The number of the loss of which this member is not over; 0: none."""
+        return self._follower_log.amnesia
+
+    @property
     def is_quiet(self) -> bool:
         """Whether ticks would change nothing; valid until the next event."""
         if self._leadership is not None:
@@ -153,15 +165,15 @@ class Elector:
 
     def _append_mark(self, kind: EntryKind, data: bytes) -> int:
         index = self._log.last_index + 1
-        self._log.extend(self._term, index, index)
-        self._outbox.append((EntryMeta(index, index, self._term, kind, len(data), data),))
+        self._log.extend(self.term, index, index)
+        self._outbox.append((EntryMeta(index, index, self.term, kind, len(data), data),))
         if self._leadership is not None:
             self._leadership.on_appended()
         return index
 
     def on_hard_state_synced(self, term: Term, vote: NodeId | None) -> None:
         """This hard state is durable, and so is everything handed out before it."""
-        if self._is_hard_state_synced or term != self._term or vote != self._vote:
+        if self._is_hard_state_synced or term != self.term or vote != self._vote:
             return
         self._is_hard_state_synced = True
         for message in self._held:
@@ -176,9 +188,9 @@ class Elector:
             if self._role is Role.LEADER or self._leader not in (None, sender):
                 raise RaftInvariantBroken(
                     f"group {self.group}: nodes {self._leader} and {sender} both lead in term"
-                    f" {self._term}"
+                    f" {self.term}"
                 )
-            self._become_follower(self._term, sender)
+            self._become_follower(self.term, sender)
         self._is_leader_confirmed = True
         self._elapsed_ticks = 0
         self._silence_ticks = 0
@@ -204,7 +216,7 @@ class Elector:
     def _campaign(self, *, is_transfer: bool) -> None:
         self._turn(Role.CANDIDATE)
         self._set_leader(None)
-        self._set_hard_state(Term(self._term + 1), self.node)
+        self._set_hard_state(Term(self.term + 1), self.node)
         self._ballot = Ballot(self.configuration)  # its own vote counts once it is durable
         self._restart_timer()
         self._ask_for_votes(pre=False, is_transfer=is_transfer)
@@ -216,7 +228,7 @@ class Elector:
 
     def _ask_for_vote(self, node: NodeId, *, pre: bool, is_transfer: bool) -> None:
         log = self._log
-        term = Term(self._term + 1) if pre else self._term
+        term = Term(self.term + 1) if pre else self.term
         message = VoteRequest(
             self.group, self.node, node, term, log.last_index, log.last_term, pre, is_transfer
         )
@@ -226,7 +238,7 @@ class Elector:
             self._held.append(message)
 
     def _on_vote_request(self, message: VoteRequest) -> None:
-        if message.sender == self._leader and message.term > self._term:
+        if message.sender == self._leader and message.term > self.term:
             self._forget_leader()  # it would not ask if it still led
         if not message.is_transfer and self._hears_leader():
             if self._leadership is not None:
@@ -236,20 +248,22 @@ class Elector:
             if message.pre:
                 self._answer_vote(message, granted=False)
             return  # a real vote is ignored: taking over its term would depose a leader that lives
-        is_up_to_date = self._log.is_at_least(message.last_index, message.last_term)
+        is_up_to_date = not self.amnesia and self._log.is_at_least(
+            message.last_index, message.last_term
+        )
         if message.pre:
-            self._answer_vote(message, granted=is_up_to_date and message.term > self._term)
+            self._answer_vote(message, granted=is_up_to_date and message.term > self.term)
             return
-        if message.term > self._term:
+        if message.term > self.term:
             self._become_follower(message.term, None)
         is_free = self._vote == message.sender or (self._vote is None and self._leader is None)
         if not is_free or not is_up_to_date:
             self._answer_vote(message, granted=False)
             return
         if self._role is Role.PRE_CANDIDATE:
-            self._become_follower(self._term, None)
+            self._become_follower(self.term, None)
         if self._vote is None:
-            self._set_hard_state(self._term, message.sender)
+            self._set_hard_state(self.term, message.sender)
         self._restart_timer()
         self._answer_vote(message, granted=True)
 
@@ -267,7 +281,7 @@ class Elector:
             self._ask_for_vote(leader, pre=True, is_transfer=False)
 
     def _answer_vote(self, request: VoteRequest, *, granted: bool) -> None:
-        term = request.term if request.pre and granted else self._term
+        term = request.term if request.pre and granted else self.term
         answer = VoteResponse(self.group, self.node, request.sender, term, request.pre, granted)
         if granted and not request.pre and not self._is_hard_state_synced:
             self._held.append(answer)
@@ -281,7 +295,7 @@ class Elector:
 
     def _on_vote_response(self, message: VoteResponse) -> None:
         if self._role is Role.PRE_CANDIDATE and message.pre:
-            if not message.granted or message.term == self._term + 1:
+            if not message.granted or message.term == self.term + 1:
                 self._on_vote(message.sender, message.granted)
         elif self._role is Role.CANDIDATE and not message.pre:
             self._on_vote(message.sender, message.granted)
@@ -297,7 +311,7 @@ class Elector:
             else:
                 self._become_leader()
         elif ballot.is_lost:
-            self._become_follower(self._term, None)
+            self._become_follower(self.term, None)
 
     def _become_leader(self) -> None:
         self._turn(Role.LEADER)
@@ -305,20 +319,29 @@ class Elector:
         self._leadership = Leadership(
             group=self.group,
             node=self.node,
-            term=self._term,
+            term=self.term,
             log=self._log,
             outbox=self._outbox,
             config=self._config,
             configuration=self.configuration,
             min_insync=self._min_insync,
             alive=self._alive,
+            wanted_voters=self._wanted_voters,
+            in_sync=self._known_in_sync(),
         )
         self._configurations.is_settled = False  # has other consequences for a leader
         self._append_mark(EntryKind.NOOP, b"")
 
+    def _known_in_sync(self) -> set[NodeId]:
+        """Return who is known to be in sync at the beginning of this member's leadership."""
+        if self._log.last_index == 0:
+            return self._alive  # nobody lacks anything
+        # Entries of a later leader than the one that told it: much may have changed since.
+        return self._told_in_sync if self._told_term >= self._log.last_term else set()
+
     def _become_follower(self, term: Term, leader: NodeId | None) -> None:
         self._turn(Role.FOLLOWER)
-        if term > self._term:
+        if term > self.term:
             self._set_hard_state(term, None)
         self._set_leader(leader)
         self._follower_log.on_new_leader()
@@ -328,6 +351,7 @@ class Elector:
         if role not in _TRANSITIONS[self._role]:
             raise RaftInvariantBroken(f"group {self.group}: {self._role} -> {role}")
         if self._leadership is not None:
+            self._told_in_sync, self._told_term = set(self._leadership.in_sync), self.term
             self._leadership = None
             self._outbox.abandon_leadership()
         self._ballot = None
@@ -347,9 +371,9 @@ class Elector:
             self._follower_log.on_new_leader()
 
     def _set_hard_state(self, term: Term, vote: NodeId | None) -> None:
-        if term < self._term:
-            raise RaftInvariantBroken(f"group {self.group}: term {self._term} -> {term}")
-        self._term = term
+        if term < self.term:
+            raise RaftInvariantBroken(f"group {self.group}: term {self.term} -> {term}")
+        self.term = term
         self._vote = vote
         self._is_hard_state_synced = False
         self._held.clear()  # of an earlier term: nobody waits for it
@@ -357,7 +381,7 @@ class Elector:
         self._announce_role()
 
     def _announce_role(self) -> None:
-        self._outbox.role_change = RoleChange(self._role, self._term, self._leader)
+        self._outbox.role_change = RoleChange(self._role, self.term, self._leader)
         self._outbox.touch()
 
     # --- time and liveness ------------------------------------------------------------------
@@ -366,7 +390,7 @@ class Elector:
         """One tick of the driver's clock."""
         if self._leadership is not None:
             if self._leadership.tick():
-                self._become_follower(self._term, None)
+                self._become_follower(self.term, None)
             return
         if self._is_leader_alive():
             self._elapsed_ticks = 0
@@ -392,6 +416,7 @@ class Elector:
     def on_peer_lost(self, node: NodeId) -> None:
         """A peer's process is gone; all its messages that did arrive have been stepped."""
         self._alive.discard(node)
+        self._told_in_sync.discard(node)
         if self._leadership is not None:
             self._leadership.on_peer_lost(node)
         elif node == self._leader:
@@ -425,4 +450,4 @@ class Elector:
     def _may_campaign(self) -> bool:
         # One that an uncommitted configuration removes may be the only one that has this entry, and
         # then only it can be elected (dissertation 4.2.2).
-        return self._configurations.may_be_voter(self.node)
+        return not self.amnesia and self._configurations.may_be_voter(self.node)

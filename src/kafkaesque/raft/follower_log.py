@@ -11,6 +11,12 @@ With `is_volatile` that does not hold: a power cut may have taken from a majorit
 (`write.caching`). Then only the log's start is sure, the commit index follows the log back, and the
 loss is what the user has chosen.
 
+A member that has lost its log and its votes (its disk was replaced, say) may break what it has
+promised. Its *amnesia* is the number of that loss. It copies the log, tells the number with every
+answer, and neither votes nor asks for votes; no leader counts it. It ends when a leader says that
+the promises made before this very loss count no more (see `readmission`), and how far this log must
+agree for that.
+
 Agreement is answered at once only if there is nothing to be synced first; otherwise `on_synced`
 brings the answer, one for all that has been synced together.
 """
@@ -28,7 +34,7 @@ from kafkaesque.raft.configuration import (
 from kafkaesque.raft.entries import EntryKind, EntryMeta, TermStart
 from kafkaesque.raft.errors import MalformedRaftMessage, RaftInvariantBroken
 from kafkaesque.raft.log_outline import LogOutline
-from kafkaesque.raft.messages import AppendRequest, AppendResponse, SnapshotRequest
+from kafkaesque.raft.messages import AppendRequest, AppendResponse, Readmit, SnapshotRequest
 from kafkaesque.raft.ready import Outbox
 
 
@@ -45,6 +51,7 @@ class FollowerLog:
         "_log",
         "_node",
         "_outbox",
+        "amnesia",
         "owes_answer",
     )
 
@@ -57,6 +64,7 @@ class FollowerLog:
         outbox: Outbox,
         configurations: ConfigurationTable,
         is_volatile: bool,
+        amnesia: int,
     ) -> None:
         self._is_volatile = is_volatile
         self._group = group
@@ -64,6 +72,8 @@ class FollowerLog:
         self._log = log
         self._outbox = outbox
         self._configurations = configurations
+        #: The number of the loss of which this member is not over; 0: none. To be read only.
+        self.amnesia = amnesia
         #: Up to here this log is known to agree with the current leader's.
         self._agreed_index = self._sure_index()
         #: The current leader was told that we are durable up to here.
@@ -214,6 +224,7 @@ class FollowerLog:
                 log.commit_index,
                 0,
                 Term(0),
+                self.amnesia,
             )
         )
 
@@ -248,8 +259,18 @@ class FollowerLog:
                 self._log.commit_index,
                 hint_index,
                 hint_term,
+                self.amnesia,
             )
         )
+
+    def on_readmit(self, message: Readmit) -> None:
+        """Be over this loss, if the log is there; otherwise the leader says it again."""
+        is_there = min(self._log.synced_index, self._agreed_index) >= message.index
+        if self.amnesia and message.amnesia == self.amnesia and is_there:
+            self.amnesia = 0
+            self.owes_answer = True
+            self._outbox.is_readmitted = True
+            self._outbox.touch()
 
     # --- snapshots --------------------------------------------------------------------------
 

@@ -6,9 +6,20 @@ so that any number of proposals become one append. Peers that the driver holds f
 An entry is committed when Q = max(majority, `min_insync`) voters of each half of the configuration
 have it durably and it is of this leader's own term (§5.4.2); the leader itself counts only with
 what it has synced. Appends to peers need not wait for that (dissertation, 10.2.1).
+
+A peer that has lost its log and its votes counts for nothing; `readmission` says how that ends.
+
+In sync is only who is known to be. A term begins with the set that the last leader told, without
+those that were lost since (a group's very first term: with all that live, for there is nothing to
+lack); others come in by an answer to this leader that shows that they have what is committed. A
+peer that has come back, or says that the group is not there, must answer anew. So a living process
+whose log is damaged is in nobody's set. Availability does not hang on the set's first moments: a
+commit needs Q voters whatever the set says, so whoever asks early in a term whether enough are in
+sync goes by `in_sync_expected`, which counts the living that have yet to answer, as long as
+a lagging one would be counted. Too few then means a wait for the commit, not a refusal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
@@ -19,10 +30,12 @@ from kafkaesque.raft.log_outline import LogOutline
 from kafkaesque.raft.messages import (
     AppendRequest,
     AppendResponse,
+    Readmit,
     SnapshotRequest,
     TimeoutNow,
 )
 from kafkaesque.raft.progress import NEVER_TICK, PeerProgress, ProgressState
+from kafkaesque.raft.readmission import find_readmissions, next_voters
 from kafkaesque.raft.ready import Outbox, Replicate, SendSnapshot
 
 _PROBE = ProgressState.PROBE
@@ -36,7 +49,7 @@ class Leadership:
     __slots__ = (
         "_alive",
         "_config",
-        "_due",
+        "_configuration",
         "_group",
         "_halves",
         "_log",
@@ -50,6 +63,10 @@ class Leadership:
         "_term_first_index",
         "_tick",
         "_transfer_ticks",
+        "_uncounted",
+        "_wanted_voters",
+        "due",
+        "is_astray",
         "transferee",
     )
 
@@ -65,6 +82,8 @@ class Leadership:
         configuration: Configuration,
         min_insync: int,
         alive: set[NodeId],
+        wanted_voters: Sequence[NodeId],
+        in_sync: Collection[NodeId],
     ) -> None:
         self._group = group
         self._node = node
@@ -74,6 +93,7 @@ class Leadership:
         self._config = config
         self._alive = alive
         self._min_insync = min_insync
+        self._wanted_voters = wanted_voters
         self._tick = 0
         self._quorum_lost_ticks = 0
         self._transfer_ticks = 0
@@ -83,11 +103,16 @@ class Leadership:
         self._term_first_index = log.last_index + 1
         self._own = PeerProgress(node, 0, 0, is_alive=True)
         self._own.synced_index = log.synced_index
+        #: Stands where a peer counts for nothing.
+        self._uncounted = PeerProgress(node, 0, 0, is_alive=False)
+        #: Somebody should be a voter who is none, or the other way round; to be read only.
+        self.is_astray = False
         self._peers: dict[NodeId, PeerProgress] = {}
-        self._due: list[PeerProgress] = []
+        #: Those that `collect` would look at; to be read only.
+        self.due: list[PeerProgress] = []
         self._halves: list[tuple[list[PeerProgress], int]] = []
         self.reconfigure(configuration)
-        self._assume_in_sync()
+        self._begin_in_sync(in_sync)
 
     # --- membership -------------------------------------------------------------------------
 
@@ -114,26 +139,72 @@ class Leadership:
         self._set_halves(configuration)
 
     def _set_halves(self, configuration: Configuration) -> None:
-        progress = {**self._peers, self._node: self._own}
+        self._configuration = configuration
+        progress = {
+            node: self._uncounted if peer.amnesia else peer for node, peer in self._peers.items()
+        }
+        progress[self._node] = self._own
         self._halves = [
-            ([progress[node] for node in half], self._quorum_of(len(half)))
-            for half in configuration.halves
+            self._with_quorum([progress[node] for node in half]) for half in configuration.halves
         ]
 
-    def _quorum_of(self, voters: int) -> int:
-        return min(voters, max(voters // 2 + 1, self._min_insync))
+    @property
+    def has_committed(self) -> bool:
+        """Whether an entry of this leader's own term is committed."""
+        return self._log.commit_index >= self._term_first_index
+
+    def next_voters(self) -> tuple[NodeId, ...]:
+        """Return the voters that should be next; to be asked when the configuration is settled."""
+        floor_index = max(self._log.commit_index, self._term_first_index)
+        return next_voters(self._configuration, self._peers, self._wanted_voters, floor_index)
+
+    def readmit(self, configuration_index: int) -> bool:
+        """Readmit who can be; tell whether that needs a newer entry. Asked when settled."""
+        found = find_readmissions(
+            self._configuration,
+            configuration_index,
+            self._peers,
+            self._wanted_voters,
+            last_index=self._log.last_index,
+            commit_index=self._log.commit_index,
+        )
+        for peer, index in found.ready:
+            peer.is_readmit_due = False
+            self._outbox.send(
+                Readmit(self._group, self._node, peer.node, self._term, peer.amnesia, index)
+            )
+        self.is_astray = found.is_astray
+        return found.wants_entry
+
+    def _on_amnesia(self, peer: PeerProgress, amnesia: int) -> None:
+        """A peer has lost everything, or is over it."""
+        peer.amnesia = amnesia
+        peer.readmit_index = self._log.last_index + 1
+        self.is_astray = True
+        if amnesia:
+            peer.synced_index = peer.peer_commit_index = 0
+            peer.caught_up_tick = NEVER_TICK
+            peer.is_in_sync = False
+            if peer.node == self.transferee:
+                self.transferee = None
+        self._set_halves(self._configuration)
+        self._announce_in_sync()
+
+    def _with_quorum(self, half: list[PeerProgress]) -> tuple[list[PeerProgress], int]:
+        # With those that do not count the change that leaves them out could never be committed.
+        countable = len(half) - half.count(self._uncounted)
+        return half, max(len(half) // 2 + 1, min(countable, self._min_insync))
 
     def set_min_insync(self, min_insync: int) -> None:
         """Let later commits need another number of voters."""
         self._min_insync = min_insync
-        self._halves = [(half, self._quorum_of(len(half))) for half, _ in self._halves]
+        self._halves = [self._with_quorum(half) for half, _ in self._halves]
 
-    def _assume_in_sync(self) -> None:
-        # A new leader does not know who was in sync; to begin with nobody that lives is refused.
+    def _begin_in_sync(self, known: Collection[NodeId]) -> None:
         for peer in self._peers.values():
-            peer.goal_index = self._log.last_index
-            peer.caught_up_tick = 0 if peer.is_alive else peer.caught_up_tick
-            peer.is_in_sync = peer.is_alive
+            if peer.is_alive and peer.node in known:
+                peer.caught_up_tick = self._tick
+                peer.is_in_sync = True
         self._announce_in_sync()
 
     # --- what is due ------------------------------------------------------------------------
@@ -141,23 +212,18 @@ class Leadership:
     def _make_due(self, peer: PeerProgress) -> None:
         if not peer.is_due and peer.is_alive:
             peer.is_due = True
-            self._due.append(peer)
+            self.due.append(peer)
 
     def on_appended(self) -> None:
         """The log has grown: everybody who can take more is due."""
         for peer in self._peers.values():
             if peer.state is _REPLICATE and not peer.is_due and peer.is_alive:
                 peer.is_due = True
-                self._due.append(peer)
-
-    @property
-    def has_due(self) -> bool:
-        """Whether `collect` would look at anybody."""
-        return bool(self._due)
+                self.due.append(peer)
 
     def collect(self) -> None:
         """Put what is due into the outbox."""
-        due, self._due = self._due, []
+        due, self.due = self.due, []
         for peer in due:
             peer.is_due = False
             if peer.is_alive and peer.work is None and peer.state is not _SNAPSHOT:
@@ -287,6 +353,12 @@ class Leadership:
         if peer is None:
             return False  # left the group
         peer.heard_tick = self._tick
+        if peer.is_absent:
+            peer.is_absent = False
+            self._announce_in_sync()
+        if message.amnesia != peer.amnesia:
+            self._on_amnesia(peer, message.amnesia)
+        peer.is_readmit_due = message.amnesia != 0
         if message.rejected:
             self._on_rejected(peer, message)
             return False
@@ -350,6 +422,23 @@ class Leadership:
         peer.turn(_PROBE, next_index)
         self._make_due(peer)
 
+    def on_not_here(self, node: NodeId) -> None:
+        """A peer's process lives, but cannot take part: what is sent to it only asks again."""
+        peer = self._peers.get(node)
+        if peer is None or not peer.is_alive:
+            return
+        peer.heard_tick = NEVER_TICK
+        if peer.state is _REPLICATE:
+            peer.turn(_PROBE, peer.synced_index + 1)
+            peer.awaits_answer = True
+            peer.sent_tick = self._tick
+        if not peer.is_absent:
+            peer.is_absent = True
+            peer.is_in_sync = False
+            self._announce_in_sync()
+        if node == self.transferee:
+            self.transferee = None
+
     def on_own_synced(self) -> bool:
         """The leader's own log is durable further on; tell whether the commit index advanced."""
         self._own.synced_index = self._log.synced_index
@@ -385,6 +474,7 @@ class Leadership:
         if peer is None:
             return
         peer.is_alive = True
+        self.is_astray = True  # perhaps it can be made a voter
         if peer.state is not _PROBE:
             peer.turn(_PROBE, peer.synced_index + 1)
         peer.awaits_answer = False
@@ -402,9 +492,9 @@ class Leadership:
         peer.turn(_PROBE, next_index)
         if node == self.transferee:
             self.transferee = None
-        if peer.is_in_sync:
+        if peer.is_in_sync or peer.is_absent:
             # Kafka's controller takes a dead broker out at once, too; the lag is for the living.
-            peer.is_in_sync = False
+            peer.is_in_sync = peer.is_absent = False
             self._announce_in_sync()
 
     def contact(self, node: NodeId) -> None:
@@ -441,7 +531,7 @@ class Leadership:
                     self._send_empty(peer)
             elif peer.state is _REPLICATE and peer.work is None and not peer.is_due:
                 is_untold = peer.peer_commit_index < self._log.commit_index and silence > 0
-                is_behind = peer.synced_index < self._log.last_index
+                is_behind = peer.synced_index < self._log.last_index or peer.amnesia
                 if is_untold or (is_behind and silence >= config.retry_ticks):
                     self._send_empty(peer)
         self._note_in_sync(peer)
@@ -456,7 +546,7 @@ class Leadership:
     # --- in sync ----------------------------------------------------------------------------
 
     def _note_in_sync(self, peer: PeerProgress) -> None:
-        if peer.is_alive:
+        if peer.is_alive and peer.heard_tick != NEVER_TICK:
             peer.note_caught_up(self._log.last_index, self._tick)
         is_recent = self._tick - peer.caught_up_tick <= self._config.in_sync_lag_ticks
         if peer.is_in_sync:
@@ -464,7 +554,8 @@ class Leadership:
         else:
             # To come back it must also have all that is committed (and this term's beginning).
             floor = max(self._log.commit_index, self._term_first_index)
-            is_in_sync = is_recent and peer.is_alive and peer.synced_index >= floor
+            has_answered = peer.is_alive and peer.heard_tick != NEVER_TICK
+            is_in_sync = is_recent and has_answered and peer.synced_index >= floor
         if is_in_sync is not peer.is_in_sync:
             peer.is_in_sync = is_in_sync
             self._announce_in_sync()
@@ -478,6 +569,25 @@ class Leadership:
                 if peer.is_in_sync or peer is self._own:
                     found[peer.node] = None
         return tuple(found)
+
+    @property
+    def in_sync_expected(self) -> int:
+        """How many voters are in sync or, early in this term, may prove it yet."""
+        in_sync = self.in_sync
+        if self._tick > self._config.in_sync_lag_ticks:
+            return len(in_sync)
+        hoped = {
+            peer.node
+            for half, _ in self._halves
+            for peer in half
+            if peer.is_alive and not peer.is_absent
+        }
+        return len(hoped.union(in_sync))
+
+    @property
+    def offline(self) -> tuple[NodeId, ...]:
+        """The peers whose nodes live and have told that the group is not there."""
+        return tuple(peer.node for peer in self._peers.values() if peer.is_absent)
 
     def _announce_in_sync(self) -> None:
         self._outbox.in_sync = self.in_sync
@@ -493,7 +603,7 @@ class Leadership:
         """
         peer = self._peers.get(node)
         is_voter = any(peer is voter for half, _ in self._halves for voter in half)
-        if peer is None or not is_voter or not peer.is_alive:
+        if peer is None or not is_voter or not peer.is_alive or peer.is_absent:
             raise TransferRefused(f"node {node} is not a live voter of group {self._group}")
         if self.transferee is not None and self.transferee != node:
             raise TransferRefused(f"leadership is already being handed to node {self.transferee}")
@@ -510,7 +620,7 @@ class Leadership:
         """Ask the voter that has most of the log to take over; the leader is about to leave."""
         best: PeerProgress | None = None
         for peer in self._halves[0][0]:
-            if peer is self._own or not peer.is_alive:
+            if peer is self._own or not peer.is_alive or peer.is_absent:
                 continue
             if peer.state is _REPLICATE:
                 self._send_empty(peer)  # with the commit index
@@ -524,7 +634,7 @@ class Leadership:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing would come of a tick."""
-        if self._due or self.transferee is not None:
+        if self.due or self.transferee is not None or self.is_astray:
             return False
         if not self._peers:
             return True
@@ -540,6 +650,7 @@ class Leadership:
                 or peer.work is not None
                 or peer.awaits_answer
                 or not peer.is_in_sync
+                or peer.amnesia
             ):
                 return False
         return all(

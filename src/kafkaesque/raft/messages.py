@@ -63,6 +63,7 @@ class AppendResponse(Message):
 
     `matched_index` agrees, `synced_index` agrees and is synced. If `rejected`, they say nothing,
     `prev_index` repeats the request's, and the hint is the last place where agreement is possible.
+    A sender that has lost its log and its votes gives its loss a number, until it is readmitted.
     """
 
     rejected: bool
@@ -72,6 +73,7 @@ class AppendResponse(Message):
     commit_index: int
     hint_index: int
     hint_term: Term
+    amnesia: int = 0
 
 
 @dataclass(slots=True)
@@ -89,6 +91,29 @@ class TimeoutNow(Message):
     """The leader asks the receiver to take over at once."""
 
 
+@dataclass(slots=True)
+class NotHere(Message):
+    """The sender cannot take part in the group (its log is damaged, say); the term is repeated."""
+
+
+@dataclass(slots=True)
+class Readmit(Message):
+    """Nothing counts any more that the receiver promised before the loss of this number.
+
+    True of a receiver that has the sender's log up to `index`, synced.
+    """
+
+    amnesia: int
+    index: int
+
+
 AnyMessage = (
-    VoteRequest | VoteResponse | AppendRequest | AppendResponse | SnapshotRequest | TimeoutNow
+    VoteRequest
+    | VoteResponse
+    | AppendRequest
+    | AppendResponse
+    | SnapshotRequest
+    | TimeoutNow
+    | NotHere
+    | Readmit
 )

@@ -34,6 +34,7 @@ class PeerProgress:
     """One peer (or the leader itself, of which only `synced_index` is used)."""
 
     __slots__ = (
+        "amnesia",
         "awaits_answer",
         "caught_up_tick",
         "goal_index",
@@ -41,12 +42,15 @@ class PeerProgress:
         "heard_tick",
         "inflight",
         "inflight_bytes",
+        "is_absent",
         "is_alive",
         "is_due",
         "is_in_sync",
+        "is_readmit_due",
         "next_index",
         "node",
         "peer_commit_index",
+        "readmit_index",
         "sent_commit_index",
         "sent_tick",
         "state",
@@ -66,6 +70,8 @@ class PeerProgress:
         self.sent_commit_index = 0
         #: The driver's word on the peer's process.
         self.is_alive = is_alive
+        #: Its process lives, but has said that the group is not there.
+        self.is_absent = False
         #: Listed by the leader as having something to be sent.
         self.is_due = False
         #: The `Replicate` or `SendSnapshot` that is with the driver. At most one; whatever else
@@ -74,6 +80,7 @@ class PeerProgress:
         #: Something was sent at `sent_tick` and nothing was heard since.
         self.awaits_answer = False
         self.sent_tick = tick
+        #: When it last answered; never, too, if it was lost or not there since.
         self.heard_tick = NEVER_TICK
         #: (last index, bytes) of appends that are not known to be durable there.
         self.inflight: list[tuple[int, int]] = []
@@ -84,6 +91,12 @@ class PeerProgress:
         self.goal_index = 0
         self.goal_tick = tick
         self.is_in_sync = False
+        #: The number of a loss that the peer is not over; it does not count meanwhile.
+        self.amnesia = 0
+        #: The first index that the leader has given away since it knows of that loss.
+        self.readmit_index = 0
+        #: The peer has told of its loss, and was not answered yet.
+        self.is_readmit_due = False
 
     def turn(self, state: ProgressState, next_index: int) -> None:
         """Change the state; whatever was in flight no longer counts.

@@ -79,19 +79,22 @@ class Ready:
     configuration: Configuration | None
     #: The leader's view of who is in sync, if it has changed.
     in_sync: tuple[NodeId, ...] | None
+    #: This member is readmitted: write that it has lost nothing, in any order with the rest.
+    is_readmitted: bool
 
 
 class Outbox:
     """Collects a `Ready` while events come in."""
 
     __slots__ = (
-        "_has_work",
         "commit_index",
         "configuration",
         "entries",
         "hard_state",
+        "has_work",
         "in_sync",
         "install_snapshot",
+        "is_readmitted",
         "messages",
         "replicate",
         "role_change",
@@ -103,7 +106,8 @@ class Outbox:
         self._clear()
 
     def _clear(self) -> None:
-        self._has_work = False
+        #: Whether `take` would return anything but an empty one; to be read only.
+        self.has_work = False
         self.hard_state: HardState | None = None
         self.truncate_to: int | None = None
         self.entries: list[EntryMeta] = []
@@ -115,20 +119,21 @@ class Outbox:
         self.role_change: RoleChange | None = None
         self.configuration: Configuration | None = None
         self.in_sync: tuple[NodeId, ...] | None = None
+        self.is_readmitted = False
 
     def touch(self) -> None:
         """Note that a field was set."""
-        self._has_work = True
+        self.has_work = True
 
     def send(self, message: AnyMessage) -> None:
         """Add a message that may leave at once."""
         self.messages.append(message)
-        self._has_work = True
+        self.has_work = True
 
     def append(self, entries: Sequence[EntryMeta]) -> None:
         """Add entries to be written."""
         self.entries.extend(entries)
-        self._has_work = True
+        self.has_work = True
 
     def truncate(self, last_index: int) -> None:
         """Add a cut; entries of this Ready that it makes void are dropped."""
@@ -136,12 +141,12 @@ class Outbox:
             self.entries.pop()
         if self.truncate_to is None or last_index < self.truncate_to:
             self.truncate_to = last_index
-        self._has_work = True
+        self.has_work = True
 
     def commit(self, commit_index: int) -> None:
         """Announce a commit index."""
         self.commit_index = commit_index
-        self._has_work = True
+        self.has_work = True
 
     def abandon_leadership(self) -> None:
         """Drop the work that only a leader can hand out."""
@@ -149,10 +154,8 @@ class Outbox:
         self.send_snapshots.clear()
         self.in_sync = None
 
-    def take(self, generation: int) -> Ready | None:
-        """Return what was collected and start anew; None, at no cost, if there was nothing."""
-        if not self._has_work:
-            return None
+    def take(self, generation: int) -> Ready:
+        """Return what was collected and start anew."""
         ready = Ready(
             self.hard_state,
             self.truncate_to,
@@ -166,6 +169,7 @@ class Outbox:
             self.role_change,
             self.configuration,
             self.in_sync,
+            self.is_readmitted,
         )
         self._clear()
         return ready

@@ -19,5 +19,7 @@ class RestoredState:
     last_index: int = 0
     #: 0 if unknown.
     commit_index: int = 0
+    #: The number of the loss after which this member has not been readmitted; 0: none.
+    amnesia: int = 0
     #: At least the last committed one, and every one in the log after it.
     configurations: Sequence[PlacedConfiguration]

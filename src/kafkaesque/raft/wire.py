@@ -22,6 +22,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    NotHere,
+    Readmit,
     SnapshotRequest,
     TimeoutNow,
     VoteRequest,
@@ -39,11 +41,15 @@ _APPEND_REQUEST = struct.Struct(">QQQHH")
 _TERM_START = struct.Struct(">QQ")
 _ENTRY = struct.Struct(">QQQBI")
 _APPEND_RESPONSE = struct.Struct(">BQQQQQQ")
+_AMNESIA = struct.Struct(">Q")
 _SNAPSHOT_REQUEST = struct.Struct(">QQQHQ")
+_READMIT = struct.Struct(">QQ")
 
 _FLAG_PRE = 1
 _FLAG_TRANSFER = 2
 _FLAG_GRANTED = 2
+_FLAG_REJECTED = 1
+_FLAG_AMNESIAC = 2
 
 _TYPE_VOTE_REQUEST = 1
 _TYPE_VOTE_RESPONSE = 2
@@ -51,6 +57,8 @@ _TYPE_APPEND_REQUEST = 3
 _TYPE_APPEND_RESPONSE = 4
 _TYPE_SNAPSHOT_REQUEST = 5
 _TYPE_TIMEOUT_NOW = 6
+_TYPE_NOT_HERE = 7
+_TYPE_READMIT = 8
 
 _Head = tuple[GroupId, NodeId, NodeId, Term]
 
@@ -72,18 +80,7 @@ def _write(message: AnyMessage) -> list[Payload]:
         case AppendRequest():
             return _write_append_request(message)
         case AppendResponse():
-            return [
-                _head(_TYPE_APPEND_RESPONSE, message)
-                + _APPEND_RESPONSE.pack(
-                    message.rejected,
-                    message.prev_index,
-                    message.matched_index,
-                    message.synced_index,
-                    message.commit_index,
-                    message.hint_index,
-                    message.hint_term,
-                )
-            ]
+            return _write_append_response(message)
         case VoteRequest():
             flags = message.pre * _FLAG_PRE | message.is_transfer * _FLAG_TRANSFER
             fields = _VOTE_REQUEST.pack(message.last_index, message.last_term, flags)
@@ -105,10 +102,31 @@ def _write(message: AnyMessage) -> list[Payload]:
             return [head + fields + configuration, message.data]
         case TimeoutNow():
             return [_head(_TYPE_TIMEOUT_NOW, message)]
+        case NotHere():
+            return [_head(_TYPE_NOT_HERE, message)]
+        case Readmit():
+            fields = _READMIT.pack(message.amnesia, message.index)
+            return [_head(_TYPE_READMIT, message) + fields]
 
 
 def _head(kind: int, message: AnyMessage) -> bytes:
     return _HEAD.pack(kind, message.group, message.sender, message.to, message.term)
+
+
+def _write_append_response(message: AppendResponse) -> list[Payload]:
+    amnesia = message.amnesia
+    fields = _APPEND_RESPONSE.pack(
+        message.rejected * _FLAG_REJECTED | (_FLAG_AMNESIAC if amnesia else 0),
+        message.prev_index,
+        message.matched_index,
+        message.synced_index,
+        message.commit_index,
+        message.hint_index,
+        message.hint_term,
+    )
+    if amnesia:
+        fields += _AMNESIA.pack(amnesia)
+    return [_head(_TYPE_APPEND_RESPONSE, message) + fields]
 
 
 def _write_append_request(message: AppendRequest) -> list[Payload]:
@@ -202,13 +220,21 @@ def _read_append_request(head: _Head, view: memoryview, at: int) -> tuple[AnyMes
 
 
 def _read_append_response(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
-    rejected, *numbers = _APPEND_RESPONSE.unpack_from(view, at)
-    _check_flags(rejected, 1)
+    flags, *numbers = _APPEND_RESPONSE.unpack_from(view, at)
+    _check_flags(flags, _FLAG_REJECTED | _FLAG_AMNESIAC)
+    at += _APPEND_RESPONSE.size
+    amnesia = 0
+    if flags & _FLAG_AMNESIAC:
+        (amnesia,) = _AMNESIA.unpack_from(view, at)
+        at += _AMNESIA.size
+        if not amnesia:
+            raise MalformedRaftMessage("a loss without a number")
     prev, matched, synced, commit, hint_index, hint_term = numbers
+    rejected = bool(flags & _FLAG_REJECTED)
     message = AppendResponse(
-        *head, bool(rejected), prev, matched, synced, commit, hint_index, Term(hint_term)
+        *head, rejected, prev, matched, synced, commit, hint_index, Term(hint_term), amnesia
     )
-    return message, at + _APPEND_RESPONSE.size
+    return message, at
 
 
 def _read_snapshot_request(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
@@ -229,6 +255,15 @@ def _read_timeout_now(head: _Head, view: memoryview, at: int) -> tuple[AnyMessag
     return TimeoutNow(*head), at
 
 
+def _read_not_here(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
+    return NotHere(*head), at
+
+
+def _read_readmit(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
+    amnesia, index = _READMIT.unpack_from(view, at)
+    return Readmit(*head, amnesia, index), at + _READMIT.size
+
+
 _KINDS = {int(kind): kind for kind in EntryKind}
 
 _READERS: dict[int, Callable[[_Head, memoryview, int], tuple[AnyMessage, int]]] = {
@@ -238,4 +273,6 @@ _READERS: dict[int, Callable[[_Head, memoryview, int], tuple[AnyMessage, int]]] 
     _TYPE_APPEND_RESPONSE: _read_append_response,
     _TYPE_SNAPSHOT_REQUEST: _read_snapshot_request,
     _TYPE_TIMEOUT_NOW: _read_timeout_now,
+    _TYPE_NOT_HERE: _read_not_here,
+    _TYPE_READMIT: _read_readmit,
 }

@@ -27,6 +27,7 @@ from typing import Final
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.env.network import ConnectionHandler
+from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OverBound
 from kafkaesque.runtime.framing import Cutter, FrameRefused, Scratch
 from kafkaesque.runtime.loop import OnFatal
@@ -60,10 +61,33 @@ class _Sending(Enum):
     WORKER = "worker"
 
 
+# To look a member up in its class takes as long as three calls.
+_OPEN: Final = _State.OPEN
+_FLUSHING: Final = _State.FLUSHING
+_LINGERING: Final = _State.LINGERING
+_CLOSED: Final = _State.CLOSED
+_IDLE: Final = _Sending.IDLE
+_TURN: Final = _Sending.TURN
+_SOCKET: Final = _Sending.SOCKET
+_WORKER: Final = _Sending.WORKER
+_EMPTY: Final = Flushed.EMPTY
+_BLOCKED: Final = Flushed.BLOCKED
+_COLD: Final = Flushed.COLD
+
+
 class Shared:
     """What all connections of a network have in common."""
 
-    __slots__ = ("_to_flush", "loop", "on_fatal", "poller", "readers", "scratch", "strict")
+    __slots__ = (
+        "_to_flush",
+        "loop",
+        "on_fatal",
+        "poller",
+        "readers",
+        "refusals",
+        "scratch",
+        "strict",
+    )
 
     def __init__(
         self,
@@ -79,14 +103,18 @@ class Shared:
         self.scratch: Final = Scratch()
         self.readers: Final = readers
         self.on_fatal: Final = on_fatal
+        #: Tells of connections that were refused; anybody can cause such lines.
+        self.refusals: Final = ReportLimit(
+            log.warning, lambda ms, callback: loop.call_later(ms / 1000, callback)
+        )
         #: Whether everything that a handler lets out is fatal: nothing goes unseen in a simulation.
         self.strict: Final = strict
         self._to_flush: list[SocketConnection] = []
 
     def flush_soon(self, connection: "SocketConnection") -> None:
-        """Call the connection's `flush` in the next turn, together with all the others."""
+        """Call the connection's `flush` at the end of the turn, together with all the others."""
         if not self._to_flush:
-            self.loop.call_soon(self._flush_all)
+            self.loop.call_last(self._flush_all)
         self._to_flush.append(connection)
 
     def _flush_all(self) -> None:
@@ -134,8 +162,8 @@ class SocketConnection:
         self._on_gone: Final = on_gone
         self._outbound: Final = Outbound()
         self._handler: ConnectionHandler | None = None
-        self._state = _State.OPEN
-        self._sending = _Sending.IDLE
+        self._state = _OPEN
+        self._sending = _IDLE
         #: Whether the handler takes anything at the moment; never once it is closing.
         self.reading = True
         #: The events that the poller looks for.
@@ -162,14 +190,8 @@ class SocketConnection:
     def peer(self) -> str:
         return self._peer
 
-    @property
-    def local_port(self) -> int:
-        if self._state is _State.CLOSED:
-            return 0
-        return self._sock.getsockname()[1]
-
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             return
         outbound = self._outbound
         outbound.add(parts)
@@ -179,31 +201,34 @@ class SocketConnection:
                 log.error("%s: %d bytes unsent, closed", self._peer, outbound.unsent_bytes)
                 self.abort()
                 return
-        if self._sending is _Sending.IDLE:
+        if self._sending is _IDLE:
             self._flush_this_turn()
 
     def unsent_bytes(self) -> int:
         return self._outbound.unsent_bytes
 
     def pause_reading(self) -> None:
-        if self.reading and self._state is _State.OPEN:
+        if self.reading and self._state is _OPEN:
             self.reading = False
             self._watch(self._mask & ~READABLE)
 
     def resume_reading(self) -> None:
-        if not self.reading and self._state is _State.OPEN:
+        if not self.reading and self._state is _OPEN:
             self.reading = True
             self._shared.loop.call_soon(self._deliver_rest)
 
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        self._cutter.limit_frames(frame_bytes_max)
+
     def close(self) -> None:
-        if self._state is _State.OPEN:
+        if self._state is _OPEN:
             self._end()
             self._timer = self._shared.loop.call_later(CLOSE_MS_MAX / 1000, self._on_time_up)
-            if self._sending is _Sending.IDLE:
+            if self._sending is _IDLE:
                 self._flush_this_turn()
 
     def abort(self) -> None:
-        if self._state is not _State.CLOSED:
+        if self._state is not _CLOSED:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._close_now(None)
 
@@ -212,7 +237,7 @@ class SocketConnection:
     def deliver(self, data: bytearray) -> None:
         """Pass on what the cutter has cut."""
         handler = self._handler
-        if handler is not None and self._state is _State.OPEN:
+        if handler is not None and self._state is _OPEN:
             try:
                 handler.on_bytes(data)
             except Exception as error:
@@ -229,11 +254,11 @@ class SocketConnection:
             self._shared.poller.change(self._fd, mask)
 
     def _on_events(self, events: int) -> None:
-        if events & WRITABLE and self._sending is _Sending.SOCKET:
+        if events & WRITABLE and self._sending is _SOCKET:
             self._watch(self._mask & ~WRITABLE)
-            self._sending = _Sending.TURN
+            self._sending = _TURN
             self.flush()
-        if events & (READABLE | BROKEN) and self._state is not _State.CLOSED:
+        if events & (READABLE | BROKEN) and self._state is not _CLOSED:
             if self._mask & READABLE:
                 self._on_readable()
             elif events & BROKEN:
@@ -242,7 +267,7 @@ class SocketConnection:
                 self._close_now(ConnectionResetError(code, os.strerror(code)))
 
     def _on_readable(self) -> None:
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             self._throw_away()
             return
         self._receiving = True
@@ -257,7 +282,7 @@ class SocketConnection:
             self._close_now(error)
         finally:
             self._receiving = False
-        if self._sending is _Sending.TURN:
+        if self._sending is _TURN:
             self.flush()
 
     def _deliver_rest(self) -> None:
@@ -276,7 +301,7 @@ class SocketConnection:
             if self._sock.recv_into(self._shared.scratch.view) == 0:
                 self._peer_ended = True
                 self._watch(self._mask & ~READABLE)
-                if self._state is _State.LINGERING:
+                if self._state is _LINGERING:
                     self._close_now(None)
         except BlockingIOError:
             pass
@@ -286,9 +311,9 @@ class SocketConnection:
     def _on_peer_ended(self) -> None:
         self._peer_ended = True
         self._watch(self._mask & ~READABLE)
-        # A handler that still has answers to give says so by having `on_eof`, and closes later.
+        # See `HalfCloseHandler`: who has answers to give closes later.
         on_eof = getattr(self._handler, "on_eof", None)
-        if self._state is not _State.OPEN:
+        if self._state is not _OPEN:
             return
         if on_eof is None:
             self.close()
@@ -299,16 +324,16 @@ class SocketConnection:
             self._on_handler_error(error)
 
     def _refuse(self, error: FrameRefused) -> None:
-        log.warning("%s: closed, it announced %s", self._peer, error)
+        self._shared.refusals.say(f"{self._peer}: closed, it announced {error}")
         self._close_now(error)
 
     # Sending
 
     def flush(self) -> None:
         """Send what can be sent; the network calls this at the end of a turn."""
-        if self._sending is not _Sending.TURN:
+        if self._sending is not _TURN:
             return
-        self._sending = _Sending.IDLE
+        self._sending = _IDLE
         try:
             self._after_flush(self._outbound.flush(self._sock))
         except OSError as error:
@@ -318,34 +343,34 @@ class SocketConnection:
             self._close_now(error)
         if self._notify and self._outbound.unsent_bytes <= LOW_WATER_BYTES:
             self._notify = False
-            if self._handler is not None and self._state is _State.OPEN:
+            if self._handler is not None and self._state is _OPEN:
                 try:
                     self._handler.on_writable()
                 except Exception as error:
                     self._on_handler_error(error)
 
     def _flush_this_turn(self) -> None:
-        self._sending = _Sending.TURN
+        self._sending = _TURN
         if not self._receiving:
             self._shared.flush_soon(self)
 
     def _after_flush(self, flushed: Flushed) -> None:
-        if flushed is Flushed.EMPTY:
-            if self._state is _State.FLUSHING:
+        if flushed is _EMPTY:
+            if self._state is _FLUSHING:
                 self._linger()
-        elif flushed is Flushed.BLOCKED:
-            self._sending = _Sending.SOCKET
+        elif flushed is _BLOCKED:
+            self._sending = _SOCKET
             self._notify = True
             self._watch(self._mask | WRITABLE)
-        elif flushed is Flushed.COLD:
-            self._sending = _Sending.WORKER
+        elif flushed is _COLD:
+            self._sending = _WORKER
             self._shared.readers.submit(self._outbound.cold_read(), self._on_warmed)
         else:
-            self._sending = _Sending.TURN
+            self._sending = _TURN
             self._shared.flush_soon(self)
 
     def _on_warmed(self, result: object, error: Exception | None) -> None:
-        if self._state is _State.CLOSED:
+        if self._state is _CLOSED:
             return
         try:
             if error is not None:
@@ -355,7 +380,7 @@ class SocketConnection:
             log.error("%s: closed, %s", self._peer, raised)
             self._close_now(raised)
             return
-        self._sending = _Sending.TURN
+        self._sending = _TURN
         self.flush()
 
     # Ending
@@ -363,7 +388,7 @@ class SocketConnection:
     def _end(self) -> None:
         """Deliver nothing any more, and from now on throw away what comes."""
         self.reading = False
-        self._state = _State.FLUSHING
+        self._state = _FLUSHING
         if not self._peer_ended:
             self._watch(self._mask | READABLE)
 
@@ -371,7 +396,7 @@ class SocketConnection:
         if self._peer_ended:
             self._close_now(None)
             return
-        self._state = _State.LINGERING
+        self._state = _LINGERING
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:
@@ -390,9 +415,9 @@ class SocketConnection:
         self.abort()
 
     def _close_now(self, error: Exception | None) -> None:
-        if self._state is _State.CLOSED:
+        if self._state is _CLOSED:
             return
-        self._state = _State.CLOSED
+        self._state = _CLOSED
         self.reading = False
         self._error = self._error or error
         loop = self._shared.loop
@@ -400,7 +425,7 @@ class SocketConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._sending = _Sending.IDLE
+        self._sending = _IDLE
         self._notify = False
         self._outbound.clear()
         self._cutter.close()

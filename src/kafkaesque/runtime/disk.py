@@ -6,12 +6,14 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
-from kafkaesque.env.disk import File
+from kafkaesque.env.disk import ArgumentT, BlockingDisk, File, ResultT, StepT
 from kafkaesque.model.errors import DiskFailed
-from kafkaesque.runtime.file import RealFile, disk_error
+from kafkaesque.runtime.directory import LOCK_NAME, TRASH_NAME, RealDirectory
+from kafkaesque.runtime.file import disk_error
+from kafkaesque.runtime.heavy_work import HeavyRun, HeavyWork
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
 #: A sync of so few files is somebody's latency (the write-ahead log's) and has threads of its own.
@@ -21,12 +23,8 @@ SYNC_THREADS_MAX: Final = 2
 READ_THREADS_MAX: Final = 4
 WORK_THREADS_MAX: Final = 2
 
-LOCK_NAME: Final = ".lock"
-#: What was removed waits here, under its own number, until a worker has freed it.
-TRASH_NAME: Final = ".trash"
 
-
-class RealDisk:
+class RealDisk(RealDirectory):
     """The files below one directory, which belongs to this process alone while it is open."""
 
     def __init__(self, root: str | os.PathLike[str], loop: asyncio.AbstractEventLoop) -> None:
@@ -35,7 +33,7 @@ class RealDisk:
         Raises:
             DiskFailed: another process has it, or it cannot be used.
         """
-        self.root: Final = os.path.abspath(root)
+        super().__init__(root)
         try:
             os.makedirs(f"{self.root}/{TRASH_NAME}", exist_ok=True)
             self._lock_fd = _lock(self.root)
@@ -50,6 +48,7 @@ class RealDisk:
         )
         self._syncers: Final = WorkerPool("disk-sync", SYNC_THREADS_MAX, self._mailbox)
         self._workers: Final = WorkerPool("work", WORK_THREADS_MAX, self._mailbox)
+        self._heavy: Final = HeavyWork(self.root, loop, self._mailbox)
         self._trash_count = 0
         for name in os.listdir(f"{self.root}/{TRASH_NAME}"):
             self._free(f"{self.root}/{TRASH_NAME}/{name}")
@@ -60,39 +59,12 @@ class RealDisk:
             return
         self._closed = True
         self._mailbox.close()
+        self._heavy.close()
         for pool in (self._urgent_syncers, self._syncers, self.readers, self._workers):
             pool.close()
         os.close(self._lock_fd)
 
     # Names
-
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        try:
-            fd = os.open(self._at(path), flags, 0o644)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise disk_error(error, "cannot open", path) from error
-        return RealFile(path, fd, self._close_later)
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(self._at(path))
-
-    def list_dir(self, path: str) -> list[str]:
-        try:
-            names = os.listdir(self._at(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise disk_error(error, "cannot list", path) from error
-        return sorted(name for name in names if name not in (LOCK_NAME, TRASH_NAME))
-
-    def make_dir(self, path: str) -> None:
-        try:
-            os.makedirs(self._at(path), exist_ok=True)
-        except OSError as error:
-            raise disk_error(error, "cannot make the directory", path) from error
 
     def remove(self, path: str) -> None:
         # To free a large file takes milliseconds; the descriptor that a worker holds while it
@@ -123,28 +95,7 @@ class RealDisk:
             raise disk_error(error, "cannot remove", path) from error
         self._free(grave)
 
-    def rename(self, old: str, new: str) -> None:
-        try:
-            os.replace(self._at(old), self._at(new))
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise disk_error(error, f"cannot rename to {new}:", old) from error
-
-    def free_bytes(self) -> int:
-        try:
-            status = os.statvfs(self.root)
-        except OSError as error:
-            raise disk_error(error, "cannot ask for free space in", self.root) from error
-        return status.f_bavail * status.f_frsize
-
     # What waits for the device
-
-    def sync_blocking(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        for file in files:
-            _real(file).sync_now()
-        for directory in directories:
-            self._sync_dir(directory)
 
     def sync(
         self,
@@ -177,22 +128,18 @@ class RealDisk:
     ) -> None:
         self._workers.submit(work, on_done)
 
+    def run_steps(
+        self,
+        work: Callable[[BlockingDisk, ArgumentT], Generator[StepT, None, ResultT]],
+        argument: ArgumentT,
+        on_step: Callable[[StepT], None],
+        on_done: Callable[[ResultT | None, Exception | None], None],
+    ) -> HeavyRun[StepT, ResultT]:
+        run: HeavyRun[StepT, ResultT] = HeavyRun(self._heavy, on_step, on_done)
+        self._heavy.begin(run, work, argument)
+        return run
+
     # Inside
-
-    def _at(self, path: str) -> str:
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} leads out of the data directory")
-        return f"{self.root}/{path}"
-
-    def _sync_dir(self, directory: str) -> None:
-        try:
-            fd = os.open(self._at(directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise disk_error(error, "cannot sync the directory", directory) from error
 
     def _close_later(self, fd: int) -> None:
         # The last holder of a file may be a worker, which can as well wait itself.
@@ -226,12 +173,6 @@ def _lock(root: str) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     return fd
-
-
-def _real(file: File) -> RealFile:
-    if not isinstance(file, RealFile):
-        raise TypeError(f"{file!r} is not a file of this disk")
-    return file
 
 
 def _as_disk_failed(error: Exception | None, doing: str) -> DiskFailed:

@@ -7,6 +7,7 @@ from kafkaesque.env import Env
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.loop import OnFatal, RealClock, RealDice
 from kafkaesque.runtime.network import RealNetwork
+from kafkaesque.runtime.turns import Turns
 
 
 class RealEnv:
@@ -21,8 +22,11 @@ class RealEnv:
             DiskFailed: the directory cannot be used, or another process uses it.
         """
         self.disk = RealDisk(root, loop)
-        self.network = RealNetwork(loop, self.disk.readers, on_fatal)
-        self.env = Env(clock=RealClock(loop), dice=RealDice(), disk=self.disk, network=self.network)
+        turns = Turns(loop)
+        self.network = RealNetwork(loop, turns, self.disk.readers, on_fatal)
+        self.env = Env(
+            clock=RealClock(turns), dice=RealDice(), disk=self.disk, network=self.network
+        )
 
     def close(self) -> None:
         """Drop connections, wait for the disk's threads, unlock the directory."""

@@ -90,6 +90,9 @@ class Cutter(Protocol):
     def deliver_rest(self, sink: Sink) -> None:
         """Deliver what was received before the sink stopped taking."""
 
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Refuse longer frames, from the next one on."""
+
     def close(self) -> None:
         """Drop what is incomplete: nothing more will come."""
 
@@ -101,7 +104,7 @@ class FrameCutter:
 
     def __init__(self, scratch: Scratch, frame_bytes_max: int) -> None:
         self._scratch: Final = scratch
-        self._bytes_max: Final = frame_bytes_max
+        self._bytes_max = frame_bytes_max
         #: Received, and not delivered: the start of a frame, or anything if the sink is paused.
         self._rest: bytearray | None = None
         #: The buffer of a large frame, how much of it is there, and how long the frame is.
@@ -130,6 +133,9 @@ class FrameCutter:
             self._rest = None
             self._scratch.buffer[: len(rest)] = rest
             self._cut(len(rest), sink)
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        self._bytes_max = frame_bytes_max
 
     def _cut(self, end: int, sink: Sink) -> None:
         buffer = self._scratch.buffer
@@ -198,6 +204,9 @@ class StreamCutter:
 
     def deliver_rest(self, sink: Sink) -> None:
         """Nothing is ever left over: one read is one piece."""
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """There are no frames."""
 
     def close(self) -> None:
         """Nothing is ever incomplete."""

@@ -5,9 +5,11 @@ import logging
 import math
 import random
 import secrets
-import time
 from collections.abc import Callable
+from time import monotonic_ns, time_ns
 from typing import Any, Final
+
+from kafkaesque.runtime.turns import Turns
 
 log = logging.getLogger("kafkaesque.runtime")
 
@@ -44,26 +46,24 @@ def report_to(loop: asyncio.AbstractEventLoop, on_fatal: OnFatal) -> None:
 class RealClock:
     """The machine's clocks, and the turn of its event loop."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_turns", "call_soon")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop: Final = loop
+    def __init__(self, turns: Turns) -> None:
+        self._turns: Final = turns
+        self.call_soon: Final = turns.call_soon
 
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ns() // 1_000_000
 
     def now_ns(self) -> int:
-        return time.monotonic_ns()
+        return monotonic_ns()
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(callback)
+        return time_ns() // 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         # Whole milliseconds, upwards: the loop would round 0.4 to "at once".
-        return self._loop.call_later(math.ceil(delay_ms) / 1000, callback)
+        return self._turns.call_later(math.ceil(delay_ms) / 1000, callback)
 
 
 class RealDice:

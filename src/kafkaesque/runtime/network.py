@@ -19,6 +19,7 @@ from kafkaesque.runtime.descriptors import connections_max, lift
 from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
+from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
 log = logging.getLogger("kafkaesque.runtime")
@@ -45,10 +46,14 @@ class RealNetwork:
     """TCP. `readers` are the threads that bring in cold pages of file ranges."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, readers: WorkerPool, on_fatal: OnFatal
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turns: Turns,
+        readers: WorkerPool,
+        on_fatal: OnFatal,
     ) -> None:
-        self._poller: Final = Poller(loop)
-        self.shared: Final = Shared(loop, self._poller, readers, on_fatal)
+        self._poller: Final = Poller(loop, turns)
+        self.shared: Final = Shared(turns, self._poller, readers, on_fatal)
         self._resolvers: Final = WorkerPool("resolve", RESOLVE_THREADS_MAX, Mailbox(loop))
         #: Everything that is open, in the order of opening.
         self._listeners: Final[dict[RealListener, None]] = {}
@@ -204,8 +209,8 @@ class RealListener:
             self._count >= self._options.connections_max
             or self._network.connection_count >= connections_max()
         ):
-            log.warning(
-                "port %d: refused, %d connections are open", self._address.port, self._count
+            self._network.shared.refusals.say(
+                f"port {self._address.port}: refused, {self._count} connections are open"
             )
             sock.close()
             return

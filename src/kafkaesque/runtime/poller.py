@@ -13,6 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.runtime.lingering import LINGER_NS, ROW_NS, Lingering, processor_count
+from kafkaesque.runtime.turns import Turns
+
 #: Sockets that are served in one turn of the loop.
 EVENTS_PER_TURN_MAX: Final = 256
 #: After so long a turn ends, and those that were not served are the first of the next one: timers,
@@ -30,10 +33,20 @@ OnEvents = Callable[[int], None]
 class Poller:
     """Calls back with the events of each watched descriptor, for as long as they last."""
 
-    __slots__ = ("_callbacks", "_dispatching", "_epoll", "_events", "_fresh", "_loop")
+    __slots__ = (
+        "_callbacks",
+        "_dispatching",
+        "_epoll",
+        "_events",
+        "_fresh",
+        "_lingering",
+        "_loop",
+        "_turns",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop: Final = loop
+        self._turns: Final = turns
         self._epoll: Final = select.epoll()
         self._callbacks: Final[dict[int, OnEvents]] = {}
         #: Descriptors that were added while events are dealt out: an event at hand may be meant for
@@ -42,6 +55,7 @@ class Poller:
         self._dispatching = False
         #: What was reported and not dealt with yet.
         self._events: Final[deque[tuple[int, int]]] = deque()
+        self._lingering: Final = Lingering(is_possible=processor_count() > 1)
         loop.add_reader(self._epoll.fileno(), self._dispatch)
 
     def add(self, fd: int, mask: int, on_events: OnEvents) -> None:
@@ -68,6 +82,44 @@ class Poller:
             self._epoll.close()
 
     def _dispatch(self) -> None:
+        lingering = self._lingering
+        begun_ns = time.monotonic_ns()
+        lingering.on_events(begun_ns)
+        while True:
+            self._turn()
+            now_ns = time.monotonic_ns()
+            if not lingering.is_worth_it(now_ns) or self._events or self._turns.is_coming:
+                return
+            if now_ns - begun_ns > ROW_NS:
+                # Then this again: it does not sleep meanwhile.
+                self._loop.call_soon(self._dispatch)
+                return
+            if not self._linger(now_ns + LINGER_NS):
+                return
+
+    def _linger(self, end_ns: int) -> bool:
+        """Wait for events without sleeping; tell whether some have come."""
+        poll = self._epoll.poll
+        while True:
+            events = poll(0, EVENTS_PER_TURN_MAX)
+            if events:
+                self._events.extend(events)
+                self._lingering.on_success()
+                return True
+            if time.monotonic_ns() >= end_ns:
+                self._lingering.on_failure()
+                return False
+
+    def _turn(self) -> None:
+        self._turns.begin()
+        try:
+            self._deal_out()
+        except BaseException:
+            self._turns.ask()
+            raise
+        self._turns.run()
+
+    def _deal_out(self) -> None:
         callbacks, fresh, waiting = self._callbacks, self._fresh, self._events
         self._dispatching = True
         end_ns = time.monotonic_ns() + TURN_NS_MAX
@@ -79,7 +131,7 @@ class Poller:
                 on_events = callbacks.get(fd)
                 if on_events is not None and fd not in fresh:
                     on_events(events)
-                    if time.monotonic_ns() > end_ns:
+                    if waiting and time.monotonic_ns() > end_ns:
                         break
         finally:
             self._dispatching = bool(waiting)

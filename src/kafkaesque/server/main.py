@@ -9,7 +9,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.text.gateway import TextGateway
-from kafkaesque.model.errors import KafkaesqueError
+from kafkaesque.model.errors import DiskFailed, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
@@ -42,7 +42,9 @@ class Server:
     def __init__(self, config: ServerConfig, world: RealEnv) -> None:
         self._config = config
         self._network = world.env.network
-        self._broker = Broker(env=world.env, config=config.broker, report=_log.info)
+        self._broker = Broker(
+            env=world.env, config=config.broker, report=_log.info, report_error=_log.error
+        )
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)
 
@@ -114,5 +116,6 @@ def run_broker(config: ServerConfig) -> int:
         config.data.mkdir(parents=True, exist_ok=True)
         return run(config.data, start)
     except (KafkaesqueError, OSError) as error:
-        _log.error("broker %d cannot start: %s", config.broker.node, error)
+        where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
+        _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START

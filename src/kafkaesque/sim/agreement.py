@@ -11,6 +11,7 @@ from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.records import decode_batch
 from kafkaesque.sim.cluster import SimCluster
 
 READ_BYTES = 1 << 20
@@ -121,6 +122,11 @@ def _find_other_ends(_: PartitionState, replicas: Replicas, __: Members) -> str 
 
 
 def _find_other_bytes(_: PartitionState, replicas: Replicas, __: Members) -> str | None:
+    if any(partition.config.is_compacted for partition in replicas.values()):
+        tables = {name: read_table(partition) for name, partition in replicas.items()}
+        first = next(iter(tables.values()))
+        differing = [name for name, table in tables.items() if table != first]
+        return f"replica divergence: the table of {differing} is another" if differing else None
     held = {name: read_committed(partition) for name, partition in replicas.items()}
     sizes = {name: len(data) for name, data in held.items()}
     return f"replica divergence: {sizes} bytes" if len(set(held.values())) > 1 else None
@@ -142,3 +148,18 @@ def read_committed(partition: Partition) -> bytes:
             break
         offset = Offset(batches[-1].next_offset)
     return b"".join(pieces)
+
+
+def read_table(partition: Partition) -> dict[bytes, tuple[int, bytes]]:
+    """Return offset and value of the last record of each key, as far as it has a value."""
+    data = read_committed(partition)
+    table: dict[bytes, tuple[int, bytes]] = {}
+    for header in scan_batches(data).batches:
+        if header.is_control:
+            continue
+        for record in decode_batch(data, READ_BYTES, at=header.at):
+            key = record.key or b""
+            table.pop(key, None)
+            if record.value is not None:
+                table[key] = record.offset, bytes(record.value)
+    return table

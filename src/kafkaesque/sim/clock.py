@@ -85,5 +85,9 @@ class SimProcessLoop:
     def call_soon(self, callback: Callable[[], None], /) -> None:
         self._clock.call_soon(callback)
 
+    def call_last(self, callback: Callable[[], None], /) -> None:
+        # Every event is a turn of its own.
+        self._clock.call_soon(callback)
+
     def call_later(self, delay: float, callback: Callable[[], None], /) -> Event:
         return self._clock.call_later(delay * 1000, callback)

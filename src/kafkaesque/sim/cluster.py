@@ -25,6 +25,13 @@ RETRY_START_MS: Final = 1_000
 RESTART_MS: Final = 200
 
 _KIB = 1024
+#: Compaction goes on all the time, and what it waits for comes within a run.
+_COMPACTION: Final[dict[str, OptionValue]] = {
+    "log.cleaner.backoff.ms": 100,
+    "log.cleaner.min.cleanable.ratio": 0.1,
+    "log.cleaner.max.compaction.lag.ms": 700,
+    "log.cleaner.delete.retention.ms": 500,
+}
 
 
 class SimCluster:
@@ -153,11 +160,15 @@ class SimCluster:
         options: dict[str, OptionValue] = {
             "offsets.topic.num.partitions": 2,
             "offsets.topic.replication.factor": self.options.replicas,
+            "transaction.state.log.num.partitions": 2,
+            "transaction.state.log.replication.factor": self.options.replicas,
             "group.initial.rebalance.delay.ms": 0,
             "log.retention.check.interval.ms": 500,
             # Small files, so that rolling, checkpoints and reuse happen all the time.
             "log.segment.bytes": 8 * _KIB,
         }
+        if "compaction" in self.options.activities:
+            options |= _COMPACTION
         return BrokerConfig(
             node=NodeId(self.names.index(name) + 1),
             cluster_id="sim",

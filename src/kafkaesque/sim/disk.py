@@ -1,11 +1,11 @@
 """The disk door of one simulated process, and the drive below it that outlives the process."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Generic
 
-from kafkaesque.env.disk import Buffer, File
+from kafkaesque.env.disk import ArgumentT, BlockingDisk, Buffer, File, ResultT, StepT
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.runtime.ports import Socket
 from kafkaesque.sim.inode import PAGE_BYTES, DirInode, FileInode, Inode, NameChange, Volume
@@ -47,9 +47,11 @@ class Drive:
         self.chance: Final[random.Random] = loop.chance(f"{place}/drive")
         self.volume: Final = Volume()
         self.faults = DriveFaults()
+        #: Work in steps of processes that are gone. It is kept, or it would be closed, and change
+        #: the disk, whenever the interpreter looks for garbage.
+        self.unfinished: Final[list[Generator[Any, None, Any]]] = []
         #: Counts power cuts: what was under way in an earlier one never happened.
         self.cuts = 0
-        self.sync_count = 0
 
     def lose_power(self) -> None:
         """Lose what was not synced, more or less."""
@@ -87,17 +89,6 @@ class Drive:
         inode.content[at] ^= 1 << bit
         return f"{path}: bit {bit} of byte {at} flipped"
 
-    def cut_file(self, path: str) -> str:
-        """Shorten a file silently; say where."""
-        inode = self.volume.find(path)
-        if not isinstance(inode, FileInode) or not inode.content:
-            return f"{path}: nothing to cut"
-        size = self.chance.randrange(len(inode.content))
-        was = len(inode.content)
-        inode.resize(size)
-        inode.end_sync(*inode.begin_sync())
-        return f"{path}: cut from {was} to {size} bytes"
-
     def take(self, fault: str) -> bool:
         """Use up one of a number of faults, if there is one."""
         count: int = getattr(self.faults, fault)
@@ -133,6 +124,58 @@ class SimWorkers:
             on_done(result, error)
 
         self._loop.after(self._delay_ns(), self._kind, happen, self._life)
+
+
+class SimSteps(Generic[StepT, ResultT]):
+    """Work in steps of one process, at the end of each step's time: see `StepRun`."""
+
+    __slots__ = ("_drive", "_is_busy", "_is_stopping", "_life", "_on_done", "_on_step", "_work")
+
+    def __init__(
+        self,
+        drive: Drive,
+        life: Life,
+        work: Generator[StepT, None, ResultT],
+        on_step: Callable[[StepT], None],
+        on_done: Callable[[ResultT | None, Exception | None], None],
+    ) -> None:
+        self._drive: Final = drive
+        self._life: Final = life
+        self._work: Final = work
+        self._on_step: Final = on_step
+        self._on_done: Final = on_done
+        self._is_busy = False
+        self._is_stopping = False
+        drive.unfinished.append(work)
+        self.go_on()
+
+    def go_on(self) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            self._drive.loop.after(self._drive.work_ns(), "step", self._step, self._life)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self.go_on()
+
+    def _step(self) -> None:
+        try:
+            if self._is_stopping:
+                self._work.close()
+                self._end(None, None)
+                return
+            step = next(self._work)
+        except StopIteration as stop:
+            self._end(stop.value, None)
+        except Exception as error:
+            self._end(None, error)
+        else:
+            self._is_busy = False
+            self._on_step(step)
+
+    def _end(self, result: ResultT | None, error: Exception | None) -> None:
+        self._drive.unfinished.remove(self._work)
+        self._on_done(result, error)
 
 
 class SimFile:
@@ -315,9 +358,11 @@ class SimDisk:
         )
 
     def free_bytes(self) -> int:
-        drive = self._drive
-        limit = drive.faults.capacity_bytes
-        return max(0, (CAPACITY_BYTES if limit is None else limit) - drive.used_bytes())
+        return max(0, self.total_bytes() - self._drive.used_bytes())
+
+    def total_bytes(self) -> int:
+        limit = self._drive.faults.capacity_bytes
+        return CAPACITY_BYTES if limit is None else limit
 
     # What waits for the device
 
@@ -362,6 +407,15 @@ class SimDisk:
     ) -> None:
         self._workers.submit(work, on_done)
 
+    def run_steps(
+        self,
+        work: Callable[[BlockingDisk, ArgumentT], Generator[StepT, None, ResultT]],
+        argument: ArgumentT,
+        on_step: Callable[[StepT], None],
+        on_done: Callable[[ResultT | None, Exception | None], None],
+    ) -> SimSteps[StepT, ResultT]:
+        return SimSteps(self._drive, self._life, work(self, argument), on_step, on_done)
+
     # Inside
 
     def _find(self, path: str) -> Inode | None:
@@ -391,7 +445,6 @@ class SimDisk:
         self, begun: list[tuple[FileInode, int, int]], directories: Sequence[str]
     ) -> DiskFailed | None:
         drive = self._drive
-        drive.sync_count += 1
         if drive.take("failing_syncs"):
             for inode, number, _ in begun:
                 inode.fail_sync(number)

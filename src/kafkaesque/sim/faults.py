@@ -157,6 +157,12 @@ def _flip_bit(machine: Machine, _: float) -> None:
         machine.world.loop.tell(machine.name, machine.drive.flip_bit(path))
 
 
+def _replace_disk(machine: Machine, _: float) -> None:
+    machine.kill()
+    machine.drive.volume.clear()
+    machine.world.loop.tell(machine.name, "has an empty disk")
+
+
 def _stop(ground: Ground, fault: Fault) -> None:
     for machine in ground.machines(fault):
         ground.stop(machine)
@@ -172,6 +178,7 @@ KINDS: Final[dict[str, Kind]] = {
     "absence": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "kill": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "power cut": Kind(_each(lambda machine, _: machine.cut_power()), _restart),
+    "lost disk": Kind(_each(_replace_disk), _restart),
     "pause": Kind(
         _each(lambda machine, _: machine.pause()), _each(lambda machine, _: machine.resume())
     ),

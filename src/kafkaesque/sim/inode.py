@@ -194,6 +194,12 @@ class Volume:
         #: Changes that belong together, in the order in which they were made.
         self._pending: Final[list[tuple[NameChange, ...]]] = []
 
+    def clear(self) -> None:
+        """Become an empty one."""
+        self.root.entries.clear()
+        self.root.durable.clear()
+        self._pending.clear()
+
     def find(self, path: str) -> Inode | None:
         """Return what has this name."""
         inode: Inode = self.root

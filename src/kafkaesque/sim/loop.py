@@ -60,9 +60,6 @@ class Event:
         self.kind = kind
         self.callback: Callable[[], None] | None = callback
 
-    def __lt__(self, other: "Event") -> bool:
-        return (self.time_ns, self.number) < (other.time_ns, other.number)
-
     def cancel(self) -> None:
         """Make sure that it does not happen."""
         self.callback = None
@@ -75,7 +72,8 @@ class SimLoop:
         self.seed: Final = seed
         self.now_ns = 0
         self.history: Final = History()
-        self._queue: Final[list[Event]] = []
+        #: By time and number, which no two events share.
+        self._queue: Final[list[tuple[int, int, Event]]] = []
         self._number = 0
         self._instant_count = 0
         #: Raised by `step` as soon as the event that brought them to light has ended.
@@ -91,7 +89,7 @@ class SimLoop:
         """Let something happen; at the same instant, in the order of asking."""
         self._number += 1
         event = Event(self.now_ns + max(0, delay_ns), self._number, life, kind, callback)
-        heapq.heappush(self._queue, event)
+        heapq.heappush(self._queue, (event.time_ns, event.number, event))
         return event
 
     def tell(self, place: str, what: str) -> None:
@@ -107,12 +105,12 @@ class SimLoop:
                 # The same event, so that whoever holds it can still cancel it.
                 self._number += 1
                 event.time_ns, event.number = self.now_ns, self._number
-                heapq.heappush(self._queue, event)
+                heapq.heappush(self._queue, (event.time_ns, event.number, event))
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
         while self._queue:
-            event = heapq.heappop(self._queue)
+            event = heapq.heappop(self._queue)[2]
             callback, life = event.callback, event.life
             if callback is None or (life is not None and not life.alive):
                 continue
@@ -177,7 +175,7 @@ class SimLoop:
         """Return when the next event that is not void happens."""
         queue = self._queue
         while queue:
-            event = queue[0]
+            event = queue[0][2]
             if event.callback is not None and (event.life is None or event.life.alive):
                 return event.time_ns
             heapq.heappop(queue)

@@ -6,7 +6,7 @@ is healed, so that a checker may ask for progress afterwards.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,9 @@ SURVIVABLE: Final = (
     "clock rate",
     "slow disk",
 )
+#: What costs a broker everything. One and the same machine of a plan, so that the others, which are
+#: a majority of every group of three, remember all that was acknowledged.
+LOSING: Final = ("lost disk",)
 #: What fences a broker, or costs it its copy: to be struck by on a minority only.
 DAMAGING: Final = (
     "full disk",
@@ -73,6 +76,7 @@ def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fau
         if kind not in KINDS:
             raise ValueError(f"there is no fault {kind!r}: {', '.join(KINDS)}")
     chance = random.Random(f"{seed}/nemesis")
+    loser = random.Random(f"{seed}/loser").choice(names)
     plan: list[Fault] = []
     at = options.calm_ms
     while at < options.duration_ms and len(plan) < FAULTS_MAX:
@@ -80,7 +84,7 @@ def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fau
         is_absence = kind == "absence"
         longest_ms = options.absence_ms_max if is_absence else options.lasting_ms_max
         lasting = chance.randint(options.lasting_ms_min, longest_ms)
-        targets = _targets(kind, names, options, chance)
+        targets = (loser,) if kind in LOSING else _targets(kind, names, options, chance)
         plan.append(
             Fault(
                 kind=kind,
@@ -92,6 +96,22 @@ def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fau
         )
         at += chance.randint(1, 2 * options.between_ms)
     return plan
+
+
+def check_plan(plan: Sequence[Fault], names: Collection[str]) -> None:
+    """Check a plan that was written by hand.
+
+    Raises:
+        ValueError: a fault does not exist, ends before it begins, or strikes what is not there.
+    """
+    for fault in plan:
+        if fault.kind not in KINDS:
+            raise ValueError(f"there is no fault {fault.kind!r}: {', '.join(KINDS)}")
+        if not 0 <= fault.begin_ms <= fault.end_ms:
+            raise ValueError(f"{fault} begins at {fault.begin_ms} and ends at {fault.end_ms} ms")
+        unknown = [name for name in fault.targets if name not in names]
+        if unknown:
+            raise ValueError(f"{fault}: there are {', '.join(names)}, and no {unknown[0]}")
 
 
 def _targets(

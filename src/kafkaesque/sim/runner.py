@@ -5,17 +5,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafkaesque.sim.agreement import describe, disagreement
+from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.committer import SimCommitter
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
+from kafkaesque.sim.clients.transaction_load import TransactionLoad
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
+from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
-from kafkaesque.sim.nemesis import Nemesis, PlanOptions, make_plan
+from kafkaesque.sim.nemesis import LOSING, Nemesis, PlanOptions, check_plan, make_plan
 from kafkaesque.sim.options import SimOptions, draw_options
 from kafkaesque.sim.witness import Witness
 
@@ -40,8 +42,10 @@ class SimReport:
     acknowledged: int
     read: int
     faults: int
+    #: They, to be cut down by hand to those that matter and run again with the same seed.
+    plan: tuple[Fault, ...]
     simulated_ms: int
-    #: What else went on, by name: committed offsets, elections, deletions, topics.
+    #: What else went on, by name: committed offsets, elections, deletions, topics, transactions.
     counts: dict[str, int] = field(default_factory=dict)
     #: The last lines of the history, where there are anomalies.
     lines: list[str] = field(default_factory=list)
@@ -52,12 +56,18 @@ class SimReport:
         return not self.anomalies
 
 
-def run_seed(seed: int, options: SimOptions | None = None) -> SimReport:
+def run_seed(
+    seed: int, options: SimOptions | None = None, plan: Sequence[Fault] | None = None
+) -> SimReport:
     """Run a seed; its report says what was wrong, if anything.
 
-    Without options the seed draws them: see `draw_options`.
+    Without options the seed draws them: see `draw_options`. With a plan these faults happen, and
+    not what the seed draws; those of them that last beyond `duration_ms` end then.
+
+    Raises:
+        ValueError: the plan has a fault that does not exist, or that strikes no broker of these.
     """
-    return _Run(seed, options or draw_options(seed)).go()
+    return _Run(seed, options or draw_options(seed), plan).go()
 
 
 def run_seeds(
@@ -76,8 +86,19 @@ def run_seeds(
     return reports
 
 
+def _draw_plan(seed: int, names: Sequence[str], options: SimOptions) -> list[Fault]:
+    drawn = PlanOptions(
+        duration_ms=options.duration_ms,
+        between_ms=options.between_ms,
+        kinds=options.kinds,
+        all_one_in=options.all_one_in,
+        damaged=options.damaged,
+    )
+    return make_plan(seed, names, drawn)
+
+
 class _Run:
-    def __init__(self, seed: int, options: SimOptions) -> None:
+    def __init__(self, seed: int, options: SimOptions, plan: Sequence[Fault] | None) -> None:
         self._seed = seed
         self._options = options
         self._world = World(seed)
@@ -91,17 +112,10 @@ class _Run:
         self._committer: SimCommitter | None = None
         self._elector: LeaderElector | None = None
         self._deleter: RecordDeleter | None = None
-        self._plan = make_plan(
-            seed,
-            self._cluster.names,
-            PlanOptions(
-                duration_ms=options.duration_ms,
-                between_ms=options.between_ms,
-                kinds=options.kinds,
-                all_one_in=options.all_one_in,
-                damaged=options.damaged,
-            ),
-        )
+        self._transactions: TransactionLoad | None = None
+        names = self._cluster.names
+        self._plan = _draw_plan(seed, names, options) if plan is None else list(plan)
+        check_plan(self._plan, names)
 
     def go(self) -> SimReport:
         """Run, and report."""
@@ -121,6 +135,7 @@ class _Run:
             acknowledged=sum(len(each.acknowledged) for each in observations),
             read=sum(each.read_count for each in observations),
             faults=len(self._plan),
+            plan=tuple(self._plan),
             simulated_ms=self._world.loop.now_ns // NS_PER_MS,
             counts=self._counts(),
             lines=history.lines() if anomalies else [],
@@ -132,8 +147,14 @@ class _Run:
             "elections": self._elector,
             "deletions": self._deleter,
             "topics": self._churn,
+            "transactions": self._transactions,
         }
-        return {name: each.count for name, each in counted.items() if each is not None}
+        counts = {name: each.count for name, each in counted.items() if each is not None}
+        if "compaction" in self._options.activities:
+            brokers = self._cluster.brokers.values()
+            # Since their last starts.
+            counts["compactions"] = sum(broker.log_cleaner.count for broker in brokers)
+        return counts
 
     # -- the course of a run
 
@@ -141,7 +162,7 @@ class _Run:
         loop, options = self._world.loop, self._options
         self._cluster.start()
         self._make_topics()
-        self._await("topics", lambda: all(load.is_made for load in self._loads), FORM_MS_MAX)
+        self._await("topics", self._are_topics_made, FORM_MS_MAX)
         self._start_clients()
         self._look()
         nemesis = Nemesis(self._world, self._cluster.boot, self._cluster.restart)
@@ -152,7 +173,10 @@ class _Run:
         self._settle()
         for load in self._loads:
             self._check_starts(load)
+            self._check_tables(load)
             load.observations.check()
+        if self._transactions is not None:
+            self._transactions.history.check()
         self._witness.look()
 
     def _settle(self) -> None:
@@ -162,30 +186,40 @@ class _Run:
         for each in (self._churn, self._elector, self._deleter):
             if each is not None:
                 each.is_stopped = True
-        committer, churn = self._committer, self._churn
+        committer, churn, transactions = self._committer, self._churn, self._transactions
         if committer is not None:
             committer.conclude()
+        if transactions is not None:
+            transactions.stop()
         loads = self._loads
         self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
         self._await("readers", lambda: all(load.is_read for load in loads))
         # So far the others had to do without a broker that has failed.
         self._has_operator = True
         if churn is not None:
-            self._await("passing topics", lambda: churn.is_idle)
+            self._await("passing topics", lambda: churn.is_idle, describe_it=churn.describe)
         if committer is not None:
             self._await("committed offsets", lambda: committer.is_concluded)
+        if transactions is not None:
+            self._await("ends of transactions", lambda: transactions.is_idle)
+            read = transactions.describe
+            self._await("committed readers", lambda: transactions.is_read, describe_it=read)
         self._await("agreement", lambda: disagreement(self._cluster) is None)
 
     def _await(
-        self, what: str, condition: Callable[[], bool], ms_max: float = SETTLE_MS_MAX
+        self,
+        what: str,
+        condition: Callable[[], bool],
+        ms_max: float = SETTLE_MS_MAX,
+        describe_it: Callable[[], str] = str,
     ) -> None:
         try:
             self._world.loop.run_until(condition, ms_max, every_ms=LOOK_MS)
         except SimStuck as stuck:
             for line in describe(self._cluster):
                 self._world.loop.tell("-", line)
-            missing = disagreement(self._cluster)
-            raise SimStuck(f"{what}: {stuck}; {missing or 'brokers agree'}") from stuck
+            missing = disagreement(self._cluster) or "brokers agree"
+            raise SimStuck(f"{what}: {stuck}; {missing}; {describe_it()}") from stuck
 
     def _look(self) -> None:
         """Look into the brokers every now and then."""
@@ -203,6 +237,17 @@ class _Run:
                 partition = broker.partitions.get(state.group)
                 if partition is not None and partition.is_leader:
                     load.observations.check_start(state.partition, partition.log_start_offset)
+
+    def _check_tables(self, load: TopicLoad) -> None:
+        if not load.spec.compacts:
+            return
+        with self._cluster.unhindered():
+            for name, broker in self._cluster.trusted():
+                for state in broker.state.topic(load.spec.name).partitions:
+                    partition = broker.partitions.get(state.group)
+                    if partition is not None:
+                        table = read_table(partition)
+                        load.observations.check_table(name, state.partition, table)
 
     # -- clients
 
@@ -230,6 +275,26 @@ class _Run:
                 TopicSpec(name="expiring", replicas=replicas, configs=small, expires=True)
             )
 
+        if "compaction" in options.activities:
+            keyed = {**configs, "cleanup.policy": "compact"}
+            self._add_load(TopicSpec(name="table", replicas=replicas, configs=keyed, compacts=True))
+
+        if "transactions" in options.activities:
+            self._transactions = TransactionLoad(
+                self._env,
+                self._cluster.addresses,
+                self._findings,
+                replicas=replicas,
+                configs=configs,
+                distrusted=self._distrusted,
+            )
+
+    def _are_topics_made(self) -> bool:
+        transactions = self._transactions
+        return all(load.is_made for load in self._loads) and (
+            transactions is None or transactions.is_made
+        )
+
     def _add_load(self, spec: TopicSpec) -> None:
         addresses = self._cluster.addresses
         load = TopicLoad(self._env, addresses, spec, self._findings, self._distrusted)
@@ -243,10 +308,16 @@ class _Run:
         if "commits" in activities:
             client = KafkaClient(env, addresses, "events")
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
+        if self._transactions is not None:
+            self._transactions.start()
         if "transfers" in activities:
             self._elector = LeaderElector(KafkaClient(env, addresses, "events"))
         if "deletions" in activities:
             deleted = self._loads[1]
             self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
-        if "topics" in activities:
-            self._churn = TopicChurn(env, addresses, findings, self._replicas, self._distrusted)
+        # Where a machine is lost for good, a topic that has too few replicas is lost with it.
+        if "topics" in activities and not self._options.loses_damaged:
+            # Nor does one outlast a lost disk that has no majority without it.
+            loses_disks = bool(set(self._options.kinds) & set(LOSING))
+            fewest = self._replicas if loses_disks else 1
+            self._churn = TopicChurn(env, addresses, findings, self._replicas, fewest)

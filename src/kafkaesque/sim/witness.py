@@ -4,16 +4,20 @@
 another one had. Looked at every now and then, what is new since the last time only.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.raft_driver import Replica
-from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.batch import BatchHeader, scan_batches
+from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
+from kafkaesque.model.records import decode_batch
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.cluster import SimCluster
 
 READ_BYTES: Final = 64 * 1024
+RECORDS_BYTES_MAX: Final = 1 << 24
 
 
 class Witness:
@@ -23,7 +27,8 @@ class Witness:
         self._cluster: Final = cluster
         self._findings: Final = findings
         self._leaders: Final[dict[tuple[GroupId, int], str]] = {}
-        #: group -> base offset -> checksum and epoch of the batch
+        #: group -> base offset -> checksum and epoch of the batch; or, where batches lose records,
+        #: the offset, checksum and epoch of each record
         self._committed: Final[dict[GroupId, dict[int, tuple[int, int]]]] = {}
         #: machine -> its broker, and up to where each of its groups was looked at
         self._looked: Final[dict[str, tuple[Broker, dict[GroupId, int]]]] = {}
@@ -58,6 +63,8 @@ class Witness:
         group, log = replica.group, replica.log
         committed = self._committed.setdefault(group, {})
         end = _committed_end(broker, group)
+        partition = broker.partitions.get(group)
+        is_compacted = partition is not None and partition.config.is_compacted
         position = max(looked.get(group, 0), log.start_offset)
         while position < end:
             ranges = log.locate_blocking(Offset(position), READ_BYTES, end)
@@ -69,15 +76,26 @@ class Witness:
                 self._findings.note(f"{name}: group {group} is damaged after offset {position}")
                 return
             for batch in scan.batches:
-                found = (batch.crc, batch.partition_leader_epoch)
-                known = committed.setdefault(batch.base_offset, found)
-                if known != found:
-                    self._findings.note(
-                        f"divergence: {name} has another batch committed in group {group} at "
-                        f"offset {batch.base_offset} than there was before"
-                    )
+                for offset, found in _said(batch, data, is_compacted=is_compacted):
+                    known = committed.setdefault(offset, found)
+                    if known != found:
+                        self._findings.note(
+                            f"divergence: {name} has another batch committed in group {group} at "
+                            f"offset {offset} than there was before"
+                        )
                 position = batch.next_offset
         looked[group] = max(position, looked.get(group, 0))
+
+
+def _said(
+    batch: BatchHeader, data: bytes, *, is_compacted: bool
+) -> Iterator[tuple[int, tuple[int, int]]]:
+    epoch = batch.partition_leader_epoch
+    if not is_compacted:
+        yield batch.base_offset, (batch.crc, epoch)
+        return
+    for record in decode_batch(data, RECORDS_BYTES_MAX, at=batch.at):
+        yield record.offset, (crc32c(b"%r %r" % (record.key, record.value)), epoch)
 
 
 def _committed_end(broker: Broker, group: GroupId) -> Offset:

@@ -83,7 +83,7 @@ def read_checkpoint(data: bytes) -> Checkpoint:
 def _damaged(what: str) -> str:
     return (
         f"the file {CHECKPOINT!r} is damaged: {what}; without it this broker cannot know what it"
-        " has promised: check the disk, then start it with an empty directory and a new broker id,"
+        " has promised: check the disk, then start it with an empty directory,"
         " so that its replicas are copied from the other brokers"
     )
 

@@ -70,6 +70,8 @@ class Checkpointer:
         changed = [log for log in bench.dirty_logs if not log.is_deleted]
         self._snapshots = [log.freeze() for log in changed]
         self._covered = [(log, log.generation) for log in changed]
+        for log in changed:
+            log.on_noted()
         self._segments = [segment for log in changed for segment in log.segments.dirty]
         for log in changed:
             log.segments.noted = tuple(log.segments.dirty)

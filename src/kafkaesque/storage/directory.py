@@ -1,6 +1,7 @@
 """Whose data directory it is, and the directories of its partitions."""
 
 import json
+from typing import NamedTuple
 
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.ids import NodeId
@@ -19,42 +20,66 @@ DELETED_SUFFIX = ".deleted"
 STRAYS_MAX = 10_000
 
 
-def check_owner(disk: Disk, cluster_id: str, node: NodeId) -> bool:
-    """Return whether the directory is this broker's; False if it is new and nobody's.
+class Owner(NamedTuple):
+    """Whose data directory it is, and which: empty if it is from before directories had an id."""
+
+    cluster_id: str
+    node: int
+    directory_id: str = ""
+
+
+def read_owner(disk: Disk) -> Owner | None:
+    """Return whose directory it is; None if nothing says so. Waits.
 
     Raises:
-        WrongDirectory: it belongs to somebody else, or was written in another format.
+        WrongDirectory: it was written in another format.
         StorageCorrupt: it cannot be read.
     """
     if not disk.exists(META):
-        if disk.exists(CHECKPOINT) and disk.list_dir("wal"):
-            raise StorageCorrupt(
-                f"the data directory has a {CHECKPOINT!r} but no {META!r}: restore that file, or"
-                " start this broker with an empty directory and a new broker id"
-            )
-        return False
+        return None
     file = disk.open(META)
     data = file.read_blocking(0, file.size())
     file.close()
     try:
         found = json.loads(data)
         version, cluster, owner = found["format"], found["cluster_id"], found["node"]
+        directory_id = str(found.get("directory_id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageCorrupt(f"{META!r} in the data directory cannot be read: {error}") from error
     if version != FORMAT:
         raise WrongDirectory(f"the data directory has format {version}; this is format {FORMAT}")
-    if cluster != cluster_id or owner != node:
+    return Owner(cluster, owner, directory_id)
+
+
+def check_owner(disk: Disk, cluster_id: str, node: NodeId) -> Owner | None:
+    """Return whose directory it is, if it is this broker's; None if it is new and nobody's.
+
+    Raises:
+        WrongDirectory: it belongs to somebody else, or was written in another format.
+        StorageCorrupt: it cannot be read.
+    """
+    owner = read_owner(disk)
+    if owner is None:
+        if disk.exists(CHECKPOINT) and disk.list_dir("wal"):
+            raise StorageCorrupt(
+                f"the data directory has a {CHECKPOINT!r} but no {META!r}: restore that file, or"
+                " start this broker with an empty directory, so that its replicas are copied from"
+                " the other brokers"
+            )
+        return None
+    if owner[:2] != (cluster_id, node):
         raise WrongDirectory(
-            f"the data directory belongs to broker {owner} of cluster {cluster!r}, and this is"
-            f" broker {node} of cluster {cluster_id!r}: give this broker a directory of its own,"
-            " or start the one that this directory belongs to"
+            f"the data directory belongs to broker {owner.node} of cluster {owner.cluster_id!r},"
+            f" and this is broker {node} of cluster {cluster_id!r}: give this broker a directory"
+            " of its own, or start the one that this directory belongs to"
         )
-    return True
+    return owner
 
 
-def write_owner(disk: Disk, cluster_id: str, node: NodeId) -> None:
+def write_owner(disk: Disk, cluster_id: str, node: NodeId, directory_id: str) -> None:
     """Make the directory this broker's, durably; waits. Everything else has to be there."""
-    content = json.dumps({"format": FORMAT, "cluster_id": cluster_id, "node": node}).encode()
+    owner = {"format": FORMAT, "cluster_id": cluster_id, "node": node, "directory_id": directory_id}
+    content = json.dumps(owner).encode()
     file = disk.open(META_NEW, create=True)
     file.truncate(0)
     file.write_at(0, [content + b"\n"])

@@ -11,6 +11,7 @@ or removed only after the record that says so is durable:
   commit ("held" until then). Batches appended meanwhile go to the write-ahead log and wait in
   memory for their segment.
 - `advance_start` removes files after its group commit.
+- `replace_segments` puts compacted segments in place after its group commit (see `segment_swap`).
 
 With `write_caching` batches are not in the write-ahead log. Then recovery takes what it finds in
 the segments after the checkpoint, checked, and must not misplace it: a mark that was lost would
@@ -25,6 +26,13 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
 from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD, MAGIC
+from kafkaesque.storage.compaction_plan import (
+    CleanState,
+    CompactionOptions,
+    CompactionPlan,
+    plan_compaction,
+)
+from kafkaesque.storage.compactor import CleanedGroup, CompactionResult
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.entries import (
     EntryKind,
@@ -35,11 +43,20 @@ from kafkaesque.storage.entries import (
     LogStart,
     Mark,
 )
+from kafkaesque.storage.log_cleaning import LogCleaning
 from kafkaesque.storage.log_snapshot import FrozenLog, write_start
 from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.read_steps import run_cold
 from kafkaesque.storage.readable_log import ReadableLog
 from kafkaesque.storage.segment import Segment
+from kafkaesque.storage.segment_swap import (
+    Replacement,
+    discard_cleaned,
+    finish_swap,
+    paths_of,
+    stage_swap,
+    write_replacement,
+)
 from kafkaesque.storage.segment_table import Cut, Run
 from kafkaesque.storage.wal_format import RecordKind
 from kafkaesque.storage.workbench import Workbench
@@ -55,9 +72,11 @@ class GroupLog(ReadableLog):
 
     __slots__ = (
         "_barrier",
+        "_cleaning",
         "_cut_at",
         "_doomed",
         "_is_settling",
+        "_segment_commit",
         "_wal_always",
         "write_caching",
     )
@@ -72,8 +91,24 @@ class GroupLog(ReadableLog):
         self._cut_at: int | None = None
         self._barrier = 0
         self._is_settling = False
+        #: The group commit that makes the newest SEGMENT record durable.
+        self._segment_commit = 0
         #: Segments to be removed, each list with its group commit.
         self._doomed: list[tuple[int, list[Segment]]] = []
+        self._cleaning = LogCleaning()
+
+    @property
+    def keeps_cached(self) -> bool:
+        """Whether a batch that was just appended outlasts the process without a group commit.
+
+        Recovery takes from the page cache only what lies in a segment of which the write-ahead log
+        has a record, and nothing behind a truncation.
+        """
+        return (
+            self.write_caching
+            and not self._wal_always
+            and self._segment_commit <= self._bench.durable_commit
+        )
 
     # -- writing
 
@@ -176,6 +211,15 @@ class GroupLog(ReadableLog):
         self.hard_state = HardState(term, vote)
         self._queue(RecordKind.HARD_STATE, term=term, last_index=vote or 0)
 
+    def save_amnesia(self, amnesia: int) -> None:
+        """Remember the number of the loss of an earlier log, or 0 that it is over.
+
+        Queued, durable with the next group commit.
+        """
+        self._refuse_if_failed()
+        self.amnesia = amnesia
+        self._queue(RecordKind.AMNESIA, first_index=amnesia)
+
     def save_commit_hint(self, index: int) -> None:
         """Remember a commit index; free, and durable whenever a checkpoint happens to be made."""
         self.commit_hint = Index(index)
@@ -217,6 +261,9 @@ class GroupLog(ReadableLog):
         gone = table.at_offset(offset)
         if table.segments and offset == positions.end_offset and self._held is None:
             gone = len(table.segments)
+        for _, replacement in self._cleaning.pending:
+            # They go with a later start: what is being replaced has to be there until it is.
+            gone = min(gone, table.at_offset(replacement.new.base_offset))
         prev_index = positions.prev_index
         if gone:
             base = table.end_of(gone - 1, positions.end_offset)
@@ -261,6 +308,111 @@ class GroupLog(ReadableLog):
             self._held.clear()
         self._hold(0)
         self._written_end = base
+
+    # -- compaction
+
+    def compaction_plan(
+        self, *, now_wall_ms: int, limit_offset: int, options: CompactionOptions
+    ) -> CompactionPlan | None:
+        """Return what a run of compaction should clean now, or None if none is due.
+
+        Only closed segments that a durable checkpoint covers and that end at or before
+        `limit_offset`, which must be settled: committed, and before every open transaction.
+        None also while an earlier run's replacements are not covered: ask for a checkpoint.
+        """
+        if self._held is not None or not self._cleaning.is_settled:
+            return None
+        return plan_compaction(
+            directory=self.identity.directory,
+            segments=self.segments.sources(self._cleaning.closed_end),
+            state=self._cleaning.state,
+            limit_offset=limit_offset,
+            now_ms=now_wall_ms,
+            options=options,
+        )
+
+    def mark_for_checkpoint(self) -> bool:
+        """Let the next checkpoint cover the closed segments; False if one does already.
+
+        Nobody would do that for a log that is not written any more.
+        """
+        if self.segments.last_base <= self._cleaning.closed_end and self._cleaning.is_settled:
+            return False
+        self._bench.dirty_logs[self] = None
+        return True
+
+    @property
+    def clean_state(self) -> CleanState:
+        """How far the log has been compacted."""
+        return self._cleaning.state
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a replacement waits for its group commit; no checkpoint is noted until then."""
+        return bool(self._cleaning.pending)
+
+    def replace_segments(self, cleaned: CleanedGroup) -> bool:
+        """Let a cleaned segment, written and synced, take the place of those it was made from.
+
+        Queued; done when that is durable, with the next group commit. False, and the new files
+        are removed, if the log has changed meanwhile: then the run is void.
+
+        Raises:
+            DiskFailed: the device refused; the store is fenced.
+        """
+        self._refuse_if_failed()
+        bench, table, directory = self._bench, self.segments, self.identity.directory
+        replacement = cleaned.replacement
+        bases, base = replacement.old_bases, replacement.new.base_offset
+        at = table.find_run(bases)
+        try:
+            if (
+                at is None
+                or self._held is not None
+                or at + len(bases) >= len(table.segments)
+                or not self._cleaning.may_replace(
+                    bases, table.segments[at + len(bases)].base_offset
+                )
+                or sum(s.size for s in table.segments[at : at + len(bases)]) != cleaned.old_bytes
+            ):
+                discard_cleaned(bench.disk, directory, base)
+                return False
+            stage_swap(bench.disk, directory, base)
+        except DiskFailed as error:
+            bench.fail(error)
+            raise
+        self._queue(RecordKind.REPLACE, payload=write_replacement(replacement))
+        self._cleaning.add(bench.next_commit, replacement)
+        bench.names_to_sync[directory] = None
+        bench.unsettled[self] = None
+        bench.ask_submit()
+        return True
+
+    def note_cleaned(self, result: CompactionResult) -> None:
+        """A run is over, and `replace_segments` has taken all of its groups.
+
+        Durable whenever a checkpoint is made; if that is lost, the run is made again.
+        """
+        if result.end_offset <= self._cleaning.closed_end:
+            self._cleaning.state = CleanState(result.end_offset, result.horizon_ms)
+            self._bench.dirty_logs[self] = None
+
+    def _swap(self, replacement: Replacement) -> None:
+        bench, table, directory = self._bench, self.segments, self.identity.directory
+        bases = replacement.old_bases
+        for base in bases:
+            for path in paths_of(directory, base):
+                bench.pool.drop(path)
+        # Also if the log was emptied meanwhile: the record says so, and the files go in their turn.
+        finish_swap(bench.disk, directory, replacement)
+        at = table.find_run(bases)
+        if at is not None and at + len(bases) < len(table.segments):
+            table.replace(at, len(bases), replacement.new)
+            self.layout += 1
+        bench.dirty_directories[directory] = None
+        bench.dirty_logs[self] = None
+
+    # -- options
 
     def set_options(self, options: SegmentOptions, *, write_caching: bool) -> None:
         """Take a topic's options for what is written from now on."""
@@ -307,6 +459,7 @@ class GroupLog(ReadableLog):
             base = segment.base_offset
             prev_index = self.positions.index_of_offset(base) - 1
             self._queue(RecordKind.SEGMENT, first_index=base, prev_index=prev_index)
+            self._segment_commit = self._bench.next_commit
             # Or a file that had this name could come back, with batches that look like ours.
             self._bench.names_to_sync[self.identity.directory] = None
             self._bench.ask_submit()
@@ -326,6 +479,7 @@ class GroupLog(ReadableLog):
         table = self.segments
         table.tail.truncate(end)
         self._doom(table.take_from(end))
+        self._cleaning.on_cut(end, table.last_base)
         self._cut_at = end if self._cut_at is None else min(self._cut_at, end)
         self._barrier = self._bench.next_commit
         self._bench.unsettled[self] = None
@@ -337,6 +491,8 @@ class GroupLog(ReadableLog):
 
     def on_committed(self, commit: int) -> None:
         """A group commit is durable: do to the files what waited for it."""
+        while (replacement := self._cleaning.take_due(commit)) is not None:
+            self._swap(replacement)
         while self._doomed and self._doomed[0][0] <= commit:
             for segment in self._doomed.pop(0)[1]:
                 self.segments.remove_files(segment.paths())
@@ -344,7 +500,7 @@ class GroupLog(ReadableLog):
 
     def _maybe_settle(self) -> None:
         if self._held is None:
-            if not self._doomed:
+            if not self._doomed and not self._cleaning.pending:
                 self._bench.unsettled.pop(self, None)
         elif self._barrier <= self._bench.durable_commit and not self._is_settling:
             self._settle()
@@ -401,10 +557,21 @@ class GroupLog(ReadableLog):
                     for segment in self.segments.segments
                 ]
             ),
+            self._cleaning.state,
+            self.amnesia,
         )
+
+    def restore_cleaning(self, state: CleanState) -> None:
+        """Take what a checkpoint says of compaction; for recovery."""
+        self._cleaning.state = state
+
+    def on_noted(self) -> None:
+        """A checkpoint is being made of the log as it is now."""
+        self._cleaning.on_noted(self.segments.last_base)
 
     def on_checkpointed(self, generation: int) -> None:
         """A checkpoint that covers the log as of a generation is durable."""
+        self._cleaning.on_checkpointed()
         if generation == self.generation and self._wal_always:
             self._wal_always = False
             self.segments.roll_next = self.segments.roll_next or self.write_caching

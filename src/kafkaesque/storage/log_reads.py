@@ -9,6 +9,7 @@ from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
 from kafkaesque.storage.entries import EntryKind, EntryLike, LogEntry, Mark
 from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
+from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.read_steps import Cold, ReadRequest, Steps, run_cold, run_warm
 from kafkaesque.storage.segment import NO_TIMESTAMP, Segment, walk
 
@@ -22,21 +23,29 @@ DECOMPRESSED_BYTES_MAX = 1024 * 1024 * 1024
 
 
 def run(
-    log: "ReadableLog", steps: Steps[T], nothing: T, on_done: Callable[[T | Exception], None]
+    log: "ReadableLog",
+    steps: Callable[[], Steps[T]],
+    nothing: Callable[[], T],
+    on_done: Callable[[T | Exception], None],
 ) -> None:
-    """Run off the loop; a log that is cut or emptied meanwhile gives `nothing`."""
-    generation = log.generation
+    """Run off the loop; a log that is cut or emptied meanwhile gives `nothing`.
+
+    Where compaction has put other segments in place meanwhile, it is begun anew.
+    """
+    generation, layout = log.generation, log.layout
 
     def done(result: T | Exception) -> None:
         if log.generation != generation or log.is_deleted:
-            on_done(nothing)
+            on_done(nothing())
+        elif log.layout != layout:
+            run(log, steps, nothing, on_done)
         elif isinstance(result, FileNotFoundError):
             # Retention has removed the segment.
-            on_done(nothing)
+            on_done(nothing())
         else:
             on_done(result)
 
-    run_cold(steps, log.pool, log.disk, done)
+    run_cold(steps(), log.pool, log.disk, done)
 
 
 # -- in index space
@@ -52,9 +61,9 @@ def entries_from(log: "ReadableLog", first_index: int, bytes_max: int) -> list[E
         return _merge(log, first_index, in_memory[0], bytes_max, is_all=in_memory[1])
     try:
         data = run_warm(_read_entries(log, first_index, bytes_max), log.pool)
-    except Cold:
+    except (Cold, StorageCorrupt):
         log.statistics.cold_reads += 1
-        return None
+        return None  # what is damaged is told by `entries_async`
     return _merge(log, first_index, data, bytes_max, is_all=False)
 
 
@@ -71,11 +80,6 @@ def entries_async(
         on_done(error)
         return
 
-    def on_read(data: list[EntryLike] | Exception) -> None:
-        if isinstance(data, list):
-            data = _merge(log, first_index, data, bytes_max, is_all=False) if data else []
-        on_done(data)
-
     if first_index > log.positions.last_index:
         on_done([])
         return
@@ -83,7 +87,7 @@ def entries_async(
     if in_memory is not None:
         on_done(_merge(log, first_index, in_memory[0], bytes_max, is_all=in_memory[1]))
     else:
-        run(log, _read_entries(log, first_index, bytes_max), [], on_read)
+        run(log, lambda: _read_all_entries(log, first_index, bytes_max), list, on_done)
 
 
 def _check_index(log: "ReadableLog", first_index: int) -> None:
@@ -117,6 +121,14 @@ def _entries_in_memory(
     return found, True
 
 
+def _read_all_entries(
+    log: "ReadableLog", first_index: int, bytes_max: int
+) -> Steps[list[EntryLike]]:
+    """Read DATA entries, and put marks between them."""
+    data = yield from _read_entries(log, first_index, bytes_max)
+    return _merge(log, first_index, data, bytes_max, is_all=False)
+
+
 def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
     """Read DATA entries of one segment, in one piece."""
     offset = log.positions.offset_after(first_index - 1)
@@ -128,32 +140,63 @@ def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps
             continue
         length = min(max(bytes_max, place.size_bytes), segment.size - position)
         data = yield ReadRequest(segment.path, position, length)
-        return _split(log, memoryview(data), segment)
+        return _split(log, memoryview(data), segment, offset)
     return []
 
 
-def _split(log: "ReadableLog", data: memoryview, segment: Segment) -> list[EntryLike]:
+def _split(log: "ReadableLog", data: memoryview, segment: Segment, offset: int) -> list[EntryLike]:
+    """Make entries of what was read, which must be batches that end at `offset` or after.
+
+    Offsets and terms lie outside the checksum: they have to fit to what is known of the log.
+
+    Raises:
+        StorageCorrupt: the very first batch cannot be right; what is good before another that
+            cannot is returned.
+    """
     entries: list[EntryLike] = []
+    positions, end = log.positions, offset
     at = 0
     while len(data) - at >= HEADER_BYTES:
         place = read_place(data, at)
-        if place is None:
-            raise StorageCorrupt(f"{segment.path}: no record batch after {entries[-1:]}")
-        if at + place.size_bytes > len(data) or place.base_offset >= log.written_end:
-            break
-        first = log.positions.index_of_offset(place.base_offset)
+        if place is not None and place.base_offset >= log.written_end and log.is_held:
+            break  # it is about to be cut off
+        first = -1 if place is None else positions.index_of_offset(place.base_offset)
+        if place is None or not _fits(positions, place, first, end if entries else None):
+            if entries:
+                break
+            raise StorageCorrupt(f"{segment.path}: no record batch of offset {offset} or after")
+        if at + place.size_bytes > len(data):
+            break  # never the first one: so much was asked for
         last = first + place.last_offset - place.base_offset
+        end = place.last_offset + 1
         batch = data[at : at + place.size_bytes]
         entries.append(LogEntry(EntryKind.DATA, first, last, Term(place.term), batch))
         at += place.size_bytes
     return entries
 
 
+def _fits(positions: LogPositions, place: BatchPlace, first: int, end: int | None) -> bool:
+    """Tell whether a batch can stand there; `end` is where the one before it ends."""
+    last = first + place.last_offset - place.base_offset
+    if last > positions.last_index or (end is not None and place.base_offset < end):
+        return False
+    # Retention may have moved the log's start over it: that takes nothing from its being right.
+    return first <= positions.prev_index or place.term == positions.term_at(first)
+
+
 def _merge(
     log: "ReadableLog", first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
 ) -> list[EntryLike]:
-    """Put marks between DATA entries; `is_all`: none are missing up to the end or `bytes_max`."""
-    end = log.positions.last_index if is_all or not data else data[-1].last_index
+    """Put marks between DATA entries; `is_all`: none are missing up to the end or `bytes_max`.
+
+    Where the files have no DATA entry any more, compaction has left a hole up to the end, or up to
+    what is still held.
+    """
+    end: int = log.positions.last_index
+    if data and not is_all:
+        end = data[-1].last_index
+    elif not data and log.held_entries:
+        end = log.held_entries[0].first_index - 1
     marks = log.positions.marks_between(first_index, end)
     merged: list[EntryLike] = []
     size = 0

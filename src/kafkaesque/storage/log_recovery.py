@@ -19,10 +19,18 @@ from kafkaesque.storage.batch_header import HEADER, HEADER_BYTES, LENGTH_OVERHEA
 from kafkaesque.storage.entries import EntryKind, HardState, LogEntry, Mark
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
-from kafkaesque.storage.log_snapshot import LogSnapshot, read_start
+from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, read_start
 from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.segment import NO_TIMESTAMP, SCAN_BYTES, Segment
 from kafkaesque.storage.segment_index import SegmentIndex
+from kafkaesque.storage.segment_swap import (
+    LOG_SUFFIXES,
+    Replacement,
+    apply_replacement,
+    finish_swap,
+    is_leftover,
+    read_replacement,
+)
 from kafkaesque.storage.segment_table import Cut
 from kafkaesque.storage.wal_format import RecordKind, WalRecord
 from kafkaesque.storage.workbench import Workbench
@@ -34,8 +42,13 @@ ALL_GONE = -1
 NEVER_CUT = 2**63 - 1
 
 #: Records that `LogFate` wants to see.
-FATEFUL = (RecordKind.TRUNCATE, RecordKind.RESET, RecordKind.START, RecordKind.DELETE)
-SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
+FATEFUL = (
+    RecordKind.TRUNCATE,
+    RecordKind.RESET,
+    RecordKind.START,
+    RecordKind.DELETE,
+    RecordKind.REPLACE,
+)
 
 
 @dataclass(slots=True)
@@ -47,6 +60,7 @@ class LogFate:
     #: The last index that is given up at the front.
     start_prev: int = 0
     is_deleted: bool = False
+    replacements: list[Replacement] = field(default_factory=list)
 
     def note(self, record: WalRecord) -> None:
         """Take a record into account."""
@@ -59,6 +73,8 @@ class LogFate:
                 self.start_prev = record.last_index
             case RecordKind.DELETE:
                 self.is_deleted = True
+            case RecordKind.REPLACE:
+                self.replacements.append(read_replacement(record.payload))
 
     def bounds(self) -> list[int]:
         """Return what lasts before the first cut, between it and the second, and so on."""
@@ -78,6 +94,9 @@ class LogRecovery:
         self._cuts_done = 0
         #: Before this index the log is going to be given up: it does not matter what was there.
         self._start_prev = fate.start_prev
+        self._replacements = fate.replacements
+        #: Where clients were told that the log starts; what is before it may have to be taken in.
+        self._start_offset = 0
         #: Take in what is behind the last segment's known end.
         self._absorb = False
         #: Batches that were only in the page cache are gone: the log ends here.
@@ -97,6 +116,7 @@ class LogRecovery:
         """
         log, table = self.log, self.log.segments
         log.hard_state = snapshot.hard_state
+        log.amnesia = snapshot.amnesia
         log.write_caching = snapshot.write_caching
         if self._bound == ALL_GONE:
             return
@@ -104,13 +124,15 @@ class LogRecovery:
             snapshot.start, snapshot.marks, snapshot.spans, snapshot.last_index
         )
         log.commit_hint = Index(snapshot.commit_hint)
+        log.restore_cleaning(snapshot.cleaned)
+        segments = self._finish_swaps(snapshot)
         self._absorb = snapshot.absorb
         if self._bound < snapshot.last_index:
             log.positions.truncate_to(self._bound)
         end = log.positions.end_offset
         given_up = log.positions.offset_after(min(self._start_prev, log.positions.last_index))
-        ends = [*(segment.base_offset for segment in snapshot.segments[1:]), end]
-        for segment, segment_end in zip(snapshot.segments, ends, strict=False):
+        ends = [*(segment.base_offset for segment in segments[1:]), end]
+        for segment, segment_end in zip(segments, ends, strict=False):
             if segment.base_offset < end and min(segment_end, end) > given_up:
                 table.restore_segment(
                     segment.base_offset,
@@ -121,6 +143,18 @@ class LogRecovery:
         if self._bound < snapshot.last_index and table.segments:
             table.apply_cut(self._find_cut(table.segments[-1], end))
         self.verify()
+
+    def _finish_swaps(self, snapshot: LogSnapshot) -> tuple[SegmentSummary, ...]:
+        """Put compacted segments in place whose record is durable; return what segments there are.
+
+        The checkpoint knows the old ones, which may be gone already.
+        """
+        segments, directory = snapshot.segments, self.log.identity.directory
+        for replacement in self._replacements:
+            segments = apply_replacement(segments, replacement)
+            finish_swap(self._bench.disk, directory, replacement)
+            self._bench.dirty_directories[directory] = None
+        return segments
 
     def _find_cut(self, segment: Segment, offset: int) -> Cut:
         """Find where a segment has to end, though it may have been cut there already.
@@ -158,12 +192,16 @@ class LogRecovery:
             case RecordKind.HARD_STATE:
                 vote = NodeId(record.last_index) if record.last_index else None
                 self.log.hard_state = HardState(Term(record.term), vote)
+            case RecordKind.AMNESIA:
+                self.log.amnesia = record.first_index
             case RecordKind.RESET:
                 self._reset(record)
             case RecordKind.START:
                 self._advance(record)
             case RecordKind.TRUNCATE:
                 self._pass_cut(record)
+            case RecordKind.REPLACE:
+                pass  # done in `restore`, for all that a checkpoint knows was before it
             case _:
                 if not self._is_cut_short and self._lasts(record):
                     self._replay_entry(record)
@@ -226,13 +264,14 @@ class LogRecovery:
         positions = self.log.positions
         if positions.last_index < record.last_index:
             self._reach(record.last_index)
-        # Batches that were only in the page cache may be gone, from before the new start on.
+        self._start_offset = record.first_index
         start_offset = min(record.first_index, positions.end_offset)
         positions.advance(start_offset, min(record.last_index, positions.last_index))
 
     def _reset(self, record: WalRecord) -> None:
         self._cuts_done += 1
         self.log.positions = LogPositions(read_start(record.payload))
+        self._start_offset = 0
         self._absorb = False
         self._is_cut_short = False
         if self._bound < self.log.positions.last_index and self._bound != ALL_GONE:
@@ -328,6 +367,9 @@ class LogRecovery:
         log, table = self.log, self.log.segments
         if self._absorb and not self._is_cut_short:
             self._take_in(NEVER_CUT)
+        # Batches that were only in the page cache may be gone, from before the new start on.
+        start_offset = min(self._start_offset, log.positions.end_offset)
+        log.positions.advance(start_offset, log.positions.prev_index)
         while table.segments and not table.segments[-1].size:
             table.take_from(table.segments[-1].base_offset)
         gone = 0
@@ -374,7 +416,8 @@ class LogRecovery:
         unlisted = [
             f"{directory}/{name}"
             for name in self._bench.disk.list_dir(directory)
-            if name.endswith(SEGMENT_SUFFIXES) and f"{directory}/{name}" not in listed
+            if is_leftover(name)
+            or (name.endswith(LOG_SUFFIXES) and f"{directory}/{name}" not in listed)
         ]
         if unlisted:
             table.remove_files(tuple(unlisted))
@@ -383,6 +426,7 @@ class LogRecovery:
 def _too_short(segment: Segment, size: int) -> str:
     what = "is missing" if size <= 0 else f"has only {size} of {segment.size} bytes"
     return (
-        f"{segment.path} {what}: it was damaged after it was synced; check the disk, then remove"
-        " this replica so that it is copied from another"
+        f"{segment.path} {what}: it was damaged after it was synced; check the disk, then stop"
+        f" this broker and remove the directory {segment.directory}, so that the replica is copied"
+        " from another at the next start"
     )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
+from kafkaesque.storage.compaction_plan import CleanState
 from kafkaesque.storage.entries import (
     EntryKind,
     HardState,
@@ -27,6 +28,8 @@ class FrozenLog(NamedTuple):
     write_caching: bool
     absorb: bool
     segments: tuple[tuple[int, int, int, int], ...]
+    cleaned: CleanState = CleanState()
+    amnesia: int = 0
 
 
 class SegmentSummary(NamedTuple):
@@ -53,6 +56,10 @@ class LogSnapshot:
     #: Recovery takes what it finds behind the last segment's end.
     absorb: bool
     segments: tuple[SegmentSummary, ...]
+    #: How far compaction has come.
+    cleaned: CleanState = CleanState()
+    #: See `GroupLog.save_amnesia`.
+    amnesia: int = 0
 
 
 _Json = Any
@@ -72,6 +79,8 @@ def thaw(frozen: FrozenLog) -> LogSnapshot:
         write_caching=frozen.write_caching,
         absorb=frozen.absorb,
         segments=tuple(SegmentSummary(*segment) for segment in frozen.segments),
+        cleaned=frozen.cleaned,
+        amnesia=frozen.amnesia,
     )
 
 
@@ -109,6 +118,8 @@ def write_snapshot(snapshot: LogSnapshot) -> bytes:
         "write_caching": snapshot.write_caching,
         "absorb": snapshot.absorb,
         "segments": [list(segment) for segment in snapshot.segments],
+        "cleaned": list(snapshot.cleaned),
+        "amnesia": snapshot.amnesia,
     }
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
@@ -128,6 +139,8 @@ def read_snapshot(line: Buffer) -> LogSnapshot:
             write_caching=bool(found["write_caching"]),
             absorb=bool(found["absorb"]),
             segments=tuple(SegmentSummary(*map(int, item)) for item in found["segments"]),
+            cleaned=CleanState(*map(int, found.get("cleaned", CleanState()))),
+            amnesia=int(found.get("amnesia", 0)),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a log's snapshot: {error!r}") from error

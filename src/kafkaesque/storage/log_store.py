@@ -50,11 +50,22 @@ class LogStore:
     """See the module."""
 
     def __init__(
-        self, *, disk: Disk, clock: Clock, config: StorageConfig, cluster_id: str, node: NodeId
+        self,
+        *,
+        disk: Disk,
+        clock: Clock,
+        config: StorageConfig,
+        cluster_id: str,
+        node: NodeId,
+        draw: Callable[[], int],
     ) -> None:
+        """`draw` gives a number of 63 bits that nobody gets twice, and never 0."""
         self._bench = Workbench(disk, clock, config, fail=self._fail, ask_submit=self._ask_submit)
         self._cluster_id = cluster_id
         self._node = node
+        self._draw = draw
+        #: Another one wherever the directory was made anew.
+        self.directory_id = ""
         self._logs: dict[int, GroupLog] = {}
         #: Of the logs that are open.
         self._directories: dict[str, None] = {}
@@ -85,8 +96,9 @@ class LogStore:
             StorageCorrupt: it is damaged; single damaged logs are listed in the report instead.
             DiskFailed: the device refused.
         """
-        recovery = Recovery(self._bench, self._cluster_id, self._node)
+        recovery = Recovery(self._bench, self._cluster_id, self._node, self._draw)
         recovery.run()
+        self.directory_id = recovery.directory_id
         self._logs = recovery.logs
         self._directories = {log.identity.directory: None for log in self._logs.values()}
         self._damaged = recovery.report.damaged
@@ -159,10 +171,12 @@ class LogStore:
         topic_id: TopicId,
         options: SegmentOptions | None = None,
         write_caching: bool = False,
+        may_be_lost: bool = False,
     ) -> GroupLog:
         """Return a group's log, made if it is missing; a new one is durable with its first data.
 
-        A directory of that name that is not this log's is moved aside, never used.
+        A directory of that name that is not this log's is moved aside, never used. With
+        `may_be_lost` a log that is made remembers that another one may have been here: `amnesia`.
 
         Raises:
             StorageCorrupt: the log is damaged.
@@ -175,10 +189,16 @@ class LogStore:
         log = self._logs.get(group)
         if log is None:
             log = self._make_log(identity)
+            if may_be_lost:
+                self.note_loss(log)
         elif log.identity != identity:
             raise InvariantBroken(f"group {group} is {log.identity}, not {identity}")
         log.set_options(options or SegmentOptions(), write_caching=write_caching)
         return log
+
+    def note_loss(self, log: GroupLog) -> None:
+        """Remember that an earlier log and its votes are lost; durable with what comes next."""
+        log.save_amnesia(self._draw())
 
     def _make_log(self, identity: LogIdentity) -> GroupLog:
         bench = self._bench
@@ -242,11 +262,7 @@ class LogStore:
     @property
     def over_bound(self) -> bool:
         """Whether more is queued than should be: gateways read no more until it is not."""
-        wal, config = self._bench.wal, self._bench.config
-        return (
-            wal.pending_bytes > config.wal_pending_bytes_max
-            or wal.file_count > config.wal_files_max
-        )
+        return self._bench.wal.is_over_bound
 
     @property
     def refusal(self) -> DiskFailed | None:
@@ -256,6 +272,11 @@ class LogStore:
             if bench.clock.now_ms() >= self._space_checked_ms + SPACE_CHECK_MS:
                 self._check_space()
         return bench.blocked
+
+    def look_for_space(self) -> None:
+        """Let free space that is there again count at once: for who cannot refuse an append."""
+        if self._bench.blocked is not None and not self._bench.has_failed:
+            self._check_space()
 
     def submit(self, on_durable: Callable[[], None] | None = None) -> None:
         """Make everything queued so far durable; `on_durable` then, in the order of asking.
@@ -386,7 +407,7 @@ class LogStore:
         return (
             self._is_checkpoint_wanted
             and self._checkpointer.is_idle
-            and not any(log.is_held for log in self._bench.unsettled)
+            and not any(log.is_held or log.is_replacing for log in self._bench.unsettled)
         )
 
     def _maybe_note_checkpoint(self) -> None:
@@ -448,6 +469,5 @@ class LogStore:
         elif bench.blocked is None:
             bench.blocked = DiskFull(
                 f"only {free} bytes are free on the disk, and {least} are kept for the broker's own"
-                " needs: free some space, or let topics keep less (retention.bytes, retention.ms);"
-                " nothing is appended until then"
+                " needs: free some space, or let topics keep less (retention.bytes, retention.ms)"
             )

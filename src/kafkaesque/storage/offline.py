@@ -17,6 +17,7 @@ from kafkaesque.storage.log_recovery import FATEFUL, LogFate
 from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary
 from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.segment_index import read_index
+from kafkaesque.storage.segment_swap import apply_replacement, current_path
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import RecordKind, WalReader, WalRecord
 
@@ -163,9 +164,20 @@ def _verify_log(disk: Disk, snapshot: LogSnapshot, fate: LogFate) -> Iterator[Fi
     positions = LogPositions.restore(
         snapshot.start, snapshot.marks, snapshot.spans, snapshot.last_index
     )
-    ends = [*(segment.base_offset for segment in snapshot.segments[1:]), positions.end_offset]
-    for summary, end in zip(snapshot.segments, ends, strict=False):
+    segments = snapshot.segments
+    try:
+        for replacement in fate.replacements:
+            segments = apply_replacement(segments, replacement)
+    except StorageCorrupt as error:
+        yield _error(directory, 0, str(error))
+        return
+    # Another one's leftover of a compaction is none of the log's files.
+    replaced = {replacement.new.base_offset for replacement in fate.replacements}
+    ends = [*(segment.base_offset for segment in segments[1:]), positions.end_offset]
+    for summary, end in zip(segments, ends, strict=False):
         path = f"{directory}/{summary.base_offset:020d}.log"
+        if summary.base_offset in replaced:
+            path = current_path(disk, path)
         if not disk.exists(path):
             yield _finding(is_changed, path, 0, f"missing; it had {summary.size_bytes} bytes")
             continue

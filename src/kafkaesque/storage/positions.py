@@ -109,11 +109,6 @@ class LogPositions:
     # -- reading
 
     @property
-    def mark_count(self) -> int:
-        """How many marks there are from the very beginning up to the end."""
-        return self.mark_base + len(self.marks)
-
-    @property
     def end_offset(self) -> int:
         """The offset that the next record gets."""
         return self.last_index - self.mark_base - len(self.marks)
@@ -172,9 +167,14 @@ class LogPositions:
         return self.marks[low : bisect_right(self._mark_indexes, last_index)]
 
     def configurations(self) -> list[Mark]:
-        """Return the configurations that count: the last before the start and all after it."""
+        """Return the configurations that count: the last before the start and all after it.
+
+        A snapshot brings the configuration that its sender has committed, which may stand further
+        on than the snapshot: then its entry comes as well, and counts once.
+        """
         found = [] if self.base_configuration is None else [self.base_configuration]
-        found.extend(mark for mark in self.marks if mark.kind == EntryKind.CONFIG)
+        known = found[0].index if found else 0
+        found.extend(m for m in self.marks if m.kind == EntryKind.CONFIG and m.index > known)
         return found
 
     def freeze(self) -> FrozenPositions:
@@ -268,7 +268,8 @@ class LogPositions:
         self.prev_index = prev_index
         gone = bisect_right(self._mark_indexes, prev_index)
         for mark in self.marks[:gone]:
-            if mark.kind == EntryKind.CONFIG:
+            base = self.base_configuration
+            if mark.kind == EntryKind.CONFIG and (base is None or mark.index > base.index):
                 self.base_configuration = mark
         self.mark_base += gone
         del self.marks[:gone], self._mark_indexes[:gone], self._mark_offsets[:gone]

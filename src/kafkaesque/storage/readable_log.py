@@ -7,13 +7,21 @@ from kafkaesque.model.errors import OffsetOutOfRange
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
 from kafkaesque.storage import log_reads
 from kafkaesque.storage.entries import EntryLike, HardState, LogIdentity, TermSpan
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.file_pool import FilePool
 from kafkaesque.storage.positions import LogPositions
-from kafkaesque.storage.read_steps import Cold, run_blocking, run_warm
+from kafkaesque.storage.read_steps import Cold, Steps, run_blocking, run_warm
 from kafkaesque.storage.segment import Segment
 from kafkaesque.storage.segment_table import Run, SegmentTable
 from kafkaesque.storage.statistics import StorageStatistics
 from kafkaesque.storage.workbench import Workbench
+
+#: After every offset.
+FAR_OFFSET = 2**63 - 1
+
+
+def _none() -> None:
+    """What was looked for is not there."""
 
 
 class ReadableLog:
@@ -23,11 +31,13 @@ class ReadableLog:
         "_bench",
         "_held",
         "_written_end",
+        "amnesia",
         "commit_hint",
         "generation",
         "hard_state",
         "identity",
         "is_deleted",
+        "layout",
         "positions",
         "segments",
     )
@@ -38,10 +48,14 @@ class ReadableLog:
         self.positions = LogPositions()
         self.segments = SegmentTable(bench, identity.directory, self._on_segment_opened)
         self.hard_state = HardState(Term(0), None)
+        #: The number of the loss of an earlier log and its votes, until it is over; 0: none.
+        self.amnesia = 0
         #: A commit index that once was true; not durable by itself.
         self.commit_hint = Index(0)
         #: Counts what makes positions that were read before void.
         self.generation = 0
+        #: Counts what only moves them: a search that was under way is made again.
+        self.layout = 0
         self.is_deleted = False
         #: Batches that wait for their segment; None: files are as they should be.
         self._held: Run | None = None
@@ -169,6 +183,14 @@ class ReadableLog:
         return self.positions.end_offset if self._held is None else self._written_end
 
     @property
+    def _files_end(self) -> int:
+        """The offset after the last batch in the files.
+
+        While a cut is waited for, what it cuts off is still there: then nobody knows.
+        """
+        return self.positions.end_offset if self._held is None else FAR_OFFSET
+
+    @property
     def held_entries(self) -> list[EntryLike]:
         """Entries behind that."""
         return [] if self._held is None else [item[0] for item in self._held]
@@ -195,11 +217,11 @@ class ReadableLog:
         found = self.segments.locate_in_tail(offset, bytes_max, limit)
         if found is not None:
             return found
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
+        steps = self.segments.locate(offset, bytes_max, limit, self._files_end)
         try:
             return run_warm(steps, self._bench.pool)
-        except Cold:
-            return None
+        except (Cold, StorageCorrupt):
+            return None  # what is damaged is told by `locate_async`
 
     def locate_async(
         self,
@@ -218,8 +240,11 @@ class ReadableLog:
         if offset >= limit:
             on_done([])
             return
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
-        log_reads.run(self, steps, [], on_done)
+
+        def steps() -> Steps[list[FileRange]]:
+            return self.segments.locate(offset, bytes_max, limit, self._files_end)
+
+        log_reads.run(self, steps, list, on_done)
 
     def locate_blocking(self, offset: int, bytes_max: int, limit_offset: int) -> list[FileRange]:
         """Do the same, waiting; for start-up only."""
@@ -227,7 +252,7 @@ class ReadableLog:
         limit = min(limit_offset, self.written_end)
         if offset >= limit:
             return []
-        steps = self.segments.locate(offset, bytes_max, limit, self.positions.end_offset)
+        steps = self.segments.locate(offset, bytes_max, limit, self._files_end)
         return run_blocking(steps, self._bench.pool)
 
     def cached_batches(self, offset: int, bytes_max: int, limit_offset: int) -> list[Buffer] | None:
@@ -262,13 +287,13 @@ class ReadableLog:
 
         It is not looked at whether that is committed.
         """
-        log_reads.run(self, log_reads.offset_for_timestamp(self, timestamp), None, on_done)
+        log_reads.run(self, lambda: log_reads.offset_for_timestamp(self, timestamp), _none, on_done)
 
     def max_timestamp(
         self, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
     ) -> None:
         """Find (timestamp, offset) of the first of the newest records; None in an empty log."""
-        log_reads.run(self, log_reads.max_timestamp(self), None, on_done)
+        log_reads.run(self, lambda: log_reads.max_timestamp(self), _none, on_done)
 
     def retention_candidate(
         self, now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int

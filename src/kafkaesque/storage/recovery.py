@@ -6,6 +6,7 @@ which logs are deleted later on), then done again, in order. What comes out is s
 the new checkpoint before anything else happens, so the old write-ahead log is not needed again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkaesque.env.disk import File
@@ -20,6 +21,7 @@ from kafkaesque.storage.checkpoint import (
 )
 from kafkaesque.storage.directory import (
     DELETED_SUFFIX,
+    PARTITION_METADATA,
     check_owner,
     grave_of,
     make_partition_directory,
@@ -51,6 +53,8 @@ class RecoveryReport:
     cut_bytes: int = 0
     #: Directories that were not ours and were moved aside: their new names.
     strays: list[str] = field(default_factory=list)
+    #: Directories that are gone with their logs, which begin anew with nothing.
+    missing: list[str] = field(default_factory=list)
     #: Logs that cannot be used, by group, and why.
     damaged: dict[int, str] = field(default_factory=dict)
 
@@ -74,8 +78,12 @@ class _WalOutline:
 class Recovery:
     """One start."""
 
-    def __init__(self, bench: Workbench, cluster_id: str, node: NodeId) -> None:
+    def __init__(
+        self, bench: Workbench, cluster_id: str, node: NodeId, draw: Callable[[], int]
+    ) -> None:
         self._bench = bench
+        self._draw = draw
+        self.directory_id = ""
         self._cluster_id = cluster_id
         self._node = node
         self.logs: dict[int, GroupLog] = {}
@@ -83,7 +91,10 @@ class Recovery:
         self.lines: dict[int, bytes] = {}
         self.report = RecoveryReport()
         self._parts: dict[int, LogRecovery] = {}
-        self._damaged_lines: dict[int, bytes] = {}
+        #: Logs of the checkpoint whose directory is not there, or was but made by another start.
+        self._bare: dict[int, None] = {}
+        #: Those of them that need one: they are gone, and begin anew.
+        self._anew: dict[int, None] = {}
 
     def run(self) -> None:
         """Open the directory; waits.
@@ -96,8 +107,13 @@ class Recovery:
         bench = self._bench
         begun_ms = bench.clock.now_ms()
         bench.is_recovering = True
-        if not check_owner(bench.disk, self._cluster_id, self._node):
+        owner = check_owner(bench.disk, self._cluster_id, self._node)
+        self.directory_id = f"{self._draw():016x}" if owner is None else owner.directory_id
+        if owner is None:
             self._make_new()
+        elif not owner.directory_id:
+            self.directory_id = f"{self._draw():016x}"
+            write_owner(bench.disk, self._cluster_id, self._node, self.directory_id)
         checkpoint = load_checkpoint(bench.disk)
         outline = self._outline(checkpoint)
         self.report.was_clean = checkpoint.header.is_clean and not outline.numbers
@@ -105,6 +121,9 @@ class Recovery:
         self._replay(outline)
         self._finish()
         self._persist(checkpoint, outline)
+        for log in self.logs.values():
+            log.on_noted()
+            log.on_checkpointed(log.generation)
         bench.is_recovering = False
         self.report.logs = len(self.logs)
         self.report.duration_ms = bench.clock.now_ms() - begun_ms
@@ -119,7 +138,7 @@ class Recovery:
         disk.make_dir(WAL_DIRECTORY)
         content = write_checkpoint(wal_first=1, is_clean=True, lines=[])
         save_checkpoint_blocking(disk, content)
-        write_owner(disk, self._cluster_id, self._node)
+        write_owner(disk, self._cluster_id, self._node, self.directory_id)
 
     # -- the write-ahead log, first look
 
@@ -196,6 +215,8 @@ class Recovery:
             part = self._add(snapshot.identity, outline)
             self.lines[group] = line
             self._check_directory(part)
+            if self._is_bare_directory(snapshot.identity.directory):
+                self._bare[group] = None
             try:
                 part.restore(snapshot)
             except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
@@ -243,7 +264,7 @@ class Recovery:
             part = self._add(read_identity(record.payload), outline)
             self._check_directory(part)
             return
-        if group in self.report.damaged:
+        if group in self.report.damaged or group in self._anew:
             return
         found = self._parts.get(group)
         if found is None:
@@ -258,8 +279,8 @@ class Recovery:
 
     def _finish(self) -> None:
         bench = self._bench
-        for group, part in self._parts.items():
-            if group in self.report.damaged:
+        for group, part in list(self._parts.items()):
+            if group in self.report.damaged or group in self._anew:
                 continue
             try:
                 if not self.report.was_clean:
@@ -274,8 +295,26 @@ class Recovery:
             if name.endswith(DELETED_SUFFIX):
                 bench.disk.remove_tree(name)
 
+    def _is_bare_directory(self, directory: str) -> bool:
+        return not set(self._bench.disk.list_dir(directory)) - {PARTITION_METADATA}
+
     def _give_up(self, group: int, error: Exception) -> None:
-        self.report.damaged[group] = str(error)
+        if group in self._bare:
+            self._begin_anew(group)
+        else:
+            self.report.damaged[group] = str(error)
+
+    def _begin_anew(self, group: int) -> None:
+        """Let a log that somebody has removed be empty, and remember that it was not."""
+        bench, identity = self._bench, self._parts[group].log.identity
+        bench.pool.drop_directory(identity.directory)
+        log = GroupLog(bench, identity)
+        log.amnesia = self._draw()
+        part = self._parts[group] = LogRecovery(bench, log, LogFate())
+        part.finish()
+        bench.dirty_directories[identity.directory] = None
+        self._anew[group] = None
+        self.report.missing.append(identity.directory)
 
     # -- the new beginning
 
@@ -284,9 +323,10 @@ class Recovery:
         bench = self._bench
         number = checkpoint.header.wal_first
         old = list_wal_numbers(bench.disk)
-        if outline.numbers:
+        if outline.numbers or self._anew:
             self._sync_all()
-            number = outline.numbers[-1] + 1
+            if outline.numbers:
+                number = outline.numbers[-1] + 1
             lines = {
                 group: line for group, line in self.lines.items() if group in self.report.damaged
             }
@@ -321,5 +361,5 @@ class Recovery:
 
 _ADVICE = (
     "it was damaged after it was synced: check the disk, then start this broker with an empty"
-    " directory and a new broker id, so that its replicas are copied from the other brokers"
+    " directory, so that its replicas are copied from the other brokers"
 )

@@ -1,6 +1,7 @@
 """One segment: a file of record batches, byte for byte what clients get, and how to search it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
@@ -76,21 +77,24 @@ def walk(
 ) -> Steps[tuple[int, BatchPlace | None]]:
     """Go from batch to batch until `stop(place, position)` holds.
 
-    Returns that batch, or (`end`, None). A file that ends early is an end, too: it has been cut in
-    the meantime.
+    Returns that batch, or (`end`, None), where a batch has to end. A file that ends early is an
+    end, too: it has been cut in the meantime.
 
     Raises:
-        StorageCorrupt: there is no batch where one must be.
+        StorageCorrupt: there is no batch where one must be, or it cannot be the right one: it would
+            reach over the end, or begin before the one before it ends.
     """
+    floor = segment.base_offset
     while position < end:
         data = yield ReadRequest(segment.path, position, min(read_bytes, end - position))
         at = 0
         while len(data) - at >= HEADER_BYTES:
             place = read_place(data, at)
-            if place is None:
+            if place is None or place.base_offset < floor or place.size_bytes > end - position - at:
                 raise StorageCorrupt(_no_batch(segment, position + at))
             if stop(place, position + at):
                 return position + at, place
+            floor = place.last_offset + 1
             at += place.size_bytes
         if at == 0:
             if position + len(data) < end:
@@ -103,12 +107,13 @@ def walk(
 def _no_batch(segment: Segment, position: int) -> str:
     return (
         f"{segment.path}: no record batch at byte {position}; the file was damaged after it was"
-        " written: check the disk, then remove this replica so that it is copied from another"
+        f" written: check the disk, then stop this broker and remove the directory"
+        f" {segment.directory}, so that the replica is copied from another at the next start"
     )
 
 
 def rebuild_index(segment: Segment, end: int) -> Steps[SegmentIndex]:
-    """Return an index of the batches before `end`, from their headers."""
+    """Return an index of the batches before `end`, from their headers, as far as they are good."""
     index = SegmentIndex()
     latest = NO_TIMESTAMP
 
@@ -118,7 +123,8 @@ def rebuild_index(segment: Segment, end: int) -> Steps[SegmentIndex]:
         latest = max(latest, place.max_timestamp)
         return False
 
-    yield from walk(segment, 0, end, note, SCAN_BYTES)
+    with suppress(StorageCorrupt):  # told to whoever wants what is damaged
+        yield from walk(segment, 0, end, note, SCAN_BYTES)
     return index
 
 

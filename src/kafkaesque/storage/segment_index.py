@@ -50,10 +50,6 @@ class SegmentIndex:
         self.positions.append(position)
         self.times.append(time_before)
 
-    def last_position(self) -> int:
-        """Return the position of the last entry, or a negative number if there is none."""
-        return self.positions[-1] if self.positions else -1
-
     def before_offset(self, offset: int) -> tuple[int, int, int] | None:
         """Return (offset, position, time) of the last entry at or before an offset."""
         return self._entry(bisect_right(self.offsets, offset) - 1)

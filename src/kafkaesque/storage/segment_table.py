@@ -1,15 +1,17 @@
 """The segments of one log: writing them, and finding offsets, places and times in them."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkaesque.env.disk import Buffer, FileRange
-from kafkaesque.storage.batch_header import BatchPlace
+from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
+from kafkaesque.storage.compaction_plan import SourceSegment
 from kafkaesque.storage.config import SegmentOptions, StorageConfig
 from kafkaesque.storage.entries import EntryLike
 from kafkaesque.storage.errors import StorageCorrupt
-from kafkaesque.storage.read_steps import Steps
+from kafkaesque.storage.log_snapshot import SegmentSummary
+from kafkaesque.storage.read_steps import ReadRequest, Steps
 from kafkaesque.storage.segment import (
     NO_TIMESTAMP,
     Segment,
@@ -81,6 +83,19 @@ class SegmentTable:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_base(self) -> int:
+        """Where the last segment begins; 0 if there is none."""
+        return self._bases[-1] if self._bases else 0
+
+    def sources(self, end_offset: int) -> list[SourceSegment]:
+        """Return the first segments as compaction sees them, as far as they end by an offset."""
+        return [
+            SourceSegment(s.base_offset, end, s.size, s.max_timestamp, s.created_ms)
+            for s, end in zip(self.segments, self._bases[1:], strict=False)
+            if end <= end_offset
+        ]
 
     # -- writing
 
@@ -212,6 +227,25 @@ class SegmentTable:
             self.dirty.pop(segment, None)
             self._bench.indexes.forget(segment)
 
+    def find_run(self, bases: tuple[int, ...]) -> int | None:
+        """Return where segments with these base offsets stand one after another, if they do."""
+        at = bisect_right(self._bases, bases[0]) - 1 if bases else -1
+        return at if at >= 0 and tuple(self._bases[at : at + len(bases)]) == bases else None
+
+    def replace(self, at: int, count: int, new: SegmentSummary) -> None:
+        """Let one segment, whose files are in place, stand for several that are not the last."""
+        taken = self.segments[at : at + count]
+        segment = Segment(
+            self.directory, new.base_offset, new.created_ms, self.index_interval_bytes
+        )
+        segment.size = new.size_bytes
+        segment.max_timestamp = new.max_timestamp
+        segment.virtual_base = taken[0].virtual_base
+        self.tail.forget_before(self._bases[at + count])
+        self.segments[at : at + count] = [segment]
+        self._bases[at : at + count] = [new.base_offset]
+        self._forget(taken)
+
     def find_cut(self, offset: int) -> Steps[Cut | None]:
         """Find where the last segment has to end so that the log ends before an offset."""
         if not self.segments:
@@ -311,7 +345,7 @@ class SegmentTable:
                     segment, start, segment.size, lambda place, _: place.last_offset >= offset
                 )
             except StorageCorrupt:
-                if attempt or not start:
+                if attempt or not start or (yield from self._is_index_right(segment, start)):
                     raise
             else:
                 if place is None or not start or place.base_offset <= offset or position > start:
@@ -321,21 +355,58 @@ class SegmentTable:
             self.remove_files(segment.paths()[1:])
         raise StorageCorrupt(f"{segment.path}: no way to offset {offset}")
 
+    def _is_index_right(self, segment: Segment, start: int) -> Steps[bool]:
+        """Tell whether a segment's index fits to its file next to an entry for `start`.
+
+        Then it is the file that is damaged there, and the index still leads to the rest of it.
+        """
+        index = segment.index
+        if index is None:
+            return False
+        at = bisect_left(index.positions, start)
+        for near in (at, at + 1, at - 1):
+            # That the first entry is right says nothing: it is the same in every index.
+            if 0 < near < len(index.positions):
+                position, offset = index.positions[near], index.offsets[near]
+                data = yield ReadRequest(segment.path, position, HEADER_BYTES)
+                place = read_place(data, 0) if len(data) == HEADER_BYTES else None
+                if place is not None and place.base_offset == offset:
+                    return True
+        return False
+
     def locate(
         self, offset: int, bytes_max: int, limit: int, log_end: int
     ) -> Steps[list[FileRange]]:
-        """Find whole batches from an offset up to a limit, all within one segment."""
-        at = self.at_offset(offset)
-        while at < len(self.segments):
-            segment = self.segments[at]
+        """Find whole batches from an offset up to a limit, all within one segment.
+
+        Raises:
+            StorageCorrupt: the very first one is damaged; before another that is, the range ends.
+        """
+        active = self.segments[-1] if self.segments else None
+        size_now = 0 if active is None else active.size
+        while self.segments:
+            # Segments may come and go while something is read: what is known of this one, is now.
+            at = self.at_offset(offset)
+            segment, end_offset = self.segments[at], self.end_of(at, log_end)
+            size = size_now if segment is active else segment.size
             position, place = yield from self.find_batch(segment, offset)
             if place is None:
-                at += 1
+                if end_offset >= log_end:
+                    return []
+                offset = end_offset
                 continue
+            if place.last_offset >= end_offset:
+                raise StorageCorrupt(
+                    f"{segment.path}: the batch at byte {position} says it ends with offset "
+                    f"{place.last_offset}, which cannot be"
+                )
             if place.last_offset >= limit:
                 return []
-            last = self.end_of(at, log_end) <= limit
-            end = yield from self._find_end(segment, position, place, bytes_max, limit, last)
+            cap = position + bytes_max
+            if end_offset <= limit and size <= cap:
+                end = size
+            else:
+                end = yield from self._find_end(segment, position, place, cap, limit)
             file = self._bench.pool.get(segment.path)
             return [FileRange(file, position, end - position)]
         return []
@@ -345,26 +416,29 @@ class SegmentTable:
         segment: Segment,
         position: int,
         first: BatchPlace,
-        bytes_max: int,
+        cap: int,
         limit: int,
-        limit_is_behind: bool,
     ) -> Steps[int]:
-        """Return where to stop, at least after the first batch."""
-        cap = position + bytes_max
-        if limit_is_behind and segment.size <= cap:
-            return segment.size
+        """Return where to stop, at least after the first batch, and not after byte `cap`."""
         start = position + first.size_bytes
         index = segment.index
         if index is not None:
             by_place, by_offset = index.before_position(cap), index.before_offset(limit)
             if by_place is not None and by_offset is not None:
                 start = max(start, min(by_place[1], by_offset[1]))
-        end, _ = yield from walk(
-            segment,
-            start,
-            segment.size,
-            lambda place, at: at + place.size_bytes > cap or place.last_offset >= limit,
-        )
+        good_end = start
+
+        def stop(place: BatchPlace, at: int) -> bool:
+            nonlocal good_end
+            if at + place.size_bytes > cap or place.last_offset >= limit:
+                return True
+            good_end = at + place.size_bytes
+            return False
+
+        try:
+            end, _ = yield from walk(segment, start, segment.size, stop)
+        except StorageCorrupt:
+            return good_end
         return end
 
     def locate_in_tail(self, offset: int, bytes_max: int, limit: int) -> list[FileRange] | None:

@@ -65,6 +65,11 @@ class LogTail:
         if self._gap >= GAP_MAX and self._gap * 2 >= len(self.entries):
             self._close_gap()
 
+    def forget_before(self, offset: int) -> None:
+        """Forget entries that end before an offset: their places in the files have changed."""
+        while self._gap < len(self.entries) and self.last_offsets[self._gap] < offset:
+            self.evict_oldest()
+
     def _close_gap(self) -> None:
         gap = self._gap
         del self.entries[:gap], self.last_offsets[:gap], self.ends[:gap]

@@ -9,6 +9,7 @@ numbered on and reused once a checkpoint covers them (`release_before`).
 from collections.abc import Sequence
 
 from kafkaesque.env.disk import Buffer, Disk, File
+from kafkaesque.model.errors import DiskFull
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.storage.statistics import StorageStatistics
 from kafkaesque.storage.wal_format import RECORD, RecordKind, write_block
@@ -98,9 +99,13 @@ class WriteAheadLog:
         return self._count
 
     @property
-    def pending_bytes(self) -> int:
-        """What is queued or being synced."""
-        return self.queued_bytes + self._in_flight_bytes
+    def is_over_bound(self) -> bool:
+        """Whether more is queued or being synced, or waits for a checkpoint, than should be."""
+        config = self._config
+        return (
+            self.queued_bytes + self._in_flight_bytes > config.wal_pending_bytes_max
+            or self._number - self._first_number >= config.wal_files_max
+        )
 
     # -- the files
 
@@ -175,9 +180,19 @@ class WriteAheadLog:
             self._disk.rename(wal_path(self._spares.pop(0)), path)
         file = self._disk.open(path, create=True)
         if file.size() < self._config.wal_bytes:
-            file.preallocate(self._config.wal_bytes)
+            self._reserve(file, path)
         self._statistics.wal_files += 1
         return file
+
+    def _reserve(self, file: File, path: str) -> None:
+        bytes_wanted = self._config.wal_bytes
+        try:
+            file.preallocate(bytes_wanted)
+        except DiskFull as error:
+            raise DiskFull(
+                f"the write-ahead log needs {bytes_wanted} bytes for {path}, and only"
+                f" {self._disk.free_bytes()} are free on the disk ({error})"
+            ) from error
 
     def release_before(self, number: int) -> None:
         """A checkpoint covers all files below this number: reuse or remove them."""

@@ -58,6 +58,10 @@ class RecordKind(IntEnum):
     TERM = 10
     #: First of a file: `first_index` = number of the file before, `last_index` = where it ended.
     FILE = 11
+    #: The payload says which segments were replaced by which (`segment_swap`).
+    REPLACE = 12
+    #: `first_index` = the number of the loss after which all of the log was copied; 0: it is over.
+    AMNESIA = 13
 
 
 class WalRecord(NamedTuple):

@@ -7,13 +7,20 @@ gets the same answer; anything else is out of order. A higher epoch begins at 0 
 lower ones. A producer of which nothing is remembered may begin anywhere: its records may simply
 have been deleted, or it has been silent for longer than we remember.
 
+A transactional batch opens the producer's transaction here, if none is open; a marker ends it. The
+first batch of a transaction waits until its coordinator has confirmed it. A marker may carry a
+higher epoch, with which the producer begins at 0 again; it is refused where it comes from an older
+epoch, or from a coordinator that is one no more, and need not be written where it is there already.
+Producers with an open transaction are remembered until it ends.
+
 The state follows the log's end, not what is committed: `append` goes with every batch that is
 appended, on leaders and followers. When the log's end is cut off, `truncate` puts things back as
 they were, which is why what each append replaced is kept until `on_committed`. Snapshots hold what
 is below an offset that is committed; replaying the batch headers from there on gives the rest.
 
-Source: KIP-98, KIP-185 (five batches), KIP-360 (unknown producers); Apache Kafka's
-ProducerStateManager for which error goes with what.
+Source: KIP-98, KIP-185 (five batches), KIP-360 (unknown producers), KIP-890 (verification, bumped
+epochs), KIP-1228 (late markers); Apache Kafka's ProducerStateManager for which error goes with
+what.
 """
 
 from collections import deque
@@ -22,14 +29,20 @@ from enum import Enum, auto
 from struct import Struct
 from typing import NamedTuple
 
+from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.errors import ConfigError, InvariantBroken
 from kafkaesque.model.ids import Offset
+from kafkaesque.transactions.aborted_index import AbortedIndex, AbortedTransaction
+from kafkaesque.transactions.open_transactions import NEVER, OpenTransactions
+from kafkaesque.transactions.verification_guards import Guard, VerificationGuards
 
 #: "No producer id", as Kafka writes it.
 NO_PRODUCER_ID = -1
 #: Sequence numbers go up to here and begin at 0 again.
 SEQUENCE_MAX = 2**31 - 1
 EPOCH_MAX = 2**15 - 1
+#: The last sequence number of a producer that has written nothing in its epoch.
+NO_SEQUENCE = -1
 #: Batches that are remembered per producer; clients have at most as many in flight.
 BATCHES_REMEMBERED = 5
 
@@ -52,11 +65,22 @@ class ProducerStateConfig:
     producer_expiration_ms: int = 24 * 60 * 60 * 1000
     #: Producers that are remembered; the one that has been silent for longest gives way.
     producers_max: int = 20_000
+    #: Open transactions. Their producers are remembered beyond `producers_max`.
+    transactions_open_max: int = 20_000
+    #: Aborted transactions that are in the log. With so many, none begins until the log's start has
+    #: moved.
+    transactions_aborted_max: int = 10_000_000
     #: Appends that are not committed; the replication bounds them far below.
     appends_in_flight_max: int = 1_000_000
 
     def __post_init__(self) -> None:
-        values = (self.producer_expiration_ms, self.producers_max, self.appends_in_flight_max)
+        values = (
+            self.producer_expiration_ms,
+            self.producers_max,
+            self.transactions_open_max,
+            self.transactions_aborted_max,
+            self.appends_in_flight_max,
+        )
         if min(values) < 1:
             raise ConfigError(f"producer state: {values} must all be at least 1")
 
@@ -71,6 +95,16 @@ class Verdict(Enum):
     INVALID_PRODUCER_EPOCH = auto()
     #: It carries numbers that no producer can mean.
     INVALID_RECORD = auto()
+    #: It is in no transaction, and one of its producer is open.
+    INVALID_TXN_STATE = auto()
+    #: A coordinator with a higher epoch has written a marker.
+    TRANSACTION_COORDINATOR_FENCED = auto()
+    #: It would open a transaction, and there are too many.
+    OVER_BOUND = auto()
+
+
+#: Looked up once: every batch of an idempotent producer gets it.
+_ACCEPT = Verdict.ACCEPT
 
 
 class Duplicate(NamedTuple):
@@ -84,8 +118,20 @@ class Duplicate(NamedTuple):
     timestamp_ms: int
 
 
+class NeedsVerification(NamedTuple):
+    """The batch would open a transaction: its coordinator is to confirm that first."""
+
+    guard: Guard
+
+
+class AlreadyEnded(NamedTuple):
+    """The marker is in the log already, and may be answered once its offset is committed."""
+
+    marker_offset: Offset
+
+
 class SequencedBatch(NamedTuple):
-    """What a batch's header says that matters here."""
+    """What a batch says that matters here."""
 
     producer_id: int
     epoch: int
@@ -94,18 +140,48 @@ class SequencedBatch(NamedTuple):
     record_count: int
     first_offset: Offset
     timestamp_ms: int
+    is_transactional: bool = False
+    #: What a control batch's record says.
+    marker: EndMarker | None = None
+
+
+class TransactionEntry(NamedTuple):
+    """What is remembered of a producer's transactions."""
+
+    #: Where the open one begins, -1 if none is open.
+    first_offset: int = -1
+    #: What the last marker says, -1 if there was none.
+    coordinator_epoch: int = -1
+    #: Where it lies.
+    marker_offset: int = -1
 
 
 class ProducerEntry(NamedTuple):
     """What is remembered of one producer."""
 
     epoch: int
+    #: `NO_SEQUENCE` after a marker that has brought the epoch.
     last_sequence: int
     #: When it was last heard of, or the timestamp of its last batch, whichever is later.
     seen_wall_ms: int
     #: Remembered batches, oldest first, each packed as `BATCH`: hundreds of thousands of producers
     #: are to fit into memory, and a batch is looked at only when something is wrong.
     batches: bytes
+    #: None for a producer that has never had a transaction here.
+    transaction: TransactionEntry | None = None
+
+    @property
+    def first_open_offset(self) -> int:
+        """Where its open transaction begins; -1 if none is open."""
+        return -1 if self.transaction is None else self.transaction.first_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Where its last batch or marker ends."""
+        marker_offset = -1 if self.transaction is None else self.transaction.marker_offset
+        if not self.batches:
+            return marker_offset
+        return max(marker_offset, remembered_batches(self)[-1].last_offset)
 
 
 class _Undo(NamedTuple):
@@ -118,13 +194,26 @@ class _Undo(NamedTuple):
 class ProducerStateTable:
     """The producers of one partition."""
 
-    __slots__ = ("_committed_offset", "_config", "_end_offset", "_entries", "_undo")
+    __slots__ = (
+        "_committed_offset",
+        "_config",
+        "_end_offset",
+        "_entries",
+        "_guards",
+        "_open",
+        "_undo",
+        "aborted",
+    )
 
     def __init__(self, config: ProducerStateConfig, end_offset: Offset = _NO_OFFSETS) -> None:
         self._config = config
         #: In the order of each producer's last append.
         self._entries: dict[int, ProducerEntry] = {}
         self._undo: deque[_Undo] = deque()
+        self._open = OpenTransactions()
+        self._guards = VerificationGuards(config.producers_max)
+        #: Aborted transactions, up to the log's end.
+        self.aborted = AbortedIndex()
         self._end_offset: int = end_offset
         self._committed_offset: int = end_offset
 
@@ -136,12 +225,35 @@ class ProducerStateTable:
         """The offset after the last batch that the state knows of."""
         return Offset(self._end_offset)
 
-    def check(
-        self, producer_id: int, epoch: int, first_sequence: int, record_count: int
-    ) -> Verdict | Duplicate:
-        """Judge a batch that a client wants appended; nothing changes.
+    @property
+    def committed_offset(self) -> Offset:
+        """The offset up to which nothing is cut off any more, as far as the table was told."""
+        return Offset(self._committed_offset)
 
-        A batch without a producer id is always accepted.
+    @property
+    def first_unstable_offset(self) -> int:
+        """Where the first transaction begins that is open or whose marker is not committed.
+
+        `NEVER`, which is after every offset, if there is none.
+        """
+        return self._open.first_unstable
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Return where readers of committed transactions stop."""
+        return Offset(min(high_watermark, self._open.first_unstable))
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        record_count: int,
+        is_transactional: bool = False,
+    ) -> Verdict | Duplicate | NeedsVerification:
+        """Judge a batch that a client wants appended; nothing of the log's state changes.
+
+        A batch without a producer id is always accepted. One that opens a transaction is accepted
+        once its guard is confirmed.
         """
         if producer_id == NO_PRODUCER_ID:
             return Verdict.ACCEPT
@@ -154,15 +266,87 @@ class ProducerStateTable:
             return Verdict.INVALID_RECORD
         entry = self._entries.get(producer_id)
         if entry is None:
-            return Verdict.ACCEPT
+            return self._check_first(producer_id, epoch) if is_transactional else Verdict.ACCEPT
         if entry.epoch == epoch:
-            if first_sequence == _after(entry.last_sequence, 1):
+            if first_sequence != _after(entry.last_sequence, 1):
+                found = _find(entry, first_sequence, record_count)
+                return Verdict.OUT_OF_ORDER_SEQUENCE if found is None else found
+        elif epoch < entry.epoch:
+            return Verdict.INVALID_PRODUCER_EPOCH
+        elif first_sequence != 0:
+            return Verdict.OUT_OF_ORDER_SEQUENCE
+        if is_transactional:
+            if entry.first_open_offset >= 0 and entry.epoch == epoch:
                 return Verdict.ACCEPT
-            found = _find(entry, first_sequence, record_count)
-            return Verdict.OUT_OF_ORDER_SEQUENCE if found is None else found
+            return self._check_first(producer_id, epoch)
+        if entry.transaction is not None and entry.transaction.first_offset >= 0:
+            return Verdict.INVALID_TXN_STATE
+        return _ACCEPT
+
+    def _check_first(self, producer_id: int, epoch: int) -> Verdict | NeedsVerification:
+        """Judge the first batch that a transaction would have here."""
+        config = self._config
+        if (
+            len(self._open) >= config.transactions_open_max
+            or len(self.aborted) >= config.transactions_aborted_max
+        ):
+            return Verdict.OVER_BOUND
+        guard = self._guards.demand(producer_id, epoch)
+        return Verdict.ACCEPT if guard is None else NeedsVerification(guard)
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Return what a producer that counts on here would number its next record with."""
+        entry = self._entries.get(producer_id)
+        return 0 if entry is None or entry.epoch != epoch else _after(entry.last_sequence, 1)
+
+    def verified(self, guard: Guard) -> bool:
+        """The coordinator has confirmed a transaction: its first batch is let pass.
+
+        False if the guard is void, because a marker has come, or something was cut off: then the
+        batch is to be refused, or checked and asked about again.
+        """
+        return self._guards.confirm(guard)
+
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_epoch_bumped: bool = False
+    ) -> Verdict | AlreadyEnded:
+        """Judge a marker that a coordinator wants appended.
+
+        With `is_epoch_bumped` (transaction version 2) a marker's epoch is above that of its
+        transaction's batches, so that one that comes again cannot end a later transaction.
+        """
+        if producer_id < 0 or not 0 <= epoch <= EPOCH_MAX or coordinator_epoch < 0:
+            return Verdict.INVALID_RECORD
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return Verdict.ACCEPT
         if epoch < entry.epoch:
             return Verdict.INVALID_PRODUCER_EPOCH
-        return Verdict.ACCEPT if first_sequence == 0 else Verdict.OUT_OF_ORDER_SEQUENCE
+        transaction = entry.transaction or TransactionEntry()
+        if coordinator_epoch < transaction.coordinator_epoch:
+            return Verdict.TRANSACTION_COORDINATOR_FENCED
+        if epoch > entry.epoch:
+            return Verdict.ACCEPT
+        if transaction.first_offset >= 0:
+            return Verdict.INVALID_PRODUCER_EPOCH if is_epoch_bumped else Verdict.ACCEPT
+        if coordinator_epoch > transaction.coordinator_epoch:
+            return Verdict.ACCEPT
+        # Appended or not, it ends what the coordinator may have confirmed before.
+        self._guards.drop(producer_id)
+        return AlreadyEnded(Offset(transaction.marker_offset))
+
+    def skip_to(self, offset: int) -> None:
+        """Nothing is in the log between the state's end and an offset; harmless if that is past."""
+        self._end_offset = max(self._end_offset, offset)
+
+    def append_plain(self, first_offset: int, record_count: int) -> None:
+        """Take note of a batch that names no producer; raises as `append` does."""
+        if first_offset < self._end_offset or record_count < 1:
+            raise InvariantBroken(
+                f"{record_count} records at offset {first_offset} do not follow offset "
+                f"{self._end_offset - 1}"
+            )
+        self._end_offset = first_offset + record_count
 
     def append(self, batch: SequencedBatch, seen_wall_ms: int) -> None:
         """Take note of a batch that is appended to the log (buffered; it may be cut off again).
@@ -181,8 +365,17 @@ class ProducerStateTable:
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
+        if batch.marker is not None:
+            self._append_marker(batch, batch.marker, seen_wall_ms)
+            return
         before = self._entries.pop(producer_id, None)
-        remembered = before.batches if before is not None and before.epoch == batch.epoch else b""
+        remembered, transaction = b"", None
+        if before is not None:
+            transaction = before.transaction
+            if before.epoch == batch.epoch:
+                remembered = before.batches
+        if batch.is_transactional:
+            transaction = self._continue(producer_id, transaction, first_offset)
         last_sequence = _after(batch.first_sequence, batch.record_count - 1)
         packed = BATCH.pack(
             last_sequence, last_offset, last_offset - first_offset, batch.timestamp_ms
@@ -192,11 +385,63 @@ class ProducerStateTable:
             last_sequence,
             max(seen_wall_ms, batch.timestamp_ms),
             (remembered + packed)[-_BATCHES_BYTES:],
+            transaction,
         )
         self._keep(_Undo(first_offset, last_offset, producer_id, before))
         if len(self._entries) > self._config.producers_max:
+            self._make_room(first_offset, last_offset)
+
+    def _continue(
+        self, producer_id: int, transaction: TransactionEntry | None, first_offset: Offset
+    ) -> TransactionEntry:
+        """Return a producer's transactions with one that is open; the batch may begin it."""
+        known = transaction or TransactionEntry()
+        if known.first_offset >= 0:
+            return known
+        self._guards.drop(producer_id)
+        self._open.open(first_offset)
+        return known._replace(first_offset=first_offset)
+
+    def _append_marker(self, batch: SequencedBatch, marker: EndMarker, seen_wall_ms: int) -> None:
+        producer_id, offset = batch.producer_id, batch.first_offset
+        before = self._entries.pop(producer_id, None)
+        if before is None:
+            before_opened = -1
+            known = ProducerEntry(batch.epoch, NO_SEQUENCE, 0, b"")
+        else:
+            before_opened = before.first_open_offset
+            known = before
+        if known.epoch != batch.epoch:
+            known = known._replace(epoch=batch.epoch, last_sequence=NO_SEQUENCE, batches=b"")
+        self._entries[producer_id] = known._replace(
+            seen_wall_ms=max(seen_wall_ms, batch.timestamp_ms),
+            transaction=TransactionEntry(-1, marker.coordinator_epoch, offset),
+        )
+        self._keep(_Undo(offset, offset, producer_id, before))
+        self._guards.drop(producer_id)
+        if before_opened >= 0:
+            self._open.end(before_opened, offset)
+            if marker.type is MarkerType.ABORT:
+                first_open = self._open.first_open
+                stable_offset = offset + 1 if first_open == NEVER else first_open
+                self.aborted.append(
+                    AbortedTransaction(producer_id, before_opened, offset, stable_offset)
+                )
+        if len(self._entries) > self._config.producers_max:
+            self._make_room(offset, offset)
+
+    def _make_room(self, first_offset: Offset, last_offset: int) -> None:
+        """Forget the producer that has been silent for longest and has no open transaction.
+
+        Those that are passed over go to the end, where they would be anyway when they go on.
+        """
+        for _ in range(min(len(self._open) + 1, len(self._entries) - 1)):
             oldest = next(iter(self._entries))
-            self._keep(_Undo(first_offset, last_offset, oldest, self._entries.pop(oldest)))
+            entry = self._entries.pop(oldest)
+            if entry.first_open_offset < 0:
+                self._keep(_Undo(first_offset, last_offset, oldest, entry))
+                return
+            self._entries[oldest] = entry
 
     def on_committed(self, offset: Offset) -> None:
         """Note that everything before `offset` (the high watermark) will never be cut off."""
@@ -206,6 +451,7 @@ class ProducerStateTable:
         undo = self._undo
         while undo and undo[0].last_offset < offset:
             undo.popleft()
+        self._open.on_committed(offset)
 
     def truncate(self, offset: Offset) -> None:
         """Forget every batch that does not lie wholly before `offset`: the log's end is cut off.
@@ -221,11 +467,21 @@ class ProducerStateTable:
             end_offset = min(end_offset, undo.first_offset)
             _take_back(self._entries, undo)
         self._end_offset = min(self._end_offset, end_offset)
+        self._open.truncate(self._end_offset)
+        self.aborted.truncate(self._end_offset)
+        self._guards.clear()
 
     def remove_expired(self, now_wall_ms: int) -> int:
-        """Forget producers that have been silent for too long; return how many."""
+        """Forget producers that have been silent for too long; return how many.
+
+        Those with an open transaction are remembered.
+        """
         limit = now_wall_ms - self._config.producer_expiration_ms
-        expired = [each for each, entry in self._entries.items() if entry.seen_wall_ms <= limit]
+        expired = [
+            each
+            for each, entry in self._entries.items()
+            if entry.seen_wall_ms <= limit and entry.first_open_offset < 0
+        ]
         for producer_id in expired:
             del self._entries[producer_id]
         return len(expired)
@@ -246,13 +502,20 @@ class ProducerStateTable:
             if undo.last_offset < offset:
                 break
             _take_back(entries, undo)
-        return sorted(entries.items(), key=lambda item: remembered_batches(item[1])[-1].last_offset)
+        return sorted(entries.items(), key=lambda item: item[1].last_offset)
+
+    def entries(self) -> list[tuple[int, ProducerEntry]]:
+        """Return all producers as the log has them at its end."""
+        return list(self._entries.items())
 
     def load(self, entries: list[tuple[int, ProducerEntry]]) -> None:
         """Begin with what a snapshot holds."""
         if self._entries or self._undo:
             raise InvariantBroken("a snapshot is loaded into an empty state only")
         self._entries = dict(entries)
+        for _, entry in entries:
+            if entry.first_open_offset >= 0:
+                self._open.open(entry.first_open_offset)
 
     def _keep(self, undo: _Undo) -> None:
         if len(self._undo) >= self._config.appends_in_flight_max:

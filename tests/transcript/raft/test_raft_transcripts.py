@@ -22,6 +22,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    NotHere,
+    Readmit,
     SnapshotRequest,
     TimeoutNow,
     VoteRequest,
@@ -71,6 +73,12 @@ def told_message(message: AnyMessage) -> str:
             text = f"snapshot up to {message.last_index}/t{message.last_term}"
         case TimeoutNow():
             text = "take over now"
+        case NotHere():
+            text = "not here"
+        case Readmit():
+            text = f"of loss {message.amnesia} you are over, with the log up to {message.index}"
+    if isinstance(message, AppendResponse) and message.amnesia:
+        text += f" (loss {message.amnesia})"
     return f"{message.sender} -> {message.to}  t{message.term} {text}"
 
 
@@ -87,6 +95,8 @@ class Teller(Cluster):
         if ready.hard_state is not None:
             vote = ready.hard_state.vote
             self.lines.append(f"{node}: writes term {ready.hard_state.term}, vote {vote or 'none'}")
+        if ready.is_readmitted:
+            self.lines.append(f"{node}: writes that it is readmitted")
         if ready.truncate_to is not None:
             self.lines.append(f"{node}: cuts its log after {ready.truncate_to}")
         if ready.entries:
@@ -117,6 +127,7 @@ class Story:
             nodes,
             voters=options.get("voters"),
             learners=options.get("learners", ()),
+            wanted=options.get("wanted", ()),
             config=RaftConfig(election_ticks=4, retry_ticks=2),
             start=False,
         )
@@ -149,6 +160,11 @@ class Story:
     def do_crash(self, numbers: list[int], options: dict[str, list[int]]) -> None:
         for node in numbers:
             self.cluster.crash(node)
+        self.cluster.notice_all()
+
+    def do_lose(self, numbers: list[int], options: dict[str, list[int]]) -> None:
+        for node in numbers:
+            self.cluster.lose_disk(node)
         self.cluster.notice_all()
 
     def do_cut(self, numbers: list[int], options: dict[str, list[int]]) -> None:

@@ -166,6 +166,13 @@ def test_options_are_set_deleted_and_listed() -> None:
         (CreateTopic(name="a", configs={"retention.mss": "1"}), InvalidConfig, "retention.ms?"),
         (CreateTopic(name="a", configs={"retention.ms": "x"}), InvalidConfig, "number"),
         (CreateTopic(name="a", configs={"segment.bytes": "1"}), InvalidConfig, "segment.bytes"),
+        (
+            CreateTopic(
+                name="a", configs={"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
+            ),
+            InvalidConfig,
+            "above max.compaction.lag.ms",
+        ),
         (CreateTopic(name="a", assignments=[]), InvalidReplicaAssignment, "no partition"),
         (CreateTopic(name="a", assignments=[[1, 1]]), InvalidReplicaAssignment, "twice"),
         (CreateTopic(name="a", assignments=[[1], [1, 2]]), InvalidReplicaAssignment, "differ"),

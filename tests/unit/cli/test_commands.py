@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
@@ -92,6 +93,10 @@ def test_an_unknown_command_is_wrong_usage_and_names_the_nearest(words: str, mea
         ["consume", "t"],
         ["group", "list"],
         ["group", "describe", "g"],
+        ["txn", "list"],
+        ["txn", "describe", "t"],
+        ["txn", "producers", "t"],
+        ["txn", "abort", "t"],
         ["cluster", "wait", "--timeout", "0"],
     ],
     ids=" ".join,
@@ -116,6 +121,14 @@ WRONG = [
     (["topic", "create", "t", "--config", "novalue"], "is not name=value"),
     (["topic", "create", "t", "--partitions", "0"], "--partitions"),
     (["topic", "alter", "t"], "nothing to alter"),
+    (["topic", "create", "no spaces"], "topic name 'no spaces' holds other characters than"),
+    (["topic", "create", "x" * 250], "at most 249 characters, this has 250"),
+    (["publish", "no spaces", "m"], "topic name 'no spaces' holds other characters than"),
+    (["publish", "", "m"], "a topic cannot be called ''"),
+    (["publish", "..", "m"], "a topic cannot be called '..'"),
+    (["publish", "t", "m", "--keep-partitions"], "goes with --format json"),
+    (["consume", "a/b"], "topic name 'a/b' holds other characters than"),
+    (["consume", "t", "--group", ""], "a group's name is not empty"),
     (["publish", "t", "m", "--acks", "2"], "--acks 2 is none of"),
     (["publish", "t", "m", "--compression", "rar"], "--compression rar is none of"),
     (["publish", "t", "m", "--header", "h"], "is not name=value"),
@@ -131,8 +144,14 @@ WRONG = [
     (["group", "reset-offsets", "g", "--topic", "t"], "one of --to and --shift"),
     (["group", "reset-offsets", "g", "--topic", "t", "--to", "1", "--shift", "1"], "one of"),
     (["group", "reset-offsets", "g", "--to", "1"], "--topic"),
-    (["log", "dump", "/nonexistent"], "is not a broker's data directory"),
-    (["log", "verify", "/nonexistent"], "is not a broker's data directory"),
+    (["txn", "list", "--state", "Open"], "--state Open is none of Empty, Ongoing"),
+    (["txn", "producers", "t:x"], "is not a topic with partitions"),
+    (["txn", "producers", "no spaces"], "topic name 'no spaces' holds other characters than"),
+    (["txn", "abort"], "a transactional id says what to abort"),
+    (["txn", "abort", "t", "--topic", "x"], "a transactional id says what to abort"),
+    (["txn", "abort", "--topic", "x", "--partition", "0"], "a transactional id says what to abort"),
+    (["log", "dump", "/nonexistent"], "kafkaesque log dump kafkaesque-data/broker-1"),
+    (["log", "verify", "/nonexistent"], "kafkaesque log verify kafkaesque-data\n"),
     (["sim", "run"], "one of --seed and --seeds"),
     (["sim", "run", "--seed", "1", "--seeds", "2"], "one of --seed and --seeds"),
     (["broker"], "--config"),
@@ -151,6 +170,52 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     code, _, errors = run("publish", "t", "--file", "/nonexistent/file")
     assert code == 1
     assert "cannot read /nonexistent/file: no such file or directory" in errors
+
+
+def test_a_dump_is_of_one_broker(tmp_path: Path) -> None:
+    for number in (1, 2):
+        broker = tmp_path / f"broker-{number}"
+        broker.mkdir()
+        (broker / "meta.json").write_text("{}")
+    code, _, errors = run("log", "dump", str(tmp_path))
+    assert code == 2
+    assert f"{tmp_path} holds the data of 2 brokers" in errors
+    assert f"try:   kafkaesque log dump {tmp_path}/broker-1\n" in errors
+    (tmp_path / "broker-2" / "meta.json").unlink()
+    assert run("log", "dump", str(tmp_path)) == (0, "", "")
+
+
+@pytest.mark.parametrize("words", ["--help", "publish --help", "sim run --seed 1 --seconds 0.2"])
+def test_an_output_that_is_full_is_said_in_a_sentence(words: str) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkaesque.cli.app", *words.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.stderr == "error: the output cannot be written: no space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("module", ["typer", "kafkaesque.cli.commands.topic", "confluent_kafka"])
+def test_ctrl_c_while_modules_are_read_leaves_no_traceback(module: str) -> None:
+    program = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv[1:] = ['topic', 'list']\n"
+        "from kafkaesque.cli.app import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_an_outage_is_told_once_in_a_while() -> None:

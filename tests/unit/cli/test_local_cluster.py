@@ -96,6 +96,19 @@ def test_a_file_of_somebody_else_is_not_taken_for_a_clusters(tmp_path: Path) -> 
         LocalCluster(tmp_path, free_ports(1)).prepare()
 
 
+def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(CommandFailed, match="no cluster's directory and not empty: it has 'lett"):
+        LocalCluster(tmp_path, free_ports(1)).prepare()
+    assert [path.name for path in tmp_path.iterdir()] == ["letters"]
+    # What a start leaves that has ended early is ours.
+    (tmp_path / "letters").rename(tmp_path / "lost+found")
+    (tmp_path / ".lock").touch()
+    cluster = LocalCluster(tmp_path, free_ports(1))
+    cluster.prepare()
+    cluster.close()
+
+
 def test_a_busy_port_is_named_with_its_purpose_before_anything_starts(tmp_path: Path) -> None:
     (ports,) = free_ports(1)
     with socket.socket() as taken:

@@ -97,12 +97,22 @@ def test_headers_are_an_object_or_pairs(headers: str) -> None:
         b'{"value": "v", "partition": true}',
         b'{"value": "v", "timestamp_ms": "now"}',
         b'{"value": {"base64": "?"}}',
+        b'{"value": 1, "zork": 2}',
         b'{"value": "\xff"}',
     ],
 )
 def test_what_is_no_message_is_refused_with_the_line(line: bytes) -> None:
     with pytest.raises(CommandFailed, match="not a message in JSON"):
         line_reader(Format.JSON, None)(line)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("zork", "there are topic, partition"), ("header", "did you mean headers?")]
+)
+def test_an_unknown_field_is_refused_by_name(name: str, hint: str) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        line_reader(Format.JSON, None)(f'{{"value": 1, "{name}": 2}}'.encode())
+    assert f"unknown field '{name}': {hint}" in refused.value.message
 
 
 def test_plain_output_is_the_value_or_key_and_value() -> None:

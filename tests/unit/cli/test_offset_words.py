@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pytest
 
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place, write_time
+from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,3 @@ def test_any_other_word_is_wrong_usage(word: str) -> None:
     with pytest.raises(CommandFailed, match="neither an offset nor a time") as failure:
         parse_place(word)
     assert failure.value.exit_code == 2
-
-
-def test_times_are_written_in_utc() -> None:
-    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert write_time(int(moment.timestamp() * 1000)) == "2026-01-31T12:00:00.000+00:00"

@@ -194,8 +194,17 @@ def test_no_path_leads_out(world: World, path: str) -> None:
         world.env.disk.exists(path)
 
 
-def test_free_space_is_a_number(world: World) -> None:
-    assert world.env.disk.free_bytes() > 0
+def test_free_space_is_a_part_of_all_space(world: World) -> None:
+    disk = world.env.disk
+    assert 0 < disk.free_bytes() <= disk.total_bytes()
+
+
+def test_a_dot_is_the_root(world: World) -> None:
+    disk = world.env.disk
+    file = disk.open("./file", create=True)
+    disk.sync_blocking([file], ["."])
+    assert disk.exists(".")
+    assert "file" in disk.list_dir(".")
 
 
 def test_work_runs_off_the_loop_and_its_errors_come_home(world: World) -> None:

@@ -64,7 +64,6 @@ def test_connect_and_exchange_frames(world: World) -> None:
     world.run_until(lambda: bool(pair.client.pieces))
     assert pair.server.pieces == [b"hello"]
     assert pair.client.pieces == [b"answer to hello"]
-    assert pair.server.link.local_port == pair.listener.address.port
     assert pair.server.link.peer.startswith("127.0.0.1:")
 
 
@@ -74,6 +73,17 @@ def test_many_frames_in_one_packet_are_all_delivered_in_order(world: World) -> N
     pair.client.link.write([b"".join(map(frame, payloads))])
     world.run_until(lambda: len(pair.server.pieces) == 2000)
     assert pair.server.pieces == payloads
+
+
+def test_the_length_of_frames_can_be_limited_anew_with_each_frame(world: World) -> None:
+    pair = connect(world, ListenOptions(framing=Framing.LENGTH_PREFIXED, frame_bytes_max=5))
+    pair.server.on_piece = lambda piece: pair.server.link.limit_frames(int(piece[-5:]))
+    pair.client.link.write([frame(b"50000"), frame(b"7".zfill(50_000)), frame(b"0000009")])
+    world.run_until(lambda: len(pair.server.pieces) == 3)
+    assert not pair.server.closed
+    pair.client.link.write([frame(b"0000000009")])
+    world.run_until(lambda: bool(pair.server.closed))
+    assert len(pair.server.pieces) == 3
 
 
 def test_a_frame_cut_at_every_byte_arrives_whole(world: World) -> None:

@@ -1,19 +1,23 @@
 """A Kafka gateway over a broker that only has groups: real frames in, real frames out."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.coordinators import OnResult
 from kafkaesque.broker.metadata_records import PartitionPlacement, TopicCreated, TopicDeleted
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.table_host import OnResult
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import Event, Instant, ListGroups, RequestToken
-from kafkaesque.groups.results import Append, ListResult, Respond
+from kafkaesque.groups.events import Event, ListGroups
+from kafkaesque.groups.results import AppendInTransaction, ListResult
 from kafkaesque.groups.table import GroupTable
+from kafkaesque.model.log_table import Append, Instant, RequestToken, Respond
+from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 
 CLIENT_HOST = "192.0.2.7"
@@ -30,6 +34,9 @@ class Clock:
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        raise NotImplementedError
 
 
 class Dice:
@@ -54,7 +61,7 @@ class Coordinators:
         self.refused: dict[str, GroupError] = {}
         self.events: list[Event] = []
         self.holds_writes = False
-        self._held: list[Append] = []
+        self._held: list[Append | AppendInTransaction] = []
         self.table = GroupTable(GroupConfig(initial_rebalance_delay_ms=0))
         self.table.activate(self._now())
 
@@ -110,7 +117,6 @@ class Wire:
     """Stands in for a client's connection; keeps what is written to it."""
 
     peer = f"{CLIENT_HOST}:50123"
-    local_port = 9092
 
     def __init__(self) -> None:
         self.frames: list[memoryview] = []
@@ -149,7 +155,10 @@ class _Broker:
         self.env = _Env()
         self.store = _Store()
         self.state = ClusterState()
-        self.coordinators = Coordinators(self.env.clock)
+        self.group_coordinators = Coordinators(self.env.clock)
+
+    def option(self, name: str) -> OptionValue:
+        return BROKER_OPTIONS.get(name).default
 
 
 class Port:
@@ -157,7 +166,7 @@ class Port:
 
     def __init__(self) -> None:
         broker = _Broker()
-        self.coordinators = broker.coordinators
+        self.coordinators = broker.group_coordinators
         self.state = broker.state
         self.reports: list[str] = []
         self._gateway = KafkaGateway(cast(Broker, broker), self.reports.append)

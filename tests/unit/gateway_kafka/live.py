@@ -260,8 +260,9 @@ class LiveCluster:
             for number, timestamp_ms in enumerate(timestamps_ms)
         ]
         data = PartitionProduceData(index, encode_batch(records, options))
+        transactional_id = "mine" if options.transactional else None
         request = ProduceRequest(
-            None, -1, 5000, [TopicProduceData(name=name, partition_data=[data])]
+            transactional_id, -1, 5000, [TopicProduceData(name=name, partition_data=[data])]
         )
         answer = self.ask(request, 9, node=node)
         result = answer.responses[0].partition_responses[0]

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages import alter_configs_request as replacing
 from kafkaesque.protocols.kafka.messages import incremental_alter_configs_request as changing
 from kafkaesque.protocols.kafka.messages.alter_configs_request import AlterConfigsRequest
+from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -142,14 +148,14 @@ def test_a_value_comes_from_the_nearest_place_that_sets_it(tuned: LiveCluster) -
 
 def test_what_is_set_for_all_brokers_is_shown_by_itself(tuned: LiveCluster) -> None:
     assert list(describe(tuned, BROKER, "").configs) == []
-    change(tuned, BROKER, "", ("group.max.size", SET, "7"))
+    change(tuned, BROKER, "", ("max.connections.per.ip", SET, "7"))
     (config,) = describe(tuned, BROKER, "").configs
     assert (config.name, config.value, config.config_source) == (
-        "group.max.size",
+        "max.connections.per.ip",
         "7",
         FROM_ALL_BROKERS,
     )
-    assert tuned.broker.option("group.max.size") == 7
+    assert tuned.broker.option("max.connections.per.ip") == 7
 
 
 @pytest.mark.parametrize(
@@ -304,3 +310,55 @@ def test_what_is_not_replaced(live: LiveCluster) -> None:
     assert replace(live, TOPIC, "orders", no_such="1").error_code == ErrorCode.INVALID_CONFIG
     assert replace(live, GROUP, "readers").error_code == ErrorCode.INVALID_REQUEST
     assert live.broker.state.topic("orders").configs == {"segment.ms": "1000"}
+
+
+# -- what there is not, and what cannot be changed
+
+
+@pytest.mark.parametrize("name", [o.name for o in BROKER_OPTIONS if not o.dynamic])
+@pytest.mark.parametrize("node", ["", "1"])
+def test_what_is_read_at_the_start_only_is_shown_and_refused_as_that(
+    live: LiveCluster, name: str, node: str
+) -> None:
+    (config,) = describe(live, BROKER, "1", name).configs
+    assert config.read_only
+    result = change(live, BROKER, node, (name, SET, config.value))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert f"option {name} can only be changed by restarting the broker" in result.error_message
+    entries = [replacing.AlterableConfig(name, config.value)]
+    resource = replacing.AlterConfigsResource(BROKER, node, entries)
+    (result,) = live.ask(AlterConfigsRequest([resource])).responses
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert name not in live.broker.state.broker_configs.get(NodeId(int(node or 0)), {})
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name"),
+    [
+        (TOPIC, "flush.ms"),
+        (TOPIC, "remote.storage.enable"),
+        (BROKER, "log.flush.interval.messages"),
+        (BROKER, "num.io.threads"),
+        (BROKER, "zookeeper.session.timeout.ms"),
+        (BROKER, "listeners"),
+    ],
+)
+def test_kafkas_own_options_that_are_not_here_are_refused_with_the_reason(
+    live: LiveCluster, resource_type: int, name: str
+) -> None:
+    live.create_topic("orders")
+    resource = "orders" if resource_type == TOPIC else "1"
+    result = change(live, resource_type, resource, (name, SET, "1"))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    said = f"{name} is an option of Apache Kafka that Kafkaesque does not have: "
+    assert result.error_message.startswith(said)
+    assert len(result.error_message) > len(said)
+
+
+def test_a_topic_is_not_created_with_an_option_that_is_not_here(live: LiveCluster) -> None:
+    for name, said in (("flush.ms", "does not have"), ("retention.msec", "did you mean")):
+        topic = CreatableTopic("orders", 1, 1, configs=[CreatableTopicConfig(name, "1")])
+        (result,) = live.ask(CreateTopicsRequest([topic])).topics
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert said in result.error_message
+    assert "orders" not in live.broker.state.topics

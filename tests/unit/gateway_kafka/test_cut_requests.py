@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkaesque.env.report_limit import LINES_MAX
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.protocols.kafka.api import SUPPORTED
 from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS, ApiKey
 from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
 
 CORRELATION_ID = 7
@@ -52,8 +55,19 @@ def test_a_request_that_is_cut_short(live: LiveCluster, api_key: int) -> None:
             asyncio.wait_for(send(live, cut(frame, count)), PATIENCE_S)
         )
         assert answer is None
-    assert any("closing the connection" in report for report in live.reports)
     assert live.fatal == []
+
+
+def test_the_log_says_so_a_few_times_and_no_more(tmp_path: Path) -> None:
+    frame = cut(write_request(ApiKey.METADATA, 9, 1, "test", MetadataRequest(topics=[])), 1)
+    live = LiveCluster(tmp_path)
+    try:
+        for _ in range(LINES_MAX + 20):
+            assert live.loop.run_until_complete(send(live, frame)) is None
+        told = [report for report in live.reports if "closing the connection" in report]
+    finally:
+        live.close()
+    assert len(told) == LINES_MAX
 
 
 @pytest.mark.parametrize(

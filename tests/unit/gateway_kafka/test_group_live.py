@@ -2,11 +2,19 @@
 
 from typing import Any
 
+import pytest
+
+from kafkaesque.broker import table_host
+from kafkaesque.broker.cluster_state import OFFSETS_TOPIC
+from kafkaesque.groups.config import GroupConfig
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from kafkaesque.protocols.kafka.messages.delete_topics_request import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
 from kafkaesque.protocols.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,11 +35,15 @@ def find_coordinator(live: LiveCluster) -> int:
     return node
 
 
-def commit(live: LiveCluster, node: int, topic: str, offset: int) -> None:
+def commit_request(topic: str, offset: int, group: str = GROUP) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(0, offset)
-    request = OffsetCommitRequest(
-        GROUP, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    return OffsetCommitRequest(
+        group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     )
+
+
+def commit(live: LiveCluster, node: int, topic: str, offset: int) -> None:
+    request = commit_request(topic, offset)
 
     def is_done(answer: Any) -> bool:
         return bool(answer.topics[0].partitions[0].error_code == 0)
@@ -59,12 +71,66 @@ def test_offsets_go_with_their_topic(live_trio: LiveCluster) -> None:
     live_trio.wait(lambda: committed_now(live_trio, node) == {"trains": 12}, "its offsets too")
 
 
+def test_a_group_can_be_used_by_who_asks_first_and_does_not_ask_again(
+    live_trio: LiveCluster,
+) -> None:
+    live_trio.create_topic("flights", 1, 3)
+    assert OFFSETS_TOPIC not in live_trio.broker.state.topics
+    found = live_trio.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
+    node = found.coordinators[0].node_id
+    assert live_trio.ask(ListGroupsRequest(), node=node).error_code == 0
+    answer = live_trio.ask(commit_request("flights", 11), 9, node=node)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def test_a_request_that_brings_the_offsets_topic_into_being_waits_for_it(
+    live: LiveCluster,
+) -> None:
+    live.create_topic("flights")
+    assert OFFSETS_TOPIC not in live.broker.state.topics
+    answer = live.ask(commit_request("flights", 11), 9)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert committed(live, 1) == {"flights": 11}
+
+
+def test_a_table_that_is_not_ready_in_time_says_that_it_is_loading(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.create_topic("flights")
+    monkeypatch.setattr(table_host, "NEW_WAIT_MS_MAX", 20)
+    monkeypatch.setattr(table_host.TableHost, "load", lambda _: None)
+    find_coordinator(live)
+    answer = live.ask(commit_request("flights", 11), 9)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert answer.topics[0].partitions[0].error_code == loading
+    # An empty table has no groups, loaded or not.
+    assert live.ask(ListGroupsRequest()).error_code == 0
+
+
+def test_a_coordinator_that_takes_no_more_groups_says_so_in_the_log(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.create_topic("flights")
+    coordinators = live.broker.group_coordinators
+    monkeypatch.setattr(coordinators, "config", lambda: GroupConfig(groups_max=1))
+    commit(live, find_coordinator(live), "flights", 11)
+    where = coordinators.find(GROUP)
+    other = next(group for group in map(str, range(1000)) if coordinators.find(group) == where)
+    refused = live.ask(commit_request("flights", 1, group=other), 9)
+    code = refused.topics[0].partitions[0].error_code
+    assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    said = f"__consumer_offsets-{where.partition} keeps 1 groups, as many as it may"
+    assert [line.startswith(said) for line in live.reports if " groups, " in line] == [True]
+    assert live.ask(DeleteGroupsRequest([GROUP])).results[0].error_code == 0
+    assert any("takes new ones again" in line for line in live.reports)
+
+
 def committed_now(live: LiveCluster, node: int) -> dict[str, int]:
     """Look into the coordinator without the loop, which is running."""
-    coordinators = live.nodes[node].broker.coordinators
+    coordinators = live.nodes[node].broker.group_coordinators
     found: dict[str, int] = {}
     for coordinator in coordinators._by_group.values():
-        offsets = coordinator._table._context.offsets.committed(GROUP)
+        offsets = coordinator.table._context.offsets.committed(GROUP)
         found.update({where.topic: each.offset for where, each in offsets.items()})
     return found
 

@@ -143,6 +143,14 @@ def test_the_newest_record_is_not_always_the_last(live: LiveCluster) -> None:
     assert result.leader_epoch == live.partition("orders").leader_epoch
 
 
+def test_the_first_of_a_batch_is_the_newest_if_the_broker_gave_the_time(live: LiveCluster) -> None:
+    live.create_topic("orders", configs={"message.timestamp.type": "LogAppendTime", **KEPT})
+    live.produce("orders", timestamps_ms=[1])
+    live.run_for(0.01)
+    live.produce("orders", timestamps_ms=[5, 5, 5], options=BatchOptions(codec=Codec.ZSTD))
+    assert find(live, NEWEST).offset == 1
+
+
 def test_many_segments_are_searched(live: LiveCluster) -> None:
     live.create_topic("orders", configs={"segment.ms": "1", **KEPT})
     for number in range(20):

@@ -41,6 +41,20 @@ def test_api_versions_names_exactly_what_is_answered(live: LiveCluster, version:
     assert [api.api_key for api in answer.api_keys] == sorted(HANDLERS)
 
 
+@pytest.mark.parametrize(("version", "lowest"), [(3, 1), (4, 0)])
+def test_api_versions_names_the_features_by_which_clients_choose(
+    live: LiveCluster, version: int, lowest: int
+) -> None:
+    answer = live.ask(ApiVersionsRequest("client", "1.2.3"), version)
+    supported = {
+        each.name: (each.min_version, each.max_version) for each in answer.supported_features
+    }
+    finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert supported["group.version"] == (lowest, 1)
+    assert finalized["group.version"] == 1
+    assert answer.finalized_features_epoch >= 0
+
+
 @pytest.mark.parametrize(
     ("software", "release"), [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1.")]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,9 @@ def test_sizes_are_told(live: LiveCluster, version: int) -> None:
     }
     assert sizes["orders", 1] > 61
     if version >= 4:
-        assert result.usable_bytes > 0
+        volume = os.statvfs(result.log_dir)
+        assert result.total_bytes == volume.f_blocks * volume.f_frsize
+        assert 0 < result.usable_bytes <= result.total_bytes
 
 
 def test_only_the_partitions_that_are_asked_for_are_shown(live: LiveCluster) -> None:

@@ -31,12 +31,12 @@ def test_no_two_producers_get_the_same_id(live_trio: LiveCluster) -> None:
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (InitProducerIdRequest("mine"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (InitProducerIdRequest("mine", -1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         (InitProducerIdRequest(""), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(None, producer_id=5), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(None, producer_epoch=5), ErrorCode.INVALID_REQUEST),
     ],
-    ids=["transactional", "empty id", "id without epoch", "epoch without id"],
+    ids=["no time for transactions", "empty id", "id without epoch", "epoch without id"],
 )
 def test_what_is_refused(
     live: LiveCluster, request_: InitProducerIdRequest, code: ErrorCode

@@ -68,13 +68,24 @@ def test_at_the_end_of_the_input_everything_is_still_answered(
 ) -> None:
     cluster.live.create_topic(topic)
     person.type("".join(f"PUBS {topic} {number}\n" for number in range(100)))
-    # The last line has no end of its own.
-    person.type(f"PUBS {topic} last")
     person.hang_up()
-    for number in range(101):
+    for number in range(100):
         assert person.answer() == [f"OK {topic} 0 {number}"]
     assert person.is_gone()
-    assert cluster.records(topic)[-1].value == b"last"
+
+
+def test_half_a_line_at_the_end_of_the_input_is_not_published(
+    cluster: TextCluster, person: Person, topic: str
+) -> None:
+    cluster.live.create_topic(topic)
+    person.type(f'PUBS {topic} whole\nPUBS {topic} {{"Key":"k","Body":{{"amount": 1000')
+    person.hang_up()
+    assert person.answer() == [f"OK {topic} 0 0"]
+    (refusal,) = person.answer()
+    assert refusal.startswith("ERROR the input ended within a line, which was dropped")
+    assert "must end with a newline" in refusal
+    assert person.is_gone()
+    assert [record.value for record in cluster.records(topic)] == [b"whole"]
 
 
 def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(

@@ -17,7 +17,7 @@ def test_a_group_goes_on_when_its_coordinator_is_gone(tmp_path: Path) -> None:
         ask = f"CONS flights {subscription} next"
         person.ok("PUBS flights before")
         assert [body for _, _, body in person.consume(ask)[0]] == ["before"]
-        where = live.broker.coordinators.find("readers")
+        where = live.broker.group_coordinators.find("readers")
         keeper = live.leader(where.topic, where.partition)
         left = [node for node in live.nodes if node != keeper]
         live.nodes[keeper].stop(lambda: None)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.errors import GroupError, WriteFailure
+from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
     DeleteGroups,
@@ -13,26 +13,30 @@ from kafkaesque.groups.events import (
     Event,
     FetchOffsets,
     Heartbeat,
-    Instant,
     JoinGroup,
     JoinProtocol,
     LeaveGroup,
     LeavingMember,
     OffsetToCommit,
-    RequestToken,
     SyncGroup,
 )
 from kafkaesque.groups.results import (
-    Append,
+    AppendInTransaction,
     CommittedOffset,
     DescribedGroup,
     JoinResult,
-    LogRecord,
-    Respond,
     Result,
 )
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import (
+    Append,
+    Instant,
+    LogRecord,
+    RequestToken,
+    Respond,
+    WriteFailure,
+)
 
 GROUP = "readers"
 WALL_MS = 1_700_000_000_000
@@ -63,10 +67,12 @@ class Desk:
         self.table = GroupTable(self.config)
         self.now_ms = 5_000
         self.log: list[LogRecord] = list(log)
+        #: What this desk has written itself, in order.
+        self.written: list[Append | AppendInTransaction] = []
         self.asked: list[RequestToken] = []
         self.answers: dict[RequestToken, Any] = {}
         self.holds_writes = False
-        self.held: list[Append] = []
+        self.held: list[Append | AppendInTransaction] = []
         self._suffixes = 0
         self.table.restore(log)
         if is_active:
@@ -120,8 +126,9 @@ class Desk:
             assert self.table.next_deadline_ms() != deadline_ms, "the tick did not help"
         self.now_ms = end_ms
 
-    def _commit(self, append: Append) -> None:
+    def _commit(self, append: Append | AppendInTransaction) -> None:
         self.log += append.records
+        self.written.append(append)
         self.table.on_appended(append.token, self.now)
 
     def _note(self, token: RequestToken, result: Result) -> None:
@@ -241,6 +248,7 @@ class Desk:
         metadata: str = "",
         retention_ms: int = -1,
         topic_id: bytes | None = None,
+        knows_member_epochs: bool = True,
     ) -> RequestToken:
         event = CommitOffsets(
             token=self.token(),
@@ -253,6 +261,7 @@ class Desk:
                 for partition, offset in offsets.items()
             ),
             retention_ms=retention_ms,
+            knows_member_epochs=knows_member_epochs,
         )
         self.ask(event)
         return event.token
@@ -268,7 +277,7 @@ class Desk:
         event = FetchOffsets(token=self.token(), group_id=group_id, partitions=wanted)
         result = self.ask(event)
         assert result.error is GroupError.NONE
-        return {tuple(partition): committed for partition, committed in result.offsets}
+        return {tuple(partition): committed for partition, committed, _ in result.offsets}
 
     def offsets(self, group_id: str = GROUP) -> dict[tuple[str, int], int]:
         committed = self.committed(group_id)

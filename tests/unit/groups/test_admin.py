@@ -1,11 +1,12 @@
 """ListGroups, DescribeGroups, DeleteGroups, and a table's life."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.errors import GroupError, WriteFailure
+from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
     DeleteGroups,
@@ -24,6 +25,7 @@ from kafkaesque.groups.events import (
 from kafkaesque.groups.table import TableState
 from kafkaesque.model.errors import ConfigError, InvariantBroken
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import WriteFailure
 from tests.unit.groups.desk import GROUP, RANGE, Desk
 
 NONE = GroupError.NONE
@@ -335,6 +337,6 @@ def test_tombstones_delete() -> None:
     ],
     ids=["zero", "contradiction", "name", "metadata", "negative"],
 )
-def test_options_are_checked(options: dict[str, int]) -> None:
+def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         GroupConfig(**options)

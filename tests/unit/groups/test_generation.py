@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkaesque.groups.errors import GroupError, WriteFailure
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.model.log_table import WriteFailure
 from tests.unit.groups.desk import Desk
 
 

@@ -349,16 +349,19 @@ def test_groups_pending_ids_names_and_metadata_are_bounded() -> None:
         name_bytes_max=20,
     )
     desk = Desk(config)
-    over = GroupError.OVER_BOUND
+    over = GroupError.UNKNOWN_SERVER_ERROR
     assert desk.answer(desk.join()).error is GroupError.MEMBER_ID_REQUIRED
-    assert desk.answer(desk.join()).error is over
+    assert desk.answer(desk.join()).error is GroupError.GROUP_MAX_SIZE_REACHED
+    assert desk.answer(desk.join(group_id="x" * 21)).error is GroupError.INVALID_GROUP_ID
     assert desk.answer(desk.join(client_id="x" * 21)).error is over
     assert desk.answer(desk.join(instance_id="x" * 21)).error is over
     assert desk.answer(desk.join(protocols=(A, B, C))).error is over
     assert desk.answer(desk.join(protocols=(JoinProtocol("a", bytes(100)),))).error is over
     desk.join(group_id="second")
-    assert desk.answer(desk.join(group_id="third")).error is over
-    assert desk.commit_errors({("t", 0): 1}, group_id="third") == [over]
+    assert desk.table.is_full
+    full = GroupError.OVER_BOUND
+    assert desk.answer(desk.join(group_id="third")).error is full
+    assert desk.commit_errors({("t", 0): 1}, group_id="third") == [full]
 
 
 def test_a_suffix_that_is_not_unique_is_our_own_mistake() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.errors import GroupError, WriteFailure
+from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import DeletedTopic, JoinProtocol, TopicsDeleted
+from kafkaesque.model.log_table import WriteFailure
 from tests.unit.groups.desk import GROUP, WALL_MS, Desk, subscription
 
 NONE = GroupError.NONE
@@ -163,7 +164,7 @@ def test_a_commit_keeps_the_session() -> None:
 def test_one_bad_partition_does_not_spoil_the_others() -> None:
     desk = Desk(GroupConfig(offsets_per_group_max=2))
     errors = desk.commit_errors({("t", 0): 1, ("t", 1): 2, ("t", 2): 3})
-    assert errors == [NONE, NONE, GroupError.OVER_BOUND]
+    assert errors == [NONE, NONE, GroupError.INVALID_COMMIT_OFFSET_SIZE]
     assert desk.offsets() == {("t", 0): 1, ("t", 1): 2}
     assert desk.commit_errors({("t", 1): 9}) == [NONE]
 

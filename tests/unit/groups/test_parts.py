@@ -5,10 +5,10 @@ import pytest
 from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.group import GroupState, restored_group
 from kafkaesque.groups.member import Member
-from kafkaesque.groups.partition import coordinator_partition, java_string_hash
 from kafkaesque.groups.records import GroupRecord, MemberRecord
 from kafkaesque.groups.subscription import read_subscribed_topics
 from kafkaesque.groups.timers import TimerQueue
+from kafkaesque.model.coordinator_partition import coordinator_partition, java_string_hash
 from kafkaesque.model.errors import InvariantBroken
 from tests.unit.groups.desk import subscription
 

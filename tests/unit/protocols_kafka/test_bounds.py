@@ -131,7 +131,6 @@ def test_elements_of_nested_arrays_count_together() -> None:
 )
 def test_varints_come_back(n: int) -> None:
     encoded = wire.uvarint(n)
-    assert len(encoded) == wire.uvarint_bytes(n)
     assert wire.read_uvarint(memoryview(encoded + b"\x01"), 0) == (n, len(encoded))
     for cut in range(len(encoded)):
         with pytest.raises(IndexError):

@@ -49,11 +49,25 @@ def test_lines_do_not_depend_on_where_the_stream_is_cut(
 
 
 @given(data=st.binary(max_size=100))
-def test_what_is_left_at_the_end_is_a_line_too(data: bytes) -> None:
+def test_what_has_no_ending_at_the_end_is_no_line(data: bytes) -> None:
     reader = LineReader()
     found = [*reader.feed(data + b"."), *reader.finish()]
-    assert b"\n".join(each for each in found if isinstance(each, bytes)).endswith(b".")
+    lines = [line.removesuffix(b"\r") for line in data.split(b"\n")[:-1]]
+    ends = (b"\x04", b"\xff\xec")
+    expected = [Mark.END if line in ends else line for line in lines]
+    assert found == [*expected, Mark.UNFINISHED]
     assert reader.finish() == []
+
+
+@pytest.mark.parametrize("rest", [b"", b" ", b"\r"])
+def test_blanks_at_the_end_are_nothing(rest: bytes) -> None:
+    reader = LineReader()
+    assert [*reader.feed(b"HELP\n" + rest), *reader.finish()] == [b"HELP"]
+
+
+def test_a_line_too_long_that_does_not_end_is_told_once() -> None:
+    reader = LineReader(BOUND)
+    assert [*reader.feed(b"x" * 20), *reader.feed(b"y"), *reader.finish()] == [Mark.TOO_LONG]
 
 
 def test_a_line_may_be_as_long_as_the_bound_and_no_longer() -> None:

@@ -40,6 +40,10 @@ class Checker:
         if not image.has(*self.commit):
             raise Violation(f"leader completeness: node {node}, term {term} lacks {self.commit}")
 
+    def forget(self, node: NodeId) -> None:
+        """Forget what a member has promised: its disk is gone."""
+        self.votes = {key: to for key, to in self.votes.items() if key[0] != node}
+
     def on_sent(self, message: AnyMessage, live: DiskImage, durable: DiskImage) -> None:
         """One vote per term (§5.2); nothing is acknowledged that a crash could take back."""
         if isinstance(message, VoteResponse) and message.granted and not message.pre:
@@ -93,11 +97,13 @@ class Checker:
         place: Place,
         configuration: Configuration,
         min_insync: int,
-        durable: dict[NodeId, DiskImage],
+        durable: dict[NodeId, list[DiskImage]],
     ) -> bool:
-        """Tell whether enough voters of each half have an entry on their disks."""
+        """Tell whether enough voters of each half have an entry on their disks, or once had."""
         for half in configuration.halves:
-            quorum = min(len(half), max(len(half) // 2 + 1, min_insync))
-            if sum(durable[node].has(*place) for node in half) < quorum:
+            sound = sum(not durable[node][0].amnesia for node in half)
+            quorum = max(len(half) // 2 + 1, min(sound, min_insync))
+            held = [any(image.has(*place) for image in durable[node]) for node in half]
+            if sum(held) < quorum:
                 return False
         return True

@@ -24,6 +24,8 @@ class Write:
     start_after: tuple[int, Term, PlacedConfiguration] | None = None
     #: An entry that compaction has removed, by its last index.
     removed: int | None = None
+    #: The member is over its loss.
+    is_readmitted: bool = False
     #: The term starts afterwards: a checkpoint that the driver keeps.
     term_starts: list[TermStart] = field(default_factory=list)
 
@@ -38,12 +40,14 @@ class DiskImage:
         self.last_index = 0
         self.term_starts: list[TermStart] = []
         self.base = base
+        #: The number of the loss after which all of this was copied.
+        self.amnesia = 0
 
     def copy(self) -> DiskImage:
         other = DiskImage(self.base)
         other.hard_state, other.start = self.hard_state, self.start
         other.entries, other.last_index = list(self.entries), self.last_index
-        other.term_starts = self.term_starts
+        other.term_starts, other.amnesia = self.term_starts, self.amnesia
         return other
 
     def apply(self, write: Write) -> None:
@@ -64,6 +68,8 @@ class DiskImage:
             index, term, self.base = write.start_after
             self.start = (index, term)
             self.entries = [entry for entry in self.entries if entry.last_index > index]
+        if write.is_readmitted:
+            self.amnesia = 0
         if write.removed is not None:
             self.entries = [e for e in self.entries if e.last_index != write.removed]
         self.term_starts = write.term_starts
@@ -93,4 +99,5 @@ class DiskImage:
             term_starts=self.term_starts,
             last_index=self.last_index,
             configurations=placed,
+            amnesia=self.amnesia,
         )

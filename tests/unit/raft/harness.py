@@ -42,6 +42,8 @@ class Member:
         self.incarnation = 0
         self.live = DiskImage(base)
         self.durable = DiskImage(base)
+        #: What stood on disks that this member has lost.
+        self.lost: list[DiskImage] = []
         self.journal: list[Write] = []
         self.pending: deque[PendingSync] = deque()
         #: Done by the disk, not yet reported to the core.
@@ -69,6 +71,7 @@ class Cluster:
         *,
         voters: Sequence[int] | None = None,
         learners: Sequence[int] = (),
+        wanted: Sequence[int] = (),
         config: RaftConfig | None = None,
         jitter: Callable[[int], int] = lambda bound: 0,
         via_wire: bool = True,
@@ -80,11 +83,14 @@ class Cluster:
         self.via_wire = via_wire
         #: Leave `Replicate` and `SendSnapshot` work lying until `work` is called.
         self.is_lazy = is_lazy
+        self.wanted = tuple(NodeId(n) for n in wanted)
+        self.losses = 0
         configuration = Configuration(
             voters=tuple(NodeId(n) for n in (voters or range(1, nodes + 1))),
             learners=tuple(NodeId(n) for n in learners),
         )
         base = PlacedConfiguration(0, configuration)
+        self.base = base
         self.members = {NodeId(n): Member(NodeId(n), base) for n in range(1, nodes + 1)}
         self.wire: list[AnyMessage] = []
         self.cuts: set[tuple[NodeId, NodeId]] = set()
@@ -115,6 +121,7 @@ class Cluster:
             config=self.config,
             jitter=self.jitter,
             min_insync=member.min_insync,
+            wanted_voters=self.wanted,
         )
         member.core = core
         member.commit_index = core.commit_index
@@ -129,6 +136,28 @@ class Cluster:
         for queue in (member.pending, member.reports, member.work):
             queue.clear()
         member.installing = None
+
+    def lose_disk(self, node: int) -> None:
+        """Kill a process for good with its disk; it comes back with an empty one."""
+        self.crash(node)
+        member = self.members[NodeId(node)]
+        member.lost.append(member.durable)
+        self.losses += 1
+        member.durable = DiskImage(self.base)
+        member.durable.amnesia = self.losses
+        member.journal = []
+        self.checker.forget(member.node)
+
+    def has_enough_without(self, node: NodeId) -> bool:
+        """Tell whether one more disk can be lost and a majority of all voters remembers."""
+        absent = {n for n, member in self.members.items() if member.durable.amnesia} | {node}
+        return all(
+            2 * len(absent.intersection(half)) < len(half)
+            for member in self.members.values()
+            for image in (member.live, member.durable)
+            for placed in image.restored().configurations
+            for half in placed.configuration.halves
+        )
 
     def cut(self, *nodes: int) -> None:
         """Separate some nodes from all others, both ways."""
@@ -327,6 +356,9 @@ class Cluster:
         core = member.up
         if ready.truncate_to is not None and core.is_leader:
             raise Violation(f"leader append-only: node {member.node} cuts its log")
+        if ready.is_readmitted:
+            readmitted = Write(is_readmitted=True, term_starts=member.live.term_starts)
+            self._write(member, readmitted)
         if ready.hard_state is not None or ready.truncate_to is not None or ready.entries:
             write = Write(
                 ready.hard_state,
@@ -372,7 +404,7 @@ class Cluster:
         self.checker.on_committed(member.node, member.commit_index, index, member.live)
         member.commit_index = index
         if is_new:
-            durable = {node: other.durable for node, other in self.members.items()}
+            durable = {n: [m.durable, *m.lost] for n, m in self.members.items()}
             place = (index, member.live.term_at(index))
             if not any(
                 self.checker.is_on_quorum(place, configuration, member.min_insync, durable)

@@ -50,6 +50,7 @@ class SeededRun:
             jitter=dice.randrange,
             via_wire=dice.random() < 0.1,
             is_lazy=dice.random() < 0.3,
+            wanted=range(1, voters + 1) if dice.random() < 0.5 else (),
         )
         self.actions: list[Callable[[], None]] = []
         weights = []
@@ -64,6 +65,7 @@ class SeededRun:
             (self.drop, 2),
             (self.restart, 2),
             (self.crash, 1),
+            (self.lose_disk, 0.3),
             (self.cut, 0.5),
             (self.heal, 1.5),
             (self.sync_disk, 2),
@@ -79,6 +81,8 @@ class SeededRun:
         if dice.random() < 0.3:  # little but elections, by members that hardly live
             for action, factor in ((self.campaign, 10), (self.crash, 6), (self.restart, 6)):
                 weights[self.actions.index(action)] *= factor
+        if dice.random() < 0.2:
+            weights[self.actions.index(self.lose_disk)] *= 8
         self.weights = weights
 
         if dice.random() < 0.8:
@@ -151,6 +155,11 @@ class SeededRun:
         if (node := self._node()) is not None:
             self.cluster.crash(node)
 
+    def lose_disk(self) -> None:
+        node = self.dice.choice(list(self.cluster.members))
+        if self.cluster.has_enough_without(node):
+            self.cluster.lose_disk(node)
+
     def restart(self) -> None:
         down = [n for n, member in self.cluster.members.items() if member.core is None]
         if down:
@@ -208,6 +217,9 @@ class SeededRun:
         self.dice.shuffle(nodes)
         voters = self.dice.randint(1, len(nodes))
         learners = self.dice.randint(voters, len(nodes))
+        lost = [n for n in nodes[:voters] if self.cluster.members[n].durable.amnesia]
+        if 2 * len(lost) >= voters:
+            return  # nobody could be elected
         target = Configuration(voters=tuple(nodes[:voters]), learners=tuple(nodes[voters:learners]))
         try:
             self.cluster[leader].change_configuration(target)

@@ -15,7 +15,8 @@ from kafkaesque.raft.errors import RaftInvariantBroken
 from kafkaesque.raft.follower_log import FollowerLog
 from kafkaesque.raft.leadership import Leadership
 from kafkaesque.raft.log_outline import LogOutline
-from kafkaesque.raft.messages import VoteRequest, VoteResponse
+from kafkaesque.raft.messages import Readmit, VoteRequest, VoteResponse
+from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.restored_state import RestoredState
 from tests.unit.raft.checker import Violation
 from tests.unit.raft.disk_image import DiskImage
@@ -188,7 +189,22 @@ def decide_with_half_of_a_joint_configuration(patch: pytest.MonkeyPatch) -> None
 
 
 def ignore_min_insync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leadership, "_quorum_of", lambda self, voters: voters // 2 + 1)
+    patch.setattr(Leadership, "_with_quorum", lambda self, half: (half, len(half) // 2 + 1))
+
+
+def vote_after_losing_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Elector, "amnesia", property(lambda self: 0))
+
+
+def readmit_who_is_still_a_voter(patch: pytest.MonkeyPatch) -> None:
+    original = Leadership._on_amnesia
+
+    def wrong(self: Leadership, peer: PeerProgress, amnesia: int) -> None:
+        original(self, peer, amnesia)
+        if amnesia:
+            self._outbox.send(Readmit(self._group, self._node, peer.node, self._term, amnesia, 0))
+
+    patch.setattr(Leadership, "_on_amnesia", wrong)
 
 
 def change_the_members_by_leaps(patch: pytest.MonkeyPatch) -> None:
@@ -206,6 +222,7 @@ def change_the_members_by_leaps(patch: pytest.MonkeyPatch) -> None:
         give_a_vote_before_it_is_durable,
         ignore_min_insync,
         keep_what_differs,
+        vote_after_losing_everything,
         vote_for_an_older_log,
         vote_twice_in_a_term,
     ],
@@ -219,6 +236,31 @@ def test_a_planted_bug_is_seen(plant: Patch, monkeypatch: pytest.MonkeyPatch) ->
         except (Violation, RaftInvariantBroken):
             return
     pytest.fail(f"{SEEDS_MAX} runs did not see it")
+
+
+def test_who_is_readmitted_too_early_lets_an_old_log_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    readmit_who_is_still_a_voter(monkeypatch)
+    cluster = Cluster(3)
+    cluster.elect(1)
+    cluster.flow()
+    cluster.cut(3)
+    cluster.notice_all()
+    cluster.propose(1)
+    cluster.flow()  # on 1 and 2, and so committed
+    cluster.lose_disk(2)
+    cluster.notice_all()
+    cluster.start(2)
+    cluster.notice_all()
+    while cluster[2].amnesia:  # 2 hears of 1, and gets nothing yet
+        cluster.sync(1)
+        cluster.sync(2)
+        cluster.deliver()
+    cluster.crash(1)
+    cluster.heal()
+    cluster.wire.clear()
+    cluster.notice_all()
+    with pytest.raises(Violation, match="leader completeness"):
+        cluster.elect(3)
 
 
 def asked_by_two_candidates_of_one_term() -> Cluster:

@@ -231,7 +231,7 @@ def test_a_full_drive_takes_a_part_and_says_so() -> None:
     file = disk.open("log", create=True)
     machine.drive.faults.capacity_bytes = 1_000
     file.write_at(0, [b"x" * 800])
-    assert disk.free_bytes() == 200
+    assert (disk.free_bytes(), disk.total_bytes()) == (200, 1_000)
     with pytest.raises(DiskFull):
         file.write_at(800, [b"y" * 300])
     assert 800 <= file.size() <= 1_000
@@ -275,8 +275,6 @@ def test_damage_that_nobody_reports() -> None:
     assert everything.count(b"x" * 100) == 1
     file.write_at(20_000, [b"y" * 100])
     assert file.read_blocking(20_000, 100) == b"y" * 100
-    assert "cut from" in machine.drive.cut_file("log")
-    assert file.size() < 20_200
 
 
 def test_old_ranges_are_cold_now_and_then_and_warm_after_a_read() -> None:

@@ -1,11 +1,20 @@
 import pytest
 
+from kafkaesque.sim.disk import SimDisk
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import KINDS, Fault, Ground
-from kafkaesque.sim.nemesis import DAMAGING, SURVIVABLE, Nemesis, PlanOptions, make_plan
+from kafkaesque.sim.nemesis import (
+    DAMAGING,
+    LOSING,
+    SURVIVABLE,
+    Nemesis,
+    PlanOptions,
+    check_plan,
+    make_plan,
+)
 
 NAMES = ["alpha", "beta", "gamma"]
-OPTIONS = PlanOptions(duration_ms=60_000, between_ms=300, kinds=SURVIVABLE + DAMAGING)
+OPTIONS = PlanOptions(duration_ms=60_000, between_ms=300, kinds=SURVIVABLE + DAMAGING + LOSING)
 
 
 def make_world() -> World:
@@ -26,7 +35,7 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
 
 def test_plans_hold_every_kind_of_fault_within_their_time() -> None:
     plan = make_plan(1, NAMES, OPTIONS)
-    assert {fault.kind for fault in plan} == set(KINDS) == set(SURVIVABLE + DAMAGING)
+    assert {fault.kind for fault in plan} == set(KINDS) == set(SURVIVABLE + DAMAGING + LOSING)
     assert all(1_000 <= fault.begin_ms < fault.end_ms <= 60_000 for fault in plan)
     assert [fault.begin_ms for fault in plan] == sorted(fault.begin_ms for fault in plan)
     assert any(len(fault.targets) == 3 for fault in plan if fault.kind == "power cut")
@@ -47,6 +56,20 @@ def test_partitions_come_in_many_shapes() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="no fault 'earthquake'"):
         make_plan(1, NAMES, PlanOptions(kinds=("earthquake",)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong"),
+    [
+        (Fault(kind="earthquake", targets=("alpha",), begin_ms=0, end_ms=1), "no fault"),
+        (Fault(kind="kill", targets=("delta",), begin_ms=0, end_ms=1), "no delta"),
+        (Fault(kind="kill", targets=("alpha",), begin_ms=2, end_ms=1), "begins at 2"),
+    ],
+)
+def test_a_plan_by_hand_is_checked(fault: Fault, wrong: str) -> None:
+    check_plan(make_plan(7, NAMES, OPTIONS), NAMES)
+    with pytest.raises(ValueError, match=wrong):
+        check_plan([fault], NAMES)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -88,3 +111,30 @@ def test_when_a_plan_is_over_everything_is_healed(seed: int) -> None:
         for target in NAMES:
             link = world.wire.link(source, target)
             assert (link.blocked, link.extra_ms, link.loss) == (False, 0.0, 0.0)
+
+
+def test_one_machine_of_a_plan_loses_its_disk_however_often() -> None:
+    options = PlanOptions(duration_ms=100_000, between_ms=1_000, kinds=LOSING)
+    losers = set()
+    for seed in range(10):
+        plan = make_plan(seed, NAMES, options)
+        assert len(plan) > 10
+        (targets,) = {fault.targets for fault in plan}
+        losers.add(targets)
+    assert len(losers) == len(NAMES)
+
+
+def test_a_machine_with_a_lost_disk_comes_back_with_an_empty_one() -> None:
+    world = make_world()
+    machine = world.machines["alpha"]
+    disk = SimDisk(machine.drive, machine._life)  # type: ignore[arg-type]
+    disk.open("file", create=True)
+    nemesis = Nemesis(world, restart)
+    nemesis.commit(
+        [Fault(kind="lost disk", targets=("alpha",), begin_ms=10, end_ms=20)], duration_ms=100
+    )
+    world.loop.run_for(15)
+    was_running = machine.running
+    world.loop.run_for(15)
+    assert (was_running, machine.running) == (False, True)
+    assert not machine.drive.volume.files()

@@ -95,6 +95,7 @@ class World:
             clock=self.clock,
             config=self.config,
             cluster_id=cluster_id,
+            draw=lambda: 7,
             node=node,
         )
         self.store.on_failed = self.failures.append

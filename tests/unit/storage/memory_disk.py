@@ -4,6 +4,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from kafkaesque.env.disk import Buffer, File
 from kafkaesque.model.errors import DiskFailed, DiskFull
@@ -269,6 +270,7 @@ class MemoryDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(path)
+            self.count_change()
             parent, name = self._parent(path)
             node = parent.entries[name] = Inode()
             parent.note()
@@ -300,7 +302,9 @@ class MemoryDisk:
             parent, name = self._parent(path)
         except FileNotFoundError:
             return
-        if parent.entries.pop(name, None) is not None:
+        if name in parent.entries:
+            self.count_change()
+            del parent.entries[name]
             parent.note()
 
     remove_tree = remove
@@ -327,6 +331,9 @@ class MemoryDisk:
         if self.capacity is None:
             return 1 << 60
         return max(self.capacity - self._used(self.root), 0)
+
+    def total_bytes(self) -> int:
+        return 1 << 60 if self.capacity is None else self.capacity
 
     def _sync_work(
         self, files: Sequence[File], directories: Sequence[str]
@@ -386,3 +393,6 @@ class MemoryDisk:
                 on_done(result, None)
 
         self.pending.append(job)
+
+    def run_steps(self, *_: object) -> NoReturn:
+        raise NotImplementedError("storage itself asks for no work in steps")

@@ -10,8 +10,19 @@ from kafkaesque.storage.checkpointer import Checkpointer
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.storage.directory import META
 from kafkaesque.storage.errors import StorageCorrupt, WrongDirectory
+from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.wal import list_wal_numbers
-from tests.unit.storage.helpers import SMALL, TOPIC_ID, World, add, mark, read_all, read_ranges
+from tests.unit.storage.helpers import (
+    NODE,
+    SMALL,
+    TOPIC_ID,
+    World,
+    add,
+    mark,
+    read_all,
+    read_ranges,
+)
+from tests.unit.storage.memory_disk import ManualClock, MemoryDisk
 
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 20, segment_bytes_max=1 << 20)
 
@@ -146,6 +157,108 @@ def test_old_batches_behind_a_cut_are_not_taken_in_again() -> None:
         assert log.end_offset == 10
         assert values.count(b"o") == 5
         assert values.count(b"n") == 5
+
+
+def test_a_start_inside_a_cached_segment_outlasts_the_process() -> None:
+    world = World(BIG)
+    log = world.log(write_caching=True)
+    for _ in range(10):
+        add(log, 1)
+    world.commit()
+    log.advance_start(7)
+    world.commit()
+    add(log, 1)
+    for _ in range(2):
+        world.kill()
+        log = world.log(write_caching=True)
+        assert (log.start_offset, log.end_offset) == (7, 11)
+
+
+def test_a_start_in_what_a_power_cut_took_is_the_end_of_the_rest() -> None:
+    for seed in range(20):
+        world = World(BIG, seed)
+        log = world.log(write_caching=True)
+        for _ in range(10):
+            add(log, 1)
+        world.commit()
+        log.advance_start(7)
+        world.commit()
+        world.power_cut()
+        log = world.log(write_caching=True)
+        assert log.start_offset == min(7, log.end_offset)
+
+
+def test_a_start_before_a_reset_does_not_come_back() -> None:
+    world = World(BIG)
+    log = world.log(write_caching=True)
+    for _ in range(10):
+        add(log, 1)
+    world.commit()
+    log.advance_start(7)
+    log.reset_to(start_offset=2, index=20, term=Term(1))
+    world.commit()
+    for _ in range(8):
+        add(log, 1)
+    world.commit()
+    world.kill()
+    log = world.log(write_caching=True)
+    assert (log.start_offset, log.end_offset) == (2, 10)
+
+
+def test_a_cached_batch_is_kept_only_once_its_segment_is_known() -> None:
+    """Whatever `keeps_cached` says yes to, a kill at that very moment leaves."""
+    world = World(dataclasses.replace(BIG, segment_bytes_max=1024))
+    log = world.log(write_caching=True)
+    said = []
+    for at in range(30):
+        if at == 20:
+            log.truncate_to(log.last_index - 2)
+        entry = add(log, 1, value=b"%d" % at * 20)
+        said.append(log.keeps_cached)
+        kept = entry.last_index
+        if said[-1]:
+            world.clock.soon.clear()
+            world.disk.pending.clear()
+            world.kill()
+            log = world.log(write_caching=True)
+            assert log.last_index == kept, f"batch {at} is gone"
+        else:
+            world.commit()
+            assert log.keeps_cached is (at < 20), "until the truncation is behind a checkpoint"
+    assert said.count(True) > 5
+    assert said.count(False) > 5
+    log = world.log(write_caching=False)
+    add(log, 1)
+    assert not log.keeps_cached, "the topic asks for more"
+
+
+def test_a_configuration_that_came_before_its_entry_counts_once() -> None:
+    """A snapshot brings the newest one that is committed, wherever the snapshot ends."""
+    world = World(BIG)
+    log = world.log()
+    log.reset_to(start_offset=5, index=5, term=Term(1), configuration=(8, b"new"))
+    add(log, 1)
+    mark(log, 1, b"old")
+    mark(log, 1, b"new")
+    mark(log, 1, b"newer")
+    for _ in range(2):
+        world.commit()
+        assert log.configurations == [(8, b"new"), (9, b"newer")]
+        world.kill()
+        log = world.log()
+    add(log, 1)
+    log.advance_start(log.end_offset)
+    assert log.configurations == [(9, b"newer")]
+
+
+def test_a_start_before_a_snapshots_configuration_keeps_it() -> None:
+    world = World(BIG)
+    log = world.log()
+    log.reset_to(start_offset=5, index=5, term=Term(1), configuration=(8, b"new"))
+    mark(log, 1, b"old")
+    add(log, 1)
+    log.advance_start(6)
+    assert log.configurations == [(8, b"new")]
 
 
 # -- checkpoints
@@ -283,6 +396,18 @@ def test_a_failing_background_sync_fences() -> None:
     fenced(world)
 
 
+def test_a_start_without_room_for_the_write_ahead_log_says_how_much_it_needs() -> None:
+    clock = ManualClock()
+    disk = MemoryDisk(clock)
+    disk.capacity = 10_000
+    store = LogStore(
+        disk=disk, clock=clock, config=SMALL, cluster_id="c", node=NODE, draw=lambda: 7
+    )
+    told = r"needs 16384 bytes for wal/\d+\.wal, and only \d+ are free"
+    with pytest.raises(DiskFull, match=told):
+        store.open()
+
+
 def test_a_full_disk_refuses_before_it_breaks() -> None:
     world = World(dataclasses.replace(BIG, free_bytes_min=1 << 20))
     log = world.log()
@@ -298,6 +423,8 @@ def test_a_full_disk_refuses_before_it_breaks() -> None:
         world.commit()
     assert refused is not None
     assert "free some space" in str(refused)
+    # A follower fails by this, and does not go on by itself.
+    assert "until then" not in str(refused)
     assert world.failures == []
     end = log.end_offset
     assert isinstance(refusal(world), DiskFull)

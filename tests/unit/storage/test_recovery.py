@@ -4,12 +4,13 @@ import dataclasses
 
 import pytest
 
+from kafkaesque.model.ids import NodeId, Term
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.offline import DumpedBatch, DumpedRecord, Severity, dump_segment, dump_wal
 from kafkaesque.storage.offline import verify as verify_offline
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import WalReader
-from tests.unit.storage.helpers import SMALL, World, add, mark, read_all
+from tests.unit.storage.helpers import SMALL, TOPIC_ID, World, add, mark, read_all
 
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 16, segment_bytes_max=1 << 20)
 SEGMENT = "topic1-0/00000000000000000000.log"
@@ -270,3 +271,78 @@ def test_dump() -> None:
     records = [i for i in dump_wal(world.disk, number) if isinstance(i, DumpedRecord)]
     assert [bytes(r.record.payload) for r in records if r.record.kind == 0] == data
     assert "DATA term 3 index 7 to 8 after 6" in str(records[-1])
+
+
+# -- a log that somebody has removed
+
+
+def with_a_removed_directory(*, clean: bool) -> World:
+    world = World()
+    for group in (1, 2):
+        for _ in range(3):
+            add(world.log(group), 1)
+        world.log(group).save_hard_state(Term(4), NodeId(2))
+    world.restart()
+    if not clean:
+        add(world.log(1), 1)
+        add(world.log(2), 1)
+        world.commit()
+    world.disk.remove_tree("topic1-0")
+    world.kill()
+    return world
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_directory_was_removed_begins_anew_and_remembers_that(clean: bool) -> None:
+    world = with_a_removed_directory(clean=clean)
+    assert world.report.missing == ["topic1-0"]
+    assert not world.report.damaged
+    for _ in range(2):
+        log = world.log(1)
+        assert (log.end_offset, log.last_index, log.term) == (0, 0, 0)
+        assert log.amnesia == 7
+        assert world.log(2).amnesia == 0
+        assert world.log(2).end_offset == (3 if clean else 4)
+        world.kill()
+        assert not world.report.missing
+    add(world.log(1), 1)
+    world.power_cut()
+    world.restart()
+    assert world.log(1).amnesia == 7
+
+
+def test_amnesia_outlasts_restarts_and_snapshots_until_it_is_over() -> None:
+    world = World()
+    log = world.store.open_log(
+        group=1, topic="topic1", partition=0, topic_id=TOPIC_ID, may_be_lost=True
+    )
+    assert log.amnesia == 7
+    world.commit()
+    world.power_cut()
+    assert world.log(1).amnesia == 7, "from the write-ahead log"
+    world.log(1).reset_to(start_offset=5, index=6, term=Term(1))
+    world.commit()
+    world.restart()
+    assert world.log(1).amnesia == 7, "from the checkpoint"
+    world.log(1).save_amnesia(0)
+    world.commit()
+    world.power_cut()
+    assert world.log(1).amnesia == 0
+    again = world.store.open_log(
+        group=1, topic="topic1", partition=0, topic_id=TOPIC_ID, may_be_lost=True
+    )
+    assert again.amnesia == 0, "this log is there"
+
+
+def test_a_directory_has_an_id_that_another_one_has_not() -> None:
+    world = World()
+    assert world.store.directory_id == f"{7:016x}"
+    meta = world.disk.inode("meta.json").data
+    meta[:] = meta.replace(b"07", b"08")
+    world.restart()
+    assert world.store.directory_id == f"{8:016x}"
+    meta = world.disk.inode("meta.json").data
+    meta[:] = b'{"format": 1, "cluster_id": "cluster", "node": 1}'
+    world.restart()
+    assert world.store.directory_id == f"{7:016x}", "one from before directories had ids gets one"
+    assert b"0007" in world.disk.inode("meta.json").data

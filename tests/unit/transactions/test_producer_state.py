@@ -12,6 +12,7 @@ from kafkaesque.transactions.producer_snapshot import (
 from kafkaesque.transactions.producer_state import (
     SEQUENCE_MAX,
     Duplicate,
+    NeedsVerification,
     ProducerStateConfig,
     ProducerStateTable,
     SequencedBatch,
@@ -37,7 +38,7 @@ class Log:
 
     def put(
         self, first_sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = P
-    ) -> Verdict | Duplicate:
+    ) -> Verdict | Duplicate | NeedsVerification:
         verdict = self.table.check(producer_id, epoch, first_sequence, count)
         if verdict is ACCEPT:
             batch = SequencedBatch(
@@ -292,7 +293,7 @@ def test_a_snapshot_and_a_replay_give_the_same_state() -> None:
     log.table.on_committed(Offset(12))
     data = write_snapshot(log.table, Offset(12))
     log.commit()
-    again = read_snapshot(log.config, data)
+    again = read_snapshot(log.config, data).table
     assert again.end_offset == 12
     # From offset 12 on: producer 1 wrote 3, 12..: as above, four records a round.
     for number in range(3, 7):
@@ -313,7 +314,7 @@ def test_a_snapshot_leaves_out_what_lies_above_it() -> None:
     log.put(2, 2)
     log.put(0, producer_id=7)
     assert write_snapshot(log.table, Offset(2)) == data
-    assert read_snapshot(log.config, data).check(P, 0, 2, 2) is ACCEPT
+    assert read_snapshot(log.config, data).table.check(P, 0, 2, 2) is ACCEPT
 
 
 def test_a_snapshot_of_what_is_not_known_any_more_is_refused() -> None:

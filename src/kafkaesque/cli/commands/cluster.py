@@ -1,7 +1,7 @@
 """`kafkaesque cluster`: what a cluster looks like, and waiting until it is ready."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +9,7 @@ import typer
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
 from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.screen import Screen, Table
+from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -40,6 +40,8 @@ class ClusterStatus:
     partitions: int
     leaderless: list[str]
     under_replicated: list[str]
+    #: Partitions with replicas whose brokers are down or cannot open them; on which brokers.
+    offline_replicas: dict[str, list[int]] = field(default_factory=dict)
 
     def is_ready(self, brokers: int) -> bool:
         return len(self.brokers) >= brokers and not self.leaderless
@@ -47,7 +49,7 @@ class ClusterStatus:
     @property
     def summary(self) -> str:
         """What there is, and what is wrong, in one line."""
-        words = [f"{len(self.brokers)} brokers", f"{self.partitions} partitions"]
+        words = [counted(len(self.brokers), "broker"), counted(self.partitions, "partition")]
         if self.leaderless:
             words.append(f"{len(self.leaderless)} without a leader")
         if self.under_replicated:
@@ -98,7 +100,8 @@ def wait(
     if isinstance(found, CommandFailed):
         raise found
     raise CommandFailed(
-        f"not ready after {timeout:g} s: {found.summary}; {brokers} brokers were asked for",
+        f"not ready after {timeout:g} s: {found.summary};"
+        f" {counted(brokers, 'broker')} {'was' if brokers == 1 else 'were'} asked for",
         hint="kafkaesque cluster status",
         exit_code=TIMED_OUT,
     )
@@ -111,9 +114,15 @@ def read_status(bootstrap: str) -> ClusterStatus:
         CommandFailed: nobody answers.
     """
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.offline_replicas import read_offline
 
     connection = Connection(bootstrap)
-    return status_of(connection.metadata(connection.admin()))
+    found = status_of(connection.metadata(connection.admin()))
+    offline = {
+        f"{topic}-{partition}": nodes
+        for (topic, partition), nodes in sorted(read_offline(bootstrap).items())
+    }
+    return replace(found, offline_replicas=offline)
 
 
 def status_of(metadata: "ClusterMetadata") -> ClusterStatus:
@@ -175,11 +184,17 @@ def _tables(found: ClusterStatus) -> list[Table]:
             ("partitions", found.partitions),
             ("leaderless", len(found.leaderless)),
             ("under-replicated", len(found.under_replicated)),
+            ("offline replicas", sum(map(len, found.offline_replicas.values()))),
         ],
     )
     tables = [facts, brokers]
     troubles = [(name, "no leader") for name in found.leaderless]
     troubles += [(name, "replicas missing") for name in found.under_replicated]
+    troubles += [
+        (name, f"offline on broker {node}")
+        for name, nodes in found.offline_replicas.items()
+        for node in nodes
+    ]
     if troubles:
         tables.append(Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=troubles))
     return tables

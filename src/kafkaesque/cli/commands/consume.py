@@ -14,9 +14,11 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.message_format import Format, choose_format, line_writer
 from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
 from kafkaesque.cli.screen import Progress, Screen
+from kafkaesque.cli.topic_name import check_name
+from kafkaesque.cli.wait_teller import WaitTeller, join_clauses
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
     from kafkaesque.cli.kafka import Connection
 
@@ -25,6 +27,19 @@ POLL_S = 0.1
 FETCH_WAIT_MS = 500
 FETCH_WAIT_AT_END_MS = 50
 REQUEST_TIMEOUT_S = 15.0
+#: So long partitions may take to say where they begin and end: an election is over by then.
+BOUNDS_TIMEOUT_S = 20.0
+BOUNDS_AGAIN_S = 0.3
+
+#: What a partition answers whose leader is new, or has not enough replicas to know its end.
+_NOT_YET = (
+    "OFFSET_NOT_AVAILABLE",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "_TIMED_OUT",
+)
 #: librdkafka asks for a group even where none is joined.
 NO_GROUP = "kafkaesque-consume"
 
@@ -100,6 +115,9 @@ def consume(
       kafkaesque consume orders --group billing --json
       kafkaesque consume orders --partition 0 --offset -5 --until-end
     """
+    check_name(topic)
+    if group == "":
+        raise wrong_usage("a group's name is not empty", "--group billing, or leave out --group")
     if group is not None and (offset is not None or partition):
         raise wrong_usage(
             "a group decides on partitions and offsets by itself",
@@ -172,6 +190,9 @@ class Reader:
             "auto.offset.reset": reset.get(place.kind, "error"),
         }
         self._consumer: Consumer = connection.consumer(settings)
+        note = Screen().note
+        self._teller = WaitTeller(note, connection, self._consumer, topic, "answer")
+        self._bounds_deadline = time.monotonic() + BOUNDS_TIMEOUT_S
 
     def start(self, partitions: list[int] | None) -> int | None:
         """Begin; return how many messages there are to the end, where that is known.
@@ -244,6 +265,13 @@ class Reader:
                 # The partition went to another member meanwhile, which gets these once more.
                 pass
 
+    def note_wait(self, *, has_come: bool) -> None:
+        """Say what is missing, where what is wanted does not come for long."""
+        if has_come:
+            self._teller.moved()
+        else:
+            self._teller.maybe_tell()
+
     def is_at_end(self) -> bool:
         """Whether every partition that is ours has been read to its end."""
         assigned = {each.partition for each in self._consumer.assignment()}
@@ -276,19 +304,41 @@ class Reader:
         return starts, total
 
     def _bounds(self, partition: "TopicPartition") -> tuple[int, int]:
-        bounds = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
-        if bounds is None:
-            raise CommandFailed(f"{self._topic}-{partition.partition}: no answer in time")
-        first, end = bounds
-        return first, end
+        """Return the first offset and the end; a partition that does not know is asked again."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        while True:
+            try:
+                bounds = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
+                if bounds is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                first, end = bounds
+                return first, end
+            except KafkaException as raised:
+                if raised.args[0].name() not in _NOT_YET:
+                    raise
+                if time.monotonic() > self._bounds_deadline:
+                    raise self._unknown_bounds(partition.partition, raised) from None
+            self._teller.maybe_tell()
+            time.sleep(BOUNDS_AGAIN_S)
+
+    def _unknown_bounds(self, partition: int, raised: "KafkaException") -> CommandFailed:
+        missing = join_clauses(self._teller.missing())
+        why = f": {missing}" if missing else f" ({raised.args[0].name()})"
+        return CommandFailed(
+            f"{self._topic}-{partition} does not know at the moment where it ends{why}",
+            hint="kafkaesque cluster status",
+            exit_code=TIMED_OUT,
+        )
 
     def _outside(self, partition: int) -> CommandFailed:
         from confluent_kafka import TopicPartition
 
         first, end = self._bounds(TopicPartition(self._topic, partition))
+        held = f"it has {first} to {end - 1}" if end > first else "it is empty"
         return CommandFailed(
-            f"{self._topic}-{partition} has no offset {self._place.number}: it has {first} to"
-            f" {end}",
+            f"{self._topic}-{partition} has no offset {self._place.number}: {held},"
+            f" and the next message gets {end}",
             hint="--offset earliest, or --partition N for the one that is meant",
         )
 
@@ -312,6 +362,8 @@ def run(reader: Reader, printer: Printer, stop: Stop, bar: Progress) -> int:
     while stop.max_messages is None or count < stop.max_messages:
         wanted = BATCH_MAX if stop.max_messages is None else stop.max_messages - count
         messages = reader.read(wanted)
+        if stop.at_end:
+            reader.note_wait(has_come=bool(messages) or reader.is_at_end())
         if messages:
             printer.write(messages)
             reader.printed(messages)

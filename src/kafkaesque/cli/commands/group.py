@@ -15,7 +15,7 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
-from kafkaesque.cli.screen import Cell, Screen, Table
+from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
@@ -324,7 +324,7 @@ def _execute(admin: "AdminClient", group: str, targets: dict[Partition, int]) ->
     described = result_of(admin.describe_consumer_groups([group])[group], f"group {group}")
     if described.members:
         raise CommandFailed(
-            f"group {group} has {len(described.members)} members at work",
+            f"group {group} has {counted(len(described.members), 'member')} at work",
             hint="stop its consumers first",
         )
     offsets = [TopicPartition(*partition, offset) for partition, offset in targets.items()]

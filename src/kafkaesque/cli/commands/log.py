@@ -30,9 +30,21 @@ META = "meta.json"
 
 app = new_app(help="Read a data directory offline: dump and verify.")
 
+DirectoriesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="DIR...",
+        help="Brokers' directories, or a cluster's, which holds them.",
+        show_default=False,
+    ),
+]
 DirectoryArgument = Annotated[
     Path,
-    typer.Argument(metavar="DIR", help="A broker's directory, or a cluster's.", show_default=False),
+    typer.Argument(
+        metavar="DIR",
+        help="A broker's directory, or a cluster's that holds one broker.",
+        show_default=False,
+    ),
 ]
 PartitionsOption = Annotated[
     list[str] | None,
@@ -51,10 +63,13 @@ class Choice:
 
 @app.command()
 def verify(
-    directory: DirectoryArgument,
+    directories: DirectoriesArgument,
     json: JsonOption = False,
 ) -> None:
     """Read everything and compare; says what is damaged, and where.
+
+    Of several brokers the partitions' replicas are compared with one another, too: byte for byte,
+    up to the end of the shortest.
 
     Ends with 4 when something that was durable is not as it was. What is only a note is settled by
     the next start of the broker.
@@ -63,11 +78,12 @@ def verify(
     Example:
       kafkaesque log verify kafkaesque-data
       kafkaesque log verify kafkaesque-data/broker-1 --json
+      kafkaesque log verify /mnt/one/broker-1 /mnt/two/broker-2 /mnt/three/broker-3
     """
     from kafkaesque.storage.offline import Severity, verify
 
     screen = Screen(json=json)
-    brokers = broker_directories(directory)
+    brokers = _all_brokers(directories)
     found: list[tuple[Path, Finding]] = []
     total = 0
 
@@ -81,10 +97,13 @@ def verify(
     with screen.progress("reading", size, is_bytes=True) as bar:
         for path, disk in disks.items():
             found += [(path, finding) for finding in verify(disk)]
+    compared, differences = _compare_replicas(screen, brokers)
+    found += differences
     errors = sum(finding.severity is Severity.ERROR for _, finding in found)
     document = {
         "brokers": [str(path) for path in brokers],
         "bytes": total,
+        "partitions_compared": compared,
         "errors": errors,
         "findings": [_document(path, finding) for path, finding in found],
     }
@@ -96,10 +115,42 @@ def verify(
         screen.show(Table(columns=("SEVERITY", "FILE", "BYTE", "WHAT"), rows=rows), document)
     if not json:
         what = f"{total:,} bytes of {len(brokers)} broker{'s' if len(brokers) > 1 else ''} read"
+        if len(brokers) > 1:
+            what += f", {compared} partition{'' if compared == 1 else 's'} compared"
         notes = len(found) - errors
         print(f"{what}: {errors or 'nothing'} damaged, {notes or 'nothing'} to be noted")
     if errors:
         raise typer.Exit(DAMAGED)
+
+
+def _all_brokers(directories: Sequence[Path]) -> list[Path]:
+    """Return the brokers' directories that are named or in those that are, each once."""
+    brokers: dict[Path, Path] = {}
+    for directory in directories:
+        for path in broker_directories(directory, "kafkaesque log verify kafkaesque-data"):
+            brokers.setdefault(path.resolve(), path)
+    return list(brokers.values())
+
+
+def _compare_replicas(
+    screen: Screen, brokers: Sequence[Path]
+) -> tuple[int, "list[tuple[Path, Finding]]"]:
+    """Compare the partitions of which there are several; return how many, and what was found."""
+    if len(brokers) == 1:
+        return 0, []
+    from kafkaesque.cli.compacted_topics import compacted_topics
+    from kafkaesque.storage.replica_comparison import compare, find_replicas
+
+    found: list[tuple[Path, Finding]] = []
+    with screen.progress("comparing", sum(map(_size, brokers)), is_bytes=True) as bar:
+        disks = {str(path): read_only_disk(path, bar.advance) for path in brokers}
+        compacted = set().union(*map(compacted_topics, disks.values()))
+        sets = find_replicas(disks)
+        for each in sets:
+            is_compacted = each.identity.topic_id in compacted
+            for broker, finding in compare(each, is_compacted=is_compacted):
+                found.append((Path(broker), finding))
+    return len(sets), found
 
 
 @app.command()
@@ -126,9 +177,7 @@ def dump(
       kafkaesque log dump kafkaesque-data/broker-1 -p orders-0 --records --json --max 10
       kafkaesque log dump kafkaesque-data/broker-1 --wal
     """
-    if not (directory / META).exists():
-        raise _no_broker(directory)
-    disk = read_only_disk(directory)
+    disk = read_only_disk(_one_broker(directory))
     write = _writer(json)
     if wal:
         damaged = dump_wal_files(disk, write)
@@ -141,17 +190,32 @@ def dump(
         raise typer.Exit(DAMAGED)
 
 
-def broker_directories(directory: Path) -> list[Path]:
+def _one_broker(directory: Path) -> Path:
+    """Return the directory of the broker that is meant.
+
+    Raises:
+        CommandFailed: there is none, or several.
+    """
+    found = broker_directories(directory, "kafkaesque log dump kafkaesque-data/broker-1")
+    if len(found) > 1:
+        raise wrong_usage(
+            f"{directory} holds the data of {len(found)} brokers: one of them is dumped at a time",
+            f"kafkaesque log dump {found[0]}",
+        )
+    return found[0]
+
+
+def broker_directories(directory: Path, example: str) -> list[Path]:
     """Return the directory itself, if it is a broker's, or those of the brokers in it.
 
     Raises:
-        CommandFailed: there is none.
+        CommandFailed: there is none; it shows the example of a command that finds some.
     """
     if (directory / META).exists():
         return [directory]
     found = sorted(path.parent for path in directory.glob(f"broker-*/{META}"))
     if not found:
-        raise _no_broker(directory)
+        raise wrong_usage(f"{directory} holds no broker's data: there is no {META}", example)
     return found
 
 
@@ -302,10 +366,3 @@ def _document(path: Path, finding: "Finding") -> Line:
 
 def _size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-
-
-def _no_broker(directory: Path) -> CommandFailed:
-    return wrong_usage(
-        f"{directory} is not a broker's data directory: it has no {META}",
-        "kafkaesque log dump kafkaesque-data/broker-1",
-    )

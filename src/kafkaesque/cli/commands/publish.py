@@ -2,11 +2,10 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -21,24 +20,13 @@ from kafkaesque.cli.arguments import (
 from kafkaesque.cli.exit_codes import INTERRUPTED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.message_format import Format, Header, Outgoing, choose_format, line_reader
-from kafkaesque.cli.screen import Progress, Screen
+from kafkaesque.cli.screen import Progress, Screen, counted
+from kafkaesque.cli.sender import Sender, Target
+from kafkaesque.cli.topic_name import check_name
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
-
-    from kafkaesque.cli.kafka import Connection
-
-#: Creation takes a moment; a switch that forbids it looks the same until this is over.
-CREATION_TIMEOUT_S = 3.0
 DELIVERY_TIMEOUT_S = 120
-FLUSH_STEP_S = 0.2
-QUEUE_WAIT_S = 0.1
-POLL_S = 0.1
 #: A bar that is told of every line would cost more than the line.
 PROGRESS_BYTES = 16 * 1024
-
-#: What the cluster says of a topic that it is about to create.
-_WHILE_CREATED = ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE")
 
 app = new_app()
 
@@ -60,6 +48,10 @@ HeaderOption = Annotated[
 PartitionOption = Annotated[
     int | None, typer.Option("--partition", "-p", min=0, help="Default: by the key.")
 ]
+KeepOption = Annotated[
+    bool,
+    typer.Option("--keep-partitions", help="With --format json: by the lines' partition field."),
+]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line holds.", show_default="value")
 ]
@@ -74,6 +66,7 @@ def publish(
     key_separator: SeparatorOption = None,
     header: HeaderOption = None,
     partition: PartitionOption = None,
+    keep_partitions: KeepOption = False,
     line_format: FormatOption = None,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
@@ -82,13 +75,22 @@ def publish(
 ) -> None:
     """Publish messages; returns once all of them are acknowledged.
 
+    A line that cannot be a message ends it; what came before that line is still published.
+
     \b
     Example:
       kafkaesque publish greetings hello "good morning"
       kafkaesque publish orders --file orders.txt --key-separator :
       cat more.jsonl | kafkaesque publish orders --format json --header source=shop
     """
-    read = line_reader(choose_format(line_format, key_separator), key_separator)
+    check_name(topic)
+    chosen = choose_format(line_format, key_separator)
+    if keep_partitions and (chosen is not Format.JSON or partition is not None):
+        raise wrong_usage(
+            "--keep-partitions goes with --format json, and not with --partition",
+            f"kafkaesque publish {topic} --format json --keep-partitions",
+        )
+    read = line_reader(chosen, key_separator)
     shared = Outgoing(
         value=None,
         key=None if key is None else key.encode(),
@@ -104,109 +106,23 @@ def publish(
         from kafkaesque.cli.kafka import Connection, outage_teller
 
         settings["error_cb"] = outage_teller(screen.note)
-        sender = Sender(Connection(bootstrap), topic, shared, settings)
+        connection = Connection(bootstrap)
+        target = Target(
+            topic=topic,
+            shared=shared,
+            keeps_partitions=keep_partitions,
+            unit="message" if messages else "line",
+        )
+        sender = Sender(connection, target, settings, screen.note)
         with _progress(screen, topic, inputs) as bar:
             lines = _from_arguments(messages) if messages else _lines(inputs, bar)
-            is_interrupted = sender.send_all(_read_all(read, lines))
+            ended_by = sender.send_all(_read_all(read, lines, target.unit))
     _report(screen, sender, topic)
-    if is_interrupted:
+    failure = ended_by or sender.failure()
+    if isinstance(failure, CommandFailed):
+        raise failure
+    if failure is not None:
         raise typer.Exit(INTERRUPTED)
-
-
-class Sender:
-    """Publishes to one topic and counts what became of it."""
-
-    def __init__(
-        self, connection: "Connection", topic: str, shared: Outgoing, settings: dict[str, Any]
-    ) -> None:
-        self.failed = 0
-        self.first_error: KafkaError | None = None
-        self._sent = 0
-        self._topic = topic
-        self._shared = shared
-        self._producer = connection.producer({**settings, "on_delivery": self._on_delivery})
-        wait_for_topic(connection, self._producer, topic, shared.partition)
-
-    @property
-    def acknowledged(self) -> int:
-        """Messages that were sent and neither failed nor still wait."""
-        return self._sent - self.failed - len(self._producer)
-
-    def send_all(self, messages: Iterable[Outgoing]) -> bool:
-        """Send and wait for all acknowledgements; return whether Ctrl-C came between."""
-        try:
-            for message in messages:
-                self._send(message)
-                self._producer.poll(0)
-            while self._producer.flush(FLUSH_STEP_S):
-                pass
-        except KeyboardInterrupt:
-            self._producer.flush(FLUSH_STEP_S)
-            return True
-        except CommandFailed:
-            # A line that is no message ends the work; what came before it is still delivered.
-            while self._producer.flush(FLUSH_STEP_S):
-                pass
-            raise
-        return False
-
-    def _send(self, message: Outgoing) -> None:
-        shared = self._shared
-        optional: dict[str, Any] = {}
-        partition = message.partition if shared.partition is None else shared.partition
-        if partition is not None:
-            optional["partition"] = partition
-        if message.timestamp_ms is not None:
-            optional["timestamp"] = message.timestamp_ms
-        headers = [*message.headers, *shared.headers]
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=message.value,
-                    key=shared.key if message.key is None else message.key,
-                    headers=headers or None,  # type: ignore[arg-type]
-                    **optional,
-                )
-            except BufferError:
-                # Full: as fast as the brokers take it, and no faster.
-                self._producer.poll(QUEUE_WAIT_S)
-            else:
-                self._sent += 1
-                return
-
-    def _on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
-        if error is not None:
-            self.failed += 1
-            self.first_error = self.first_error or error
-
-
-def wait_for_topic(
-    connection: "Connection", client: "Producer", topic: str, partition: int | None = None
-) -> None:
-    """Wait until the topic is there; asking for it creates it, where the broker allows that.
-
-    Raises:
-        CommandFailed: it is not there, or has no such partition.
-    """
-    from kafkaesque.cli.kafka import explain
-
-    deadline = time.monotonic() + CREATION_TIMEOUT_S
-    while True:
-        found = connection.metadata(client, topic).topics[topic]
-        if found.error is None and found.partitions:
-            break
-        error = found.error
-        is_over = time.monotonic() > deadline
-        if error is not None and (is_over or error.name() not in _WHILE_CREATED):
-            failure = explain(error, f"topic {topic}")
-            failure.hint = f"kafkaesque topic create {topic}"
-            raise failure
-        time.sleep(POLL_S)
-    if partition is not None and partition not in found.partitions:
-        raise CommandFailed(
-            f"topic {topic} has no partition {partition}: it has 0 to {max(found.partitions)}"
-        )
 
 
 def _settings(acks: str, compression: str) -> dict[str, Any]:
@@ -258,19 +174,17 @@ def _progress(
 
 def _report(screen: Screen, sender: Sender, topic: str) -> None:
     document = {"topic": topic, "published": sender.acknowledged, "failed": sender.failed}
-    screen.done(f"published {sender.acknowledged} messages to {topic}", document)
-    if sender.first_error is not None:
-        from kafkaesque.cli.kafka import explain
-
-        raise explain(sender.first_error, f"topic {topic}, {sender.failed} messages not published")
+    screen.done(f"published {counted(sender.acknowledged, 'message')} to {topic}", document)
 
 
-def _read_all(read: Callable[[bytes], Outgoing], lines: Iterable[bytes]) -> Iterator[Outgoing]:
+def _read_all(
+    read: Callable[[bytes], Outgoing], lines: Iterable[bytes], unit: str
+) -> Iterator[Outgoing]:
     for number, line in enumerate(lines, start=1):
         try:
             yield read(line)
         except CommandFailed as failure:
-            failure.message = f"line {number}: {failure.message}"
+            failure.message = f"{unit} {number}: {failure.message}"
             raise
 
 

@@ -13,7 +13,7 @@ import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
 from kafkaesque.cli.exit_codes import DAMAGED
-from kafkaesque.cli.screen import Screen
+from kafkaesque.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
     from kafkaesque.sim.runner import SimReport
@@ -103,8 +103,9 @@ def _without_lines(report: "SimReport") -> dict[str, object]:
 
 def _tell(report: "SimReport") -> None:
     print(
-        f"seed {report.seed}: {'well' if report.ok else 'NOT WELL'}; {report.faults} faults in"
-        f" {report.simulated_ms / 1000:.1f} simulated seconds; {report.sent} messages sent,"
+        f"seed {report.seed}: {'well' if report.ok else 'NOT WELL'};"
+        f" {counted(report.faults, 'fault')} in {report.simulated_ms / 1000:.1f} simulated seconds;"
+        f" {counted(report.sent, 'message')} sent,"
         f" {report.acknowledged} acknowledged, {report.read} read; history {report.digest[:16]}"
     )
     for anomaly in report.anomalies[:ANOMALIES_SHOWN_MAX]:

@@ -17,12 +17,14 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.screen import Cell, Screen, Table
+from kafkaesque.cli.screen import Cell, Screen, Table, counted
+from kafkaesque.cli.topic_name import check_collision, check_name
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.offline_replicas import Offline
 
 LEADERS_TIMEOUT_S = 15.0
 POLL_S = 0.05
@@ -47,6 +49,8 @@ class PartitionRow:
     leader: int | None
     replicas: list[int]
     in_sync: list[int]
+    #: Where its broker is down or cannot open it.
+    offline: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ def create(
       kafkaesque topic create orders --partitions 6 --replication-factor 3
       kafkaesque topic create prices --config cleanup.policy=compact
     """
+    check_name(name)
     from confluent_kafka.admin import NewTopic
 
     from kafkaesque.cli.kafka import Connection, result_of
@@ -97,6 +102,8 @@ def create(
     try:
         result_of(admin.create_topics([new])[name], f"topic {name}")
     except CommandFailed as failure:
+        if "(TOPIC_EXCEPTION)" in failure.message:
+            check_collision(name, connection.metadata(admin).topics)
         if not (if_not_exists and "exists already" in failure.message):
             raise
         is_new = False
@@ -104,9 +111,8 @@ def create(
     sentence = f"created {name}" if is_new else f"{name} exists already"
     copies = len(topic.partitions[0].replicas)
     document = {"topic": name, "created": is_new, **_size(topic)}
-    Screen(json=json).done(
-        f"{sentence}: {len(topic.partitions)} partitions of {copies} replicas", document
-    )
+    size = f"{counted(len(topic.partitions), 'partition')} of {counted(copies, 'replica')}"
+    Screen(json=json).done(f"{sentence}: {size}", document)
 
 
 @app.command("list")
@@ -153,13 +159,15 @@ def describe(
       kafkaesque topic describe orders
     """
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.offline_replicas import read_offline
 
     connection = Connection(bootstrap)
     admin = connection.admin()
+    offline = read_offline(bootstrap)
     found = [
         Description(
             topic=name,
-            partitions=_partitions(_existing(connection, admin, name)),
+            partitions=_partitions(_existing(connection, admin, name), name, offline),
             options=_options(admin, name, all_options),
         )
         for name in names
@@ -284,13 +292,14 @@ def _size(topic: "TopicMetadata") -> dict[str, int]:
     return {"partitions": len(replicas), "replication_factor": min(replicas, default=0)}
 
 
-def _partitions(topic: "TopicMetadata") -> list[PartitionRow]:
+def _partitions(topic: "TopicMetadata", name: str, offline: "Offline") -> list[PartitionRow]:
     return [
         PartitionRow(
             partition=number,
             leader=each.leader if each.leader >= 0 else None,
             replicas=list(each.replicas),
             in_sync=sorted(each.isrs),
+            offline=offline.get((name, number), []),
         )
         for number, each in sorted(topic.partitions.items())
     ]
@@ -336,14 +345,21 @@ def _alter_options(
 
 def _tables(topics: list[Description]) -> list[Table]:
     partitions = [
-        (each.topic, row.partition, row.leader, _list(row.replicas), _list(row.in_sync))
+        (
+            each.topic,
+            row.partition,
+            row.leader,
+            _list(row.replicas),
+            _list(row.in_sync),
+            _list(row.offline) or None,
+        )
         for each in topics
         for row in each.partitions
     ]
     options = [
         (each.topic, option, value) for each in topics for option, value in each.options.items()
     ]
-    columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
+    columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE")
     tables = [Table(title="partitions", columns=columns, rows=partitions)]
     if options:
         tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))

@@ -30,8 +30,6 @@ BROKERS_MAX = 100
 PROBE_S = 0.05
 #: After so long without being ready, say what is waited for.
 PATIENCE_S = 15.0
-#: Kafka, text, peer; None is: not said.
-GivenPorts = tuple[int | None, int | None, int | None]
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = new_app()

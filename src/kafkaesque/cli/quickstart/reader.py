@@ -41,6 +41,7 @@ class Member:
             "auto.commit.interval.ms": 500,
             # Committed is what is on record here, so that nothing falls between two members.
             "enable.auto.offset.store": False,
+            "check.crcs": True,
             "log_level": 0,
         }
         self._consumer = Consumer(settings)

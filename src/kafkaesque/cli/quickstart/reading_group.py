@@ -50,11 +50,6 @@ class ReadingGroup:
         """Messages that were delivered so far, those delivered again among them."""
         return sum(int(str(report.get("count", 0))) for report in self._reports)
 
-    @property
-    def dead(self) -> list[int]:
-        """Process ids of members that are gone."""
-        return [each.pid for each in self._processes if each.poll() is not None]
-
     def log_tail(self) -> str:
         return self._errors.read_text(errors="replace")[-2000:]
 

@@ -10,6 +10,7 @@ from kafkaesque.protocols.kafka.frames import read_request, write_response
 
 if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.connection import KafkaConnection
+    from kafkaesque.gateway.kafka.throttling import Meter
 
 Part = Buffer | FileRange
 
@@ -19,7 +20,7 @@ _NO_FRAME = memoryview(b"")
 class Call:
     """A request that is to be answered, or not, exactly once."""
 
-    __slots__ = ("connection", "frame", "header", "held_bytes", "parts")
+    __slots__ = ("connection", "frame", "header", "held_bytes", "meter", "parts")
 
     def __init__(
         self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
@@ -32,6 +33,8 @@ class Call:
         self.held_bytes = len(frame)
         #: The answer's frame, once it is there; empty where none is to be sent.
         self.parts: Sequence[Part] | None = None
+        #: What it uses of its client's quotas, if that has any.
+        self.meter: Meter | None = None
 
     @property
     def version(self) -> int:
@@ -53,6 +56,10 @@ class Call:
     def answer(self, message: Any) -> None:
         """Answer with a message of the same API and version."""
         header = self.header
+        if self.meter is not None:
+            throttle_ms = self.meter.on_answer()
+            if throttle_ms and hasattr(message, "throttle_time_ms"):
+                message.throttle_time_ms = throttle_ms
         try:
             frame = write_response(
                 header.api_key, header.api_version, header.correlation_id, message
@@ -61,11 +68,12 @@ class Call:
             # Our mistake, and somebody else may be calling: it costs this client and nobody else.
             self.connection.on_unanswerable(self, error)
             return
-        self.answer_parts((frame,))
+        self.parts = (frame,)
+        self.connection.on_answered(self)
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answer with a frame that is ready."""
-        self.parts = parts
+        self.parts = parts if self.meter is None else self.meter.write_into(parts)
         self.connection.on_answered(self)
 
     def answer_nothing(self) -> None:

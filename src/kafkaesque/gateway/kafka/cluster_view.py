@@ -58,8 +58,9 @@ class ClusterView:
     def place(self, partition: PartitionState) -> Placement:
         """Return where a partition is."""
         alive = self._alive
-        offline = tuple(node for node in partition.replicas if node not in alive)
         report = self.broker.leaders.get(partition.group)
+        told = report.offline if report is not None else ()
+        offline = tuple(n for n in partition.replicas if n not in alive or n in told)
         if report is None:
             return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, -1, (), offline)
         if self.broker.leaders.leader(partition.group) not in alive:

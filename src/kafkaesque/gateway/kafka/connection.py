@@ -4,12 +4,15 @@ Theory of operation. Requests are begun in the order in which they come, without
 answers of earlier ones; answers leave in the order of the requests, as Kafka's clients expect. A
 connection that has too many requests unanswered, or whose client does not read its answers, is not
 read from until that has changed: TCP slows the client down and memory stays bounded. Nor is one
-read from for the rest of a turn in which it has kept the loop for long.
+read from for the rest of a turn in which it has kept the loop for long, or, by a timer, while its
+client is throttled (KIP-219).
 """
 
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.client_quotas import ANONYMOUS_USER
+from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Connection
 from kafkaesque.gateway.kafka.call import Call, Part
@@ -38,15 +41,20 @@ class KafkaConnection:
     """One client."""
 
     __slots__ = (
+        "_admitted_host",
         "_answering",
         "_calls",
         "_gateway",
         "_held_bytes",
         "_is_held",
         "_is_paused",
+        "_muted_until_ms",
         "_turn_begun_ms",
+        "_unmute",
         "active_ms",
         "connection",
+        "number",
+        "unsent_bytes_seen",
     )
 
     def __init__(self, gateway: "KafkaGateway") -> None:
@@ -55,14 +63,23 @@ class KafkaConnection:
         self._is_paused = False
         #: Whether nothing more may be begun, whatever the bounds say: until `release`.
         self._is_held = False
+        #: While its client is throttled: until when, and what ends it.
+        self._muted_until_ms = 0
+        self._unmute: Timer | None = None
         #: Of all unanswered calls together.
         self._held_bytes = 0
         self._answering = False
         self.connection: Connection | None = None
+        #: In the order of acceptance: what comes over a lower one may have been overtaken.
+        self.number = gateway.next_connection_number()
+        #: The host that this connection is counted for, unless it was refused.
+        self._admitted_host: str | None = None
         #: When the first of the requests was begun that have come with one another.
         self._turn_begun_ms = 0
-        #: When the last request was dealt with.
+        #: When the last request was dealt with, or the client was seen to read.
         self.active_ms = 0
+        #: How much of its answers the client had not taken when that was last looked at.
+        self.unsent_bytes_seen = 0
 
     @property
     def host(self) -> str:
@@ -70,6 +87,16 @@ class KafkaConnection:
         if self.connection is None:
             return "/"
         return "/" + self.connection.peer.rsplit(":", 1)[0]
+
+    @property
+    def user(self) -> str:
+        """Who the client is, for quotas."""
+        return ANONYMOUS_USER
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether its client is throttled at the moment."""
+        return self._unmute is not None
 
     @property
     def is_open(self) -> bool:
@@ -81,6 +108,14 @@ class KafkaConnection:
     def on_open(self, connection: Connection) -> None:
         """See `ConnectionHandler`."""
         self.connection = connection
+        if self._gateway.admission.refuses_late(connection, self.host):
+            self.connection = None
+            return
+        if not self._gateway.admission.admit(self.host):
+            self.connection = None
+            connection.abort()
+            return
+        self._admitted_host = self.host
         self.active_ms = self._turn_begun_ms = self._gateway.clock.now_ms()
         self._gateway.connections[id(self)] = self
 
@@ -97,7 +132,10 @@ class KafkaConnection:
             call = Call(self, header, frame)
             self._calls.append(call)
             self._held_bytes += call.held_bytes
-            gateway.handle(call)
+            if gateway.throttling.is_active:
+                gateway.throttling.handle(gateway, call)
+            else:
+                gateway.handle(call)
             call.forget_frame()
         except MalformedRequest as error:
             self._refuse(f"a request that cannot be read: {error}")
@@ -135,7 +173,7 @@ class KafkaConnection:
         """Close: after a request that was not understood nothing else can be."""
         connection = self.connection
         if connection is not None:
-            self._gateway.report(f"closing the connection from {connection.peer}: {reason}")
+            self._gateway.refusals.say(f"closing the connection from {connection.peer}: {reason}")
             connection.abort()
 
     def on_writable(self) -> None:
@@ -145,9 +183,13 @@ class KafkaConnection:
     def on_close(self, error: Exception | None) -> None:
         """See `ConnectionHandler`."""
         self.connection = None
+        if self._unmute is not None:
+            self._unmute.cancel()
         self._calls.clear()
         self._held_bytes = 0
-        self._gateway.connections.pop(id(self), None)
+        if self._admitted_host is not None:
+            self._gateway.admission.release(self._admitted_host)
+            self._gateway.connections.pop(id(self), None)
 
     # -- answers
 
@@ -193,6 +235,30 @@ class KafkaConnection:
         self._turn_begun_ms = self._gateway.clock.now_ms()
         self._maybe_resume()
 
+    def mute(self, delay_ms: int) -> None:
+        """Begin no more requests for so long from now, or for longer if that was said before."""
+        clock = self._gateway.clock
+        until_ms = clock.now_ms() + delay_ms
+        if self.connection is None or until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        if self._unmute is None:
+            self._unmute = clock.call_later(delay_ms, self._on_unmute)
+        if not self._is_paused:
+            self._is_paused = True
+            self.connection.pause_reading()
+
+    def _on_unmute(self) -> None:
+        clock = self._gateway.clock
+        self.active_ms = clock.now_ms()
+        left_ms = self._muted_until_ms - self.active_ms
+        if left_ms > 0:
+            # It was told to wait for longer meanwhile.
+            self._unmute = clock.call_later(left_ms, self._on_unmute)
+            return
+        self._unmute = None
+        self._maybe_resume()
+
     def _maybe_pause(self) -> None:
         connection = self.connection
         if connection is None or self._is_paused:
@@ -210,7 +276,7 @@ class KafkaConnection:
 
     def _maybe_resume(self) -> None:
         connection = self.connection
-        if connection is None or not self._is_paused or self._is_held:
+        if connection is None or not self._is_paused or self._is_held or self._unmute is not None:
             return
         if self._gateway.is_overloaded():
             self._gateway.resume_when_relieved(self)

@@ -3,6 +3,7 @@
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model import errors, record_errors
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.transactions.errors import TransactionError
 
 #: Characters of a message to a client. It may quote what the client sent, which may be as long as a
 #: string can be.
@@ -40,10 +41,19 @@ _CODES: dict[type[Exception], ErrorCode] = {
     record_errors.DecompressionTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,
+    errors.TransactionUnverified: ErrorCode.INVALID_TXN_STATE,
+    errors.TransactionalIdMissing: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 
 _NAMED: dict[GroupError, ErrorCode] = {
     GroupError.OVER_BOUND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+_TRANSACTION_NAMED: dict[TransactionError, ErrorCode] = {
+    # Coming again would not help, and aborting the transaction does.
+    TransactionError.OVER_BOUND: ErrorCode.INVALID_TXN_STATE,
 }
 
 
@@ -64,4 +74,17 @@ def message_of(error: Exception) -> str:
 def code_of_group_error(error: GroupError) -> ErrorCode:
     """Return the code of a group request's outcome; names are the same but for a few."""
     code = _NAMED.get(error)
+    return ErrorCode[error.name] if code is None else code
+
+
+def code_of_transaction_error(
+    error: TransactionError, *, is_fenced_known: bool = True
+) -> ErrorCode:
+    """Return the code of a transactional request's outcome.
+
+    Versions from before KIP-588 do not know PRODUCER_FENCED.
+    """
+    if error is TransactionError.PRODUCER_FENCED and not is_fenced_known:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    code = _TRANSACTION_NAMED.get(error)
     return ErrorCode[error.name] if code is None else code

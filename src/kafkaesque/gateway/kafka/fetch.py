@@ -4,7 +4,8 @@ Theory of operation. A request gathers what its partitions have, in the order of
 its byte limits. If that is less than it wants as a minimum, it leaves a watcher at each of its
 partitions and a timer, and gathers again when a high watermark moves. Partitions whose bytes are
 not in memory are located off the loop; the request goes on when they are. A request for very many
-partitions is spread over turns of the loop. Nothing polls.
+partitions is spread over turns of the loop. Nothing polls. Who reads committed transactions only
+gets what lies before the last stable offset, and is told which transactions in it were aborted.
 """
 
 from collections.abc import Callable
@@ -42,10 +43,20 @@ MAX_WAIT_MS_MAX = 10 * 60 * 1000
 #: After so many partitions a look at the clock tells whether others are kept waiting.
 PARTITIONS_PER_LOOK = 64
 
+_READ_COMMITTED = 1
+
+#: Producer ids, and the offsets where their aborted transactions begin.
+Aborted = list[tuple[int, int]]
+
 
 def on_fetch(broker: Broker, sessions: FetchSessions, call: Call) -> None:
     """Answer a fetch, now or later."""
     request = read_fetch_request(call.frame, call.header.body_offset, call.version)
+    quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max
+    if quota_bytes is not None:
+        # As in Kafka: no answer is to be throttled for longer than the quota looks back.
+        request.max_bytes = min(request.max_bytes, quota_bytes)
+        request.min_bytes = min(request.min_bytes, quota_bytes)
     try:
         session = sessions.open(request, broker.env.clock.now_ms())
     except SessionNotFound:
@@ -150,6 +161,8 @@ class _Fetch:
                     return self._fetched(partition, asked.partition, [], diverging)
             partition.check_fetch_offset(Offset(asked.fetch_offset))
             limit = self._limit(asked.partition_max_bytes)
+            if self._request.isolation_level == _READ_COMMITTED:
+                return self._read_committed(wanted, partition, limit)
             if limit <= 0 or asked.fetch_offset >= partition.high_watermark:
                 return self._fetched(partition, asked.partition, [])
             ranges = partition.read_now(Offset(asked.fetch_offset), limit)
@@ -161,6 +174,20 @@ class _Fetch:
             )
             return None
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
+
+    def _read_committed(
+        self, wanted: SessionPartition, partition: Partition, limit: int
+    ) -> PartitionFetched | None:
+        index, offset = wanted.asked.partition, Offset(wanted.asked.fetch_offset)
+        end, aborted = partition.stable_range(offset)
+        if limit <= 0 or offset >= end:
+            return self._fetched(partition, index, [], aborted=[])
+        ranges = partition.read_now(offset, limit, end)
+        if ranges is None:
+            on_located = self._on_located(wanted, partition, aborted)
+            partition.read_later(offset, limit, on_located, end)
+            return None
+        return self._fetched(partition, index, self._within_limit(ranges), aborted=aborted)
 
     def _limit(self, partition_max_bytes: int) -> int:
         """Return how many bytes a partition may give.
@@ -177,7 +204,7 @@ class _Fetch:
         return [] if self._bytes and size > left else ranges
 
     def _on_located(
-        self, wanted: SessionPartition, partition: Partition
+        self, wanted: SessionPartition, partition: Partition, aborted: Aborted | None = None
     ) -> Callable[[list[FileRange] | Exception], None]:
         def on_located(found: list[FileRange] | Exception) -> None:
             index = wanted.asked.partition
@@ -188,7 +215,7 @@ class _Fetch:
                 self._take(wanted, self._refused(wanted, refusal))
             else:
                 ranges = self._within_limit(found)
-                self._take(wanted, self._fetched(partition, index, ranges))
+                self._take(wanted, self._fetched(partition, index, ranges, aborted=aborted))
             self._go_on()
 
         return on_located
@@ -199,6 +226,7 @@ class _Fetch:
         index: int,
         ranges: list[FileRange],
         diverging: tuple[int, int] | None = None,
+        aborted: Aborted | None = None,
     ) -> PartitionFetched:
         return PartitionFetched(
             index,
@@ -208,6 +236,7 @@ class _Fetch:
             partition.log_start_offset,
             ranges,
             sum(piece.length for piece in ranges),
+            aborted if ranges or not aborted else [],
             diverging_epoch=diverging,
         )
 
@@ -288,12 +317,14 @@ class _Fetch:
             topics.setdefault(wanted.topic, []).append(fetched)
             if fetched.records_bytes:
                 session.to_end((wanted.topic, wanted.asked.partition))
-        parts, _ = write_fetch_response(
+        parts, size = write_fetch_response(
             self._call.version,
             self._call.header.correlation_id,
             list(topics.items()),
             session_id=session.session_id,
         )
+        if self._call.meter is not None:
+            self._call.meter.on_fetched(size)
         self._call.answer_parts(_flat(parts))
 
 

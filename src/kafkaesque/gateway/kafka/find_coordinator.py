@@ -1,8 +1,10 @@
-"""FindCoordinator: which broker keeps a group."""
+"""FindCoordinator: which broker keeps a group, or a transactional id."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.metadata_records import BrokerRegistered
+from kafkaesque.broker.table_hosts import TableHosts
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.errors import LeaderNotAvailable
@@ -27,7 +29,25 @@ Refusal = tuple[ErrorCode, str]
 def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
     """Say where the coordinators of groups are, as far as they are known."""
     request: FindCoordinatorRequest = call.read()
-    view = ClusterView(gateway.broker)
+    broker = gateway.broker
+    is_batch = call.version >= _VERSION_WITH_BATCHES
+    keys = request.coordinator_keys if is_batch else [request.key]
+    hosts = _hosts(broker, request.key_type)
+    if hosts is None:
+        _respond(broker, call, request)
+    else:
+        # Whoever asks first waits until there is a topic to keep groups, or transactions, in.
+        hosts.when_found(keys, lambda: _respond(broker, call, request))
+
+
+def _hosts(broker: Broker, key_type: int) -> TableHosts[Any] | None:
+    if key_type == _GROUP:
+        return broker.group_coordinators
+    return broker.transaction_coordinators if key_type == _TRANSACTION else None
+
+
+def _respond(broker: Broker, call: Call, request: FindCoordinatorRequest) -> None:
+    view = ClusterView(broker)
     if call.version >= _VERSION_WITH_BATCHES:
         found = [_answer(view, request.key_type, key) for key in request.coordinator_keys]
         call.answer(FindCoordinatorResponse(coordinators=found))
@@ -45,7 +65,8 @@ def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
 
 
 def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
-    outcome = _find_group(view, key) if key_type == _GROUP else _no_such_coordinator(key_type)
+    hosts = _hosts(view.broker, key_type)
+    outcome = _no_such_coordinator(key_type) if hosts is None else _find(view, hosts, key)
     if isinstance(outcome, BrokerRegistered):
         return Coordinator(
             key=key,
@@ -60,10 +81,10 @@ def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
     )
 
 
-def _find_group(view: ClusterView, group_id: str) -> BrokerRegistered | Refusal:
+def _find(view: ClusterView, hosts: TableHosts[Any], key: str) -> BrokerRegistered | Refusal:
     broker = view.broker
     try:
-        where = broker.coordinators.find(group_id)
+        where = hosts.find(key)
     except LeaderNotAvailable as refusal:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refusal)
     leader = view.leader_of(broker.state.partition(where))
@@ -73,12 +94,6 @@ def _find_group(view: ClusterView, group_id: str) -> BrokerRegistered | Refusal:
 
 
 def _no_such_coordinator(key_type: int) -> Refusal:
-    if key_type == _TRANSACTION:
-        # An error that clients do not repeat until their time is up: there is nothing to wait for.
-        return (
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactions are not available in this release",
-        )
     if key_type == _SHARE:
         return ErrorCode.INVALID_REQUEST, "share groups are not available in this release"
     return ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}"

@@ -2,22 +2,24 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
+from kafkaesque.env.report_limit import ReportLimit
+from kafkaesque.gateway.kafka.admission import Admission
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
 from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
 from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
+from kafkaesque.gateway.kafka.throttling import Throttling
 from kafkaesque.gateway.kafka.topic_creator import TopicCreator
 from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
 
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
-CONNECTION_IDLE_MS_MAX = 600_000
-SWEEP_MS = 30_000
 RELIEF_MS = 5
 
 
@@ -27,11 +29,15 @@ class KafkaGateway:
     def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
         self.broker: Broker = broker
         self.clock = broker.env.clock
-        self.report = report
+        #: What strangers send that cannot be understood; they can send it as often as they like.
+        self.refusals: Final = ReportLimit(report, self.clock.call_later)
         self.sessions: FetchSessions = FetchSessions(broker.env.dice)
         self.metadata_cache = MetadataCache()
         self.topic_creator = TopicCreator(broker)
+        self.throttling = Throttling(broker)
+        self.admission = Admission(broker, self.throttling, report)
         self.connections: dict[int, KafkaConnection] = {}
+        self._connection_count = 0
         self.supported: Mapping[int, VersionRange] = {
             key: versions for key, versions in SUPPORTED.items() if key in HANDLERS
         }
@@ -58,7 +64,9 @@ class KafkaGateway:
         self._listener = self.broker.env.network.listen(
             address, options, lambda: KafkaConnection(self)
         )
-        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
+        self._on_sweep()
+        self.broker.on_quotas_changed = self.throttling.reload
+        self.throttling.reload()
         return self._listener.address
 
     def stop(self) -> None:
@@ -97,6 +105,11 @@ class KafkaGateway:
         if len(self._taking_turns) == 1:
             self.clock.call_soon(self._on_turn)
 
+    def next_connection_number(self) -> int:
+        """Return a number above those of all connections so far."""
+        self._connection_count += 1
+        return self._connection_count
+
     def _on_turn(self) -> None:
         self._taking_turns.popleft().release()
         if self._taking_turns:
@@ -112,8 +125,5 @@ class KafkaGateway:
 
     def _on_sweep(self) -> None:
         """Close connections whose client has said nothing for long."""
-        limit_ms = self.clock.now_ms() - CONNECTION_IDLE_MS_MAX
-        for connection in list(self.connections.values()):
-            if connection.active_ms < limit_ms and connection.connection is not None:
-                connection.connection.abort()
-        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
+        next_ms = self.admission.sweep(list(self.connections.values()))
+        self._sweep = self.clock.call_later(next_ms, self._on_sweep)

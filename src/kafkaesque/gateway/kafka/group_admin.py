@@ -1,10 +1,10 @@
 """ListGroups, DescribeGroups and DeleteGroups: groups for those who look after them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.gateway.kafka.authorization import OPERATIONS_OMITTED
+from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 #: From this version of DescribeGroups on, a group that is not there is an error (KIP-1043).
 _DESCRIBE_WITH_UNKNOWN_GROUP = 6
 
-#: Read, delete, describe, describe-configs, alter-configs: what exists on a group (KIP-430).
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-
 
 # -- ListGroups
 
@@ -62,7 +59,7 @@ def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
             )
         )
 
-    gateway.broker.coordinators.list_groups(
+    gateway.broker.group_coordinators.list_groups(
         tuple(request.states_filter), tuple(request.types_filter), on_done
     )
 
@@ -80,7 +77,7 @@ def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
         if request.include_authorized_operations:
             for group in groups:
                 is_there = group.error_code == 0
-                group.authorized_operations = _GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
+                group.authorized_operations = GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(DescribeGroupsResponse(groups=groups))
 
     Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
@@ -110,7 +107,7 @@ class _Description:
                 )
             on_done()
 
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         event = events.DescribeGroups(token=coordinators.next_token(), group_ids=(group_id,))
         coordinators.step(group_id, event, on_result)
 
@@ -187,6 +184,6 @@ class _Deletion:
                 self.error = error_of(result)
             on_done()
 
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         event = events.DeleteGroups(token=coordinators.next_token(), group_ids=(self.group_id,))
         coordinators.step(self.group_id, event, on_result)

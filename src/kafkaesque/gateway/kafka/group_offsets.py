@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 #: From this version of OffsetCommit and of OffsetFetch on, topics have their ids in place of names.
 _WITH_TOPIC_IDS = 10
-#: From this version of OffsetCommit on, clients know that a group can be unknown.
+#: From this version of OffsetCommit on, clients know that a group can be unknown, and that what
+#: they call a generation may be a member's epoch (KIP-848).
 _COMMIT_WITH_UNKNOWN_GROUP = 9
 #: From this version of OffsetFetch on, there is one error for the whole and not for each partition.
 _FETCH_WITH_ERROR = 2
@@ -99,7 +100,7 @@ class _Commit:
         if not offsets:
             self._answer()
             return
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         event = events.CommitOffsets(
             token=coordinators.next_token(),
             group_id=request.group_id,
@@ -108,6 +109,7 @@ class _Commit:
             instance_id=request.group_instance_id,
             offsets=tuple(offsets),
             retention_ms=request.retention_time_ms,
+            knows_member_epochs=self._call.version >= _COMMIT_WITH_UNKNOWN_GROUP,
         )
         coordinators.step(request.group_id, event, self._on_result)
 
@@ -238,7 +240,7 @@ class _GroupFetch:
     def start(self, on_done: Callable[[], None]) -> None:
         """Ask the coordinator."""
         topics = self._asked.topics
-        coordinators = self._broker.coordinators
+        coordinators = self._broker.group_coordinators
         event = events.FetchOffsets(
             token=coordinators.next_token(),
             group_id=self._asked.group_id,
@@ -251,6 +253,8 @@ class _GroupFetch:
                 for index in topic.partition_indexes
             ),
             require_stable=self._is_stable_only,
+            member_id=self._asked.member_id,
+            member_epoch=self._asked.member_epoch,
         )
 
         def on_result(result: Result | GroupError) -> None:
@@ -327,13 +331,14 @@ class _GroupFetch:
 
     def _partition(self, each: FetchedOffset) -> OffsetFetchResponsePartitions:
         committed = each.committed
-        if committed is None or not self._is_current(each):
+        if committed is None or each.is_unstable or not self._is_current(each):
             committed = _NOT_COMMITTED
         return OffsetFetchResponsePartitions(
             partition_index=each.partition.partition,
             committed_offset=committed.offset,
             committed_leader_epoch=committed.leader_epoch,
             metadata=committed.metadata,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if each.is_unstable else ErrorCode.NONE,
         )
 
 
@@ -391,7 +396,7 @@ def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
             place.error_code = code_of_group_error(partition.error)
         call.answer(OffsetDeleteResponse(topics=topics))
 
-    coordinators = gateway.broker.coordinators
+    coordinators = gateway.broker.group_coordinators
     event = events.DeleteOffsets(
         token=coordinators.next_token(), group_id=request.group_id, partitions=tuple(wanted)
     )

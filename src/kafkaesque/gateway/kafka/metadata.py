@@ -1,7 +1,7 @@
 """ApiVersions and Metadata: what a client asks first, and again and again."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, PartitionState, TopicState
 from kafkaesque.gateway.kafka.authorization import (
@@ -19,7 +19,11 @@ from kafkaesque.protocols.kafka.frames import (
     api_versions_response,
     read_request,
 )
-from kafkaesque.protocols.kafka.messages.api_versions_response import ApiVersionsResponse
+from kafkaesque.protocols.kafka.messages.api_versions_response import (
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from kafkaesque.protocols.kafka.messages.metadata_response import (
     MetadataResponse,
@@ -35,6 +39,15 @@ if TYPE_CHECKING:
 _VERSION_WITH_SOFTWARE_NAME = 3
 _VERSION_WITH_TOPIC_IDS = 12
 
+#: Features by which clients tell what a cluster can do (KIP-584), with their levels.
+#: group.version 1: consumer groups of the new kind (KIP-848). transaction.version 2: an epoch for
+#: each transaction, and leaders that add partitions themselves (KIP-890, part 2).
+_FEATURES: Final = (("group.version", 1), ("transaction.version", 2))
+#: Clients of earlier versions take a feature that can have level 0 for a mistake (KIP-1022).
+_VERSION_WITH_LEVEL_0: Final = 4
+#: They do not change while a cluster runs.
+_FEATURES_EPOCH: Final = 0
+
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -47,7 +60,16 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
     ):
         call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
     else:
-        call.answer(api_versions_response(gateway.advertised))
+        answer = api_versions_response(gateway.advertised)
+        lowest = 0 if call.version >= _VERSION_WITH_LEVEL_0 else 1
+        answer.supported_features = [
+            SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES
+        ]
+        answer.finalized_features = [
+            FinalizedFeatureKey(name, level, level) for name, level in _FEATURES
+        ]
+        answer.finalized_features_epoch = _FEATURES_EPOCH
+        call.answer(answer)
 
 
 # -- Metadata

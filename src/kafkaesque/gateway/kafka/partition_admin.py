@@ -284,11 +284,12 @@ class _Elections:
 
 # -- DescribeLogDirs
 
+#: Where the disk does not say.
 _UNKNOWN_SIZE = -1
 
 
 def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
-    """Say how large the partitions on this broker are, and what is left of the disk."""
+    """Say how large the partitions on this broker are, and the disk's volume (KIP-827)."""
     request: DescribeLogDirsRequest = call.read()
     broker = gateway.broker
     wanted: dict[str, Sequence[int]] | None = None
@@ -299,20 +300,23 @@ def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
         state = partition.state
         if wanted is None or state.partition in wanted.get(state.topic, ()):
             topics.setdefault(state.topic, []).append(_describe_size(partition))
+    total_bytes, usable_bytes = _space(broker)
     result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE if broker.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=broker.config.data_dir,
         topics=[DescribeLogDirsTopic(name, sizes) for name, sizes in topics.items()],
-        usable_bytes=_free_bytes(broker),
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
     )
     call.answer(DescribeLogDirsResponse(results=[result]))
 
 
-def _free_bytes(broker: Broker) -> int:
+def _space(broker: Broker) -> tuple[int, int]:
+    disk = broker.env.disk
     try:
-        return broker.env.disk.free_bytes()
+        return disk.total_bytes(), disk.free_bytes()
     except DiskFailed:
-        return _UNKNOWN_SIZE
+        return _UNKNOWN_SIZE, _UNKNOWN_SIZE
 
 
 def _describe_size(partition: Partition) -> DescribeLogDirsPartition:

@@ -17,6 +17,7 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
+from kafkaesque.gateway.kafka.mutation_quota import MutationQuota, QuotaUsedUp
 from kafkaesque.model.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -63,6 +64,10 @@ CREATED_PARTITIONS_MAX = 10_000
 
 _DEFAULT = -1
 _VERSION_WITH_TOPIC_STATES = 6
+#: First versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_CREATION_STRICT_FROM = 6
+_DELETION_STRICT_FROM = 5
+_GROWTH_STRICT_FROM = 3
 
 Piece = Callable[[Callable[[], None]], None]
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
@@ -105,12 +110,16 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
         call.answer(CreateTopicsResponse(topics=list(results.values())))
         return
     pieces: list[Piece] = []
+    quota = MutationQuota(call, strict_from=_CREATION_STRICT_FROM)
+    default_count = int(broker.option("num.partitions"))
     for topic in request.topics:
         result = results[topic.name]
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"topic {topic.name!r} is named more than once")
             command = _creation(topic, validate_only=request.validate_only)
+            if not request.validate_only:
+                quota.take(_wanted(topic, default_count))
         except RequestRefused as refusal:
             _refuse(result, refusal)
         else:
@@ -134,12 +143,14 @@ def _partition_count(broker: Broker, request: CreateTopicsRequest) -> int:
     default = int(broker.option("num.partitions"))
     count = 0
     for topic in request.topics:
-        if topic.assignments:
-            count += len(topic.assignments)
-        else:
-            wanted = topic.num_partitions
-            count += default if wanted == _DEFAULT else max(0, wanted)
+        count += _wanted(topic, default)
     return count
+
+
+def _wanted(topic: CreatableTopic, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
 
 
 def _refuse(
@@ -226,7 +237,8 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    deletion = _Deletion(gateway.broker, asked)
+    quota = MutationQuota(call, strict_from=_DELETION_STRICT_FROM)
+    deletion = _Deletion(gateway.broker, asked, quota)
     pieces = [
         command_piece(gateway.broker, command, request.timeout_ms, on_outcome)
         for command, on_outcome in deletion.commands
@@ -241,10 +253,13 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
 class _Deletion:
     """What a request wants to be deleted: commands, and a result for each."""
 
-    __slots__ = ("_broker", "commands", "results")
+    __slots__ = ("_broker", "_quota", "commands", "results")
 
-    def __init__(self, broker: Broker, asked: Sequence[DeleteTopicState]) -> None:
+    def __init__(
+        self, broker: Broker, asked: Sequence[DeleteTopicState], quota: MutationQuota
+    ) -> None:
         self._broker = broker
+        self._quota = quota
         self.commands: list[tuple[DeleteTopic, OnOutcome]] = []
         self.results: list[DeletableTopicResult] = []
         found = [self._find(wanted) for wanted in asked]
@@ -279,6 +294,11 @@ class _Deletion:
         if has_id == (wanted.name is not None):
             message = "give a topic's name or its id, not both" if has_id else "no topic is named"
             self._refuse(wanted, InvalidRequest(message))
+            return
+        try:
+            self._quota.take(len(topic.partitions) if topic is not None else 0)
+        except QuotaUsedUp as refusal:
+            self._refuse(wanted, refusal)
             return
         result = DeletableTopicResult(name=wanted.name, topic_id=bytes(wanted.topic_id))
         self.results.append(result)
@@ -320,11 +340,18 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
         call.answer(CreatePartitionsResponse(results=list(results.values())))
         return
     pieces: list[Piece] = []
+    quota = MutationQuota(call, strict_from=_GROWTH_STRICT_FROM)
     for topic in request.topics:
         result = results[topic.name]
         if counts[topic.name] > 1:
             _refuse(result, InvalidRequest(f"topic {topic.name!r} is named more than once"))
             continue
+        if topic.name in known and not request.validate_only:
+            try:
+                quota.take(max(0, topic.count - len(known[topic.name].partitions)))
+            except QuotaUsedUp as refusal:
+                _refuse(result, refusal)
+                continue
         command = _growth(topic, validate_only=request.validate_only)
         on_outcome = _on_grown(result)
         pieces.append(command_piece(gateway.broker, command, request.timeout_ms, on_outcome))

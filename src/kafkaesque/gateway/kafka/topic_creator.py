@@ -47,7 +47,7 @@ class TopicCreator:
         if name != OFFSETS_TOPIC:
             return
         try:
-            self._broker.coordinators.find("")
+            self._broker.group_coordinators.find("")
         except LeaderNotAvailable:
             pass  # It is being created, which was the purpose.
 

@@ -4,7 +4,8 @@ Theory of operation. Lines wait in a queue and are carried out one after the oth
 when the answer to the one before is complete. Nothing is begun while answers pile up because the
 client does not read them, or while the broker has more to sync than it should; and when many lines
 wait, nothing more is read from the connection. So a client can be as quick as it likes, and memory
-stays bounded. When the client ends its side, what it has sent is still answered.
+stays bounded. When the client ends its side, the lines that it has sent are still carried out; one
+without its ending is not, because nobody knows what would have followed.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from kafkaesque.protocols.text.answers import (
     write_error,
     write_ok,
     write_too_long,
+    write_unfinished,
 )
 from kafkaesque.protocols.text.commands import Quit, read_command
 from kafkaesque.protocols.text.errors import BadCommand
@@ -172,6 +174,9 @@ class TextConnection:
         self._is_busy = True
         if line is Mark.TOO_LONG:
             self.end(write_too_long())
+            return
+        if line is Mark.UNFINISHED:
+            self.end(write_unfinished())
             return
         if isinstance(line, Mark):
             self._quit(b"")

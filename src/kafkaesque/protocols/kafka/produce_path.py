@@ -271,6 +271,15 @@ _write_partition = Struct(">ihqqq").pack
 _write_partition_v3 = Struct(">ihqq").pack
 _write_two_ints = Struct(">ii").pack
 _write_int = Struct(">i").pack
+#: Length, correlation id, no tagged fields, number of topics plus one; then follows the topic.
+_write_one_head = Struct(">iiBB").pack
+#: Number of partitions plus one, the partition, no tagged fields of the topic, throttle time, no
+#: tagged fields of the response.
+_write_one_tail = Struct(">BihqqqIiB").pack
+#: What both write, the length itself not counted.
+_ONE_BYTES: Final = 46
+#: `_PLAIN_END`, and no tagged fields of the topic.
+_PLAIN_TOPIC_END: Final = 0x01_00_00_00
 _write_short = Struct(">h").pack
 
 
@@ -320,6 +329,31 @@ def write_produce_response(
         append(_endpoints_tag(node_endpoints) if api_version >= _ENDPOINTS_FROM else b"\x00")
     parts[0] = _write_frame_head(sum(map(len, parts)) + 4, correlation_id)
     return b"".join(parts)
+
+
+def write_one_produced(
+    api_version: int,
+    correlation_id: int,
+    topic: TopicKey,
+    index: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """Returns what `write_produce_response` does for a single batch that was appended."""
+    if api_version < _FLEXIBLE_FROM:
+        produced = PartitionProduced(index, 0, base_offset, log_append_time_ms, log_start_offset)
+        return write_produce_response(api_version, correlation_id, [(topic, [produced])])
+    if isinstance(topic, str):
+        name = topic.encode()
+        topic = uvarint(len(name) + 1) + name
+    return (
+        _write_one_head(_ONE_BYTES + len(topic), correlation_id, 0, 2)
+        + topic
+        + _write_one_tail(
+            2, index, 0, base_offset, log_append_time_ms, log_start_offset, _PLAIN_TOPIC_END, 0, 0
+        )
+    )
 
 
 def compact_text(text: str | None) -> bytes:

@@ -76,11 +76,6 @@ def uvarint(n: int) -> bytes:
     return bytes((*head, n >> 21 & 127 | 128, n >> 28))
 
 
-def uvarint_bytes(n: int) -> int:
-    """Returns how many bytes `n` takes as an unsigned varint."""
-    return 1 if n < 128 else (n.bit_length() + 6) // 7
-
-
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
     """Returns (value, position behind it).
 

@@ -70,6 +70,14 @@ def write_too_long() -> bytes:
     return write_error(f"a line has at most {LINE_BYTES_MAX} bytes", examples.PUBLISH_TEXT)
 
 
+def write_unfinished() -> bytes:
+    """Return the line for the beginning of a line that was not carried out."""
+    return write_error(
+        "the input ended within a line, which was dropped: a line must end with a newline",
+        f"printf '{examples.PUBLISH_TEXT}\\n' | nc 127.0.0.1 7070",
+    )
+
+
 @cache
 def write_help() -> bytes:
     """Return all commands with examples."""

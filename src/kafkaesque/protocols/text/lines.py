@@ -2,8 +2,10 @@
 
 Theory of operation. A line ends with LF; a CR before that belongs to the ending, as telnet sends
 it. A line that grows past the bound is given up at once: `TOO_LONG` stands in for it, its bytes are
-dropped as they come, and the next line is read as usual. Ctrl-D is the end of the input wherever a
-line could begin; telnet sends it as itself or as IAC EOF (RFC 1184).
+dropped as they come, and the next line is read as usual. What stands after the last ending when the
+stream ends may be half of a line whose sender has died: it is dropped, and `UNFINISHED` stands in
+for it. Ctrl-D is the end of the input wherever a line could begin; telnet sends it as itself or as
+IAC EOF (RFC 1184).
 """
 
 from enum import Enum
@@ -20,6 +22,8 @@ class Mark(Enum):
 
     #: A line was longer than the bound and is dropped.
     TOO_LONG = "too long"
+    #: The stream ended within a line, which is dropped.
+    UNFINISHED = "unfinished"
     #: The person has pressed Ctrl-D.
     END = "end"
 
@@ -63,13 +67,11 @@ class LineReader:
         return lines
 
     def finish(self) -> list[bytes | Mark]:
-        """The stream has ended: return what stands after the last line's end, if anything."""
-        lines: list[bytes | Mark] = []
-        if self._rest:
-            self._take(bytes(self._rest), lines)
-            self._rest.clear()
+        """The stream has ended: return `UNFINISHED` if there is more than blanks after a line."""
+        is_unfinished = bool(self._rest.strip())
+        self._rest.clear()
         self._tail_searched = 0
-        return lines
+        return [Mark.UNFINISHED] if is_unfinished else []
 
     def _take(self, line: bytes, lines: list[bytes | Mark]) -> None:
         if self._skips:

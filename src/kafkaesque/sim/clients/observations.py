@@ -3,20 +3,43 @@
 The checker knows: *lost write* (acknowledged, not in the log), *duplicate* (twice in the log),
 *inconsistent offsets* (two records were seen at one offset, or an acknowledged one is at another),
 *unsent* (nobody ever sent it), *reordered* (a producer's records not in its order), *gap* (an
-offset that nobody read and nobody deleted), *undeleted* (a deletion that was acknowledged and
+offset that nobody read and nobody deleted; where records of a key replace each other, a record is
+lost if there is no later one of its key), *undeleted* (a deletion that was acknowledged and
 undone), *overdeleted* (more is gone than anybody asked for).
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
 
 from kafkaesque.sim.clients.findings import Findings
+
+#: Where records have keys, a producer writes so many to one, and leaves it as it is then.
+RECORDS_PER_KEY: Final = 16
+
+
+def key_of(value: bytes) -> bytes:
+    """Return the key that goes with a value, where records have keys; producers share them."""
+    number = int(value.rpartition(b"/")[2])
+    return b"key-%d" % (number // RECORDS_PER_KEY)
 
 
 class Observations:
     """The clients' side of one topic's history."""
 
-    def __init__(self, findings: Findings, topic: str = "events", *, expires: bool = False) -> None:
-        """With `expires` the topic's options delete records, too, and nobody knows which."""
+    def __init__(
+        self,
+        findings: Findings,
+        topic: str = "events",
+        *,
+        expires: bool = False,
+        compacts: bool = False,
+    ) -> None:
+        """With `expires` the topic's options delete records, too, and nobody knows which.
+
+        With `compacts` records have keys, and only the last of each key need be there.
+        """
+        self.compacts = compacts
         self.findings = findings
         self.topic = topic
         self._expires = expires
@@ -112,10 +135,32 @@ class Observations:
 
     # -- the end
 
+    def check_table(
+        self, who: str, partition: int, table: Mapping[bytes, tuple[int, bytes]]
+    ) -> None:
+        """Compare with the last record of each key that a replica has, by key: offset and value."""
+        for (at, value), offset in self.acknowledged.items():
+            found = table.get(key_of(value), (-1, b""))
+            if at == partition and (
+                found[0] < offset or (found[0] == offset) != (found[1] == value)
+            ):
+                self.note_anomaly(
+                    f"lost write: {value!r}, acknowledged at {partition}@{offset}, is not in the "
+                    f"table of {who}, which has {found[1]!r} at {found[0]}"
+                )
+
     def check(self) -> None:
         """Compare, once everything has been read to the end."""
+        newest: dict[tuple[int, bytes], int] = {}
+        if self.compacts:
+            for partition, records in self.seen.items():
+                for offset, value in records.items():
+                    key = partition, key_of(value)
+                    newest[key] = max(offset, newest.get(key, -1))
         for (partition, value), offset in self.acknowledged.items():
             found = self.seen[partition].get(offset)
+            if self.compacts and newest.get((partition, key_of(value)), -1) > offset:
+                continue
             if found is None and not self._is_skipped(partition, offset):
                 self.note_anomaly(f"lost write: {value!r}, acknowledged at {partition}@{offset}")
             elif found is not None and found != value:
@@ -135,7 +180,9 @@ class Observations:
         expected = 0
         for offset in sorted(records):
             value = records[offset]
-            if any(not self._is_skipped(partition, each) for each in range(expected, offset)):
+            if not self.compacts and any(
+                not self._is_skipped(partition, each) for each in range(expected, offset)
+            ):
                 self.note_anomaly(f"gap: {partition}@{expected} does not exist, {offset} does")
                 return
             expected = offset + 1

@@ -14,7 +14,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     TopicProduceData,
 )
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.observations import Observations
+from kafkaesque.sim.clients.observations import Observations, key_of
 
 #: The one names topics by name, the other by id.
 PRODUCE_VERSIONS = (9, 13)
@@ -87,7 +87,7 @@ class SimProducer:
         ]
         self._numbers[partition] += count
         records = [
-            Record(number, self._client.env.clock.wall_ms(), None, value, ())
+            Record(number, self._client.env.clock.wall_ms(), self._key(value), value, ())
             for number, value in enumerate(values)
         ]
         options = BatchOptions(
@@ -100,6 +100,9 @@ class SimProducer:
         self._observations.note_sent(partition, values)
         self._busy[partition] = True
         self._send(partition, batch, values)
+
+    def _key(self, value: bytes) -> bytes | None:
+        return key_of(value) if self._observations.compacts else None
 
     def _send(self, partition: int, batch: bytes, values: list[bytes]) -> None:
         client = self._client

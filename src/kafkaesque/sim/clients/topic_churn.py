@@ -8,8 +8,11 @@ from kafkaesque.env.network import Address
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 
-#: So few names, so that each is used again soon.
-NAMES: Final = ("passing-0", "passing-1")
+#: So few names, so that each is used again soon, and each with its number of partitions: a request
+#: to make a topic may be carried out long after its client has given it up, when that name is free
+#: again, and the topic that there is then has to be as good as the one that is wanted.
+PARTITIONS: Final = {"passing-0": 1, "passing-1": 3}
+NAMES: Final = tuple(PARTITIONS)
 LOOK_MS: Final = 50
 USE_MS_MAX: Final = 2_000
 MAKE_AGAIN_ONE_IN: Final = 20
@@ -24,13 +27,13 @@ class TopicChurn:
         bootstrap: Sequence[Address],
         findings: Findings,
         replicas: int,
-        distrusted: str | None = None,
+        replicas_min: int = 1,
     ) -> None:
         self._env: Final = env
         self._bootstrap: Final = bootstrap
         self._findings: Final = findings
         self._replicas: Final = replicas
-        self._distrusted: Final = distrusted
+        self._replicas_min: Final = replicas_min
         self._deleted_ids: Final[list[bytes]] = []
         self._load: TopicLoad | None = None
         #: Topics that have been made, used, checked and deleted.
@@ -49,14 +52,26 @@ class TopicChurn:
         """The topic that there is, if there is one."""
         return [] if self._load is None else [self._load]
 
+    def describe(self) -> str:
+        """Say what is waited for."""
+        load = self._load
+        if load is None:
+            return "there is none"
+        ends = [(each.position, each.high_watermark) for each in load.consumers]
+        return (
+            f"{load.spec.name}, made: {load.is_made}, id {load.topic_id.hex()}, acknowledged: "
+            f"{load.is_acknowledged}, read up to (of) {ends}, deleted: {load.is_deleted}"
+        )
+
     def _begin(self) -> None:
         if self.is_stopped:
             return
         dice = self._env.dice
+        name = NAMES[dice.below(len(NAMES))]
         spec = TopicSpec(
-            name=NAMES[dice.below(len(NAMES))],
-            partitions=1 + dice.below(3),
-            replicas=1 + dice.below(self._replicas),
+            name=name,
+            partitions=PARTITIONS[name],
+            replicas=self._replicas_min + dice.below(self._replicas - self._replicas_min + 1),
             producers=1,
             is_passing=True,
         )
@@ -65,9 +80,8 @@ class TopicChurn:
             self._bootstrap,
             spec,
             self._findings,
-            self._distrusted,
-            self._deleted_ids,
-            f"#{self.count}",
+            ignored_ids=self._deleted_ids,
+            label=f"#{self.count}",
         )
         self._later(self._await_made)
 

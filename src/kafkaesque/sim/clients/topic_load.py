@@ -39,6 +39,8 @@ class TopicSpec:
     configs: Mapping[str, str] = field(default_factory=dict)
     #: Its options delete records.
     expires: bool = False
+    #: Of its records the last of each key stay.
+    compacts: bool = False
     #: The name is used again after the topic was deleted.
     is_passing: bool = False
 
@@ -58,7 +60,9 @@ class TopicLoad:
     ) -> None:
         """`label` tells producers of namesakes apart."""
         self.spec: Final = spec
-        self.observations: Final = Observations(findings, spec.name, expires=spec.expires)
+        self.observations: Final = Observations(
+            findings, spec.name, expires=spec.expires, compacts=spec.compacts
+        )
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
         self.is_made = False

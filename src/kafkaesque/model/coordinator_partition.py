@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic coordinates a group."""
+"""Which partition coordinates what has a name: a group, a transactional id."""
 
 from struct import iter_unpack
 
@@ -16,13 +16,13 @@ def java_string_hash(text: str) -> int:
     return code - 2**32 if code >= 2**31 else code
 
 
-def coordinator_partition(group_id: str, partition_count: int) -> int:
-    """Return the partition of `__consumer_offsets` that a group belongs to.
+def coordinator_partition(name: str, partition_count: int) -> int:
+    """Return the partition that a group, or a transactional id, belongs to.
 
     The hash's absolute value is taken, and 0 for the one that has none. (Producers' partitioner
     masks the sign bit instead: the two differ for half of all names.)
     """
     if partition_count < 1:
         raise ValueError(f"partition_count must be at least 1, not {partition_count}")
-    code = java_string_hash(group_id)
+    code = java_string_hash(name)
     return 0 if code == _INT32_MIN else abs(code) % partition_count

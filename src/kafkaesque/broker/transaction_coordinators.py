@@ -1,0 +1,185 @@
+"""The transaction coordinators on this broker, and how partitions' leaders ask them.
+
+One coordinator lives in each partition of the transaction log that this broker leads. Clients come
+to it themselves. A leader that gets the first batch of a transaction asks it, wherever it is,
+whether that partition takes part, or has it added (KIP-890).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkaesque.broker.cluster_state import TRANSACTIONS_TOPIC
+from kafkaesque.broker.commands import AddedToTransaction, AddToTransaction
+from kafkaesque.broker.marker_writer import MarkerWriter
+from kafkaesque.broker.table_host import TableHost, TableKind
+from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.transactions.config import TransactionConfig
+from kafkaesque.transactions.errors import TransactionError
+from kafkaesque.transactions.events import (
+    NO_CONNECTION,
+    AddedPartitions,
+    AddPartitions,
+    ListTransactions,
+    TopicsDeleted,
+)
+from kafkaesque.transactions.results import (
+    AddPartitionsResult,
+    ListResult,
+    NeedProducerId,
+    WriteMarkers,
+)
+from kafkaesque.transactions.table import TransactionTable
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+#: A coordinator has so long to confirm a transaction; the client repeats its batch.
+CONFIRM_TIMEOUT_MS = 5_000
+
+OnError = Callable[[TransactionError], None]
+
+
+class TransactionCoordinators(TableHosts[TransactionTable]):
+    """All transaction coordinators of a broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        kind = TableKind(
+            topic=TRANSACTIONS_TOPIC,
+            what="transactions",
+            partition_count_option="transaction.state.log.num.partitions",
+            replication_factor_option="transaction.state.log.replication.factor",
+            segment_bytes_option="transaction.state.log.segment.bytes",
+            make_table=lambda partition: TransactionTable(self.config(), partition.leader_epoch),
+            is_loading=TransactionError.COORDINATOR_LOAD_IN_PROGRESS,
+            not_coordinator=TransactionError.NOT_COORDINATOR,
+            not_available=TransactionError.COORDINATOR_NOT_AVAILABLE,
+            perform=self._perform,
+            on_event=lambda _: None,
+        )
+        super().__init__(broker, kind)
+
+    def list_transactions(
+        self, make_event: Callable[[], ListTransactions], on_done: Callable[[ListResult], None]
+    ) -> None:
+        """List the transactional ids that this broker coordinates."""
+
+        def on_results(results: list[Any] | None) -> None:
+            if results is None:
+                on_done(ListResult(error=TransactionError.COORDINATOR_LOAD_IN_PROGRESS))
+                return
+            found = [result for result in results if isinstance(result, ListResult)]
+            on_done(
+                ListResult(
+                    error=TransactionError.NONE,
+                    transactions=tuple(each for result in found for each in result.transactions),
+                    unknown_states=found[0].unknown_states if found else (),
+                )
+            )
+
+        self.ask_all(make_event, on_results)
+
+    def on_topic_deleted(self, name: str) -> None:
+        """A topic is gone: no marker has to be written there."""
+        self.notify_all(TopicsDeleted(topics=(name,)))
+
+    # -- for partitions' leaders
+
+    def confirm(self, request: AddToTransaction, on_error: OnError) -> None:
+        """Ask whether a partition takes part in a transaction, or have it added.
+
+        `on_error` gets NONE for yes. Where the coordinator cannot be asked it gets what clients
+        repeat: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+        """
+        # The first who asks waits until there is a topic to keep transactions in.
+        keys = (request.transactional_id,)
+        self.when_found(keys, lambda: self._confirm_now(request, on_error))
+
+    def _confirm_now(self, request: AddToTransaction, on_error: OnError) -> None:
+        broker = self._broker
+        try:
+            where = self.find(request.transactional_id)
+        except LeaderNotAvailable:
+            on_error(TransactionError.COORDINATOR_NOT_AVAILABLE)
+            return
+        leader = broker.leaders.leader(broker.state.partition(where).group)
+        if leader is None:
+            on_error(TransactionError.COORDINATOR_NOT_AVAILABLE)
+        elif leader == broker.node:
+            self.serve(request, lambda added: on_error(TransactionError[added.error]))
+        else:
+            broker.caller.ask(
+                leader,
+                request,
+                AddedToTransaction,
+                CONFIRM_TIMEOUT_MS,
+                lambda outcome: on_error(_error_of(outcome)),
+            )
+
+    def serve(
+        self, request: AddToTransaction, on_done: Callable[[AddedToTransaction], None]
+    ) -> None:
+        """Answer another broker's `confirm`."""
+        added = AddedPartitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            (TopicPartition(request.topic, request.partition),),
+            verify_only=request.verify_only,
+        )
+        event = AddPartitions(
+            token=self.next_token(), connection=NO_CONNECTION, transactions=(added,)
+        )
+
+        def on_result(result: object) -> None:
+            if isinstance(result, AddPartitionsResult):
+                error = result.transactions[0].partitions[0].error
+            elif isinstance(result, TransactionError):
+                error = result
+            else:
+                raise InvariantBroken(f"a confirmation was answered with {result}")
+            on_done(AddedToTransaction(error.name))
+
+        self.step(request.transactional_id, event, on_result)
+
+    # -- what the tables want done
+
+    def _perform(self, host: TableHost[TransactionTable], item: Any) -> None:
+        match item:
+            case NeedProducerId():
+                self._fetch_producer_id(host, item)
+            case WriteMarkers():
+                MarkerWriter(self._broker, host, item).start()
+            case _:
+                raise InvariantBroken(f"nobody knows how to do {item}")
+
+    def _fetch_producer_id(self, host: TableHost[TransactionTable], need: NeedProducerId) -> None:
+        def on_id(outcome: object) -> None:
+            producer_id = outcome if isinstance(outcome, int) else None
+            # Not within the table's turn.
+            self._broker.env.clock.call_soon(
+                lambda: host.run(
+                    lambda table, now: table.on_producer_id(need.token, producer_id, now)
+                )
+            )
+
+        self._broker.producer_ids.allocate(on_id)
+
+    def config(self) -> TransactionConfig:
+        """Return the options in force for tables that are made from now on."""
+        option = self._broker.option
+        return TransactionConfig(
+            transaction_timeout_ms_max=int(option("transaction.max.timeout.ms")),
+            transactional_id_expiration_ms=int(option("transactional.id.expiration.ms")),
+            expiration_check_interval_ms=int(
+                option("transaction.remove.expired.transaction.cleanup.interval.ms")
+            ),
+        )
+
+
+def _error_of(outcome: object) -> TransactionError:
+    if isinstance(outcome, AddedToTransaction) and outcome.error in TransactionError.__members__:
+        return TransactionError[outcome.error]
+    return TransactionError.COORDINATOR_NOT_AVAILABLE

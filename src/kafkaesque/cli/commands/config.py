@@ -1,0 +1,209 @@
+"""`kafkaesque config`: which options there are, which are in force, and how they are changed."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
+from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.cli import config_quotas
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    new_app,
+    parse_pairs,
+    wrong_usage,
+)
+from kafkaesque.cli.config_target import Target
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Cell, Screen, Table
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.options import Option, OptionTable, write_value
+
+app = new_app(help="Options and quotas: list, describe, set and unset.")
+app.add_typer(config_quotas.app, name="quota")
+
+
+class Kind(StrEnum):
+    """What options belong to."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    QUOTA = "quota"
+
+
+_TABLES: Mapping[Kind, tuple[OptionTable, ...]] = {
+    Kind.TOPIC: (TOPIC_OPTIONS,),
+    Kind.BROKER: (BROKER_OPTIONS,),
+    Kind.QUOTA: (CLIENT_QUOTAS, IP_QUOTAS),
+}
+
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic's.")]
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker", metavar="ID", min=1, help="One broker's.")
+]
+AllBrokersOption = Annotated[
+    bool, typer.Option("--all-brokers", help="What is set for all brokers at once.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionRow:
+    """One option that there is."""
+
+    kind: str
+    option: str
+    type: str
+    default: str | None
+    allowed: str
+    dynamic: bool
+    meaning: str
+
+
+@app.command("list")
+def list_options(
+    kind: Annotated[Kind | None, typer.Argument(metavar="[topic|broker|quota]")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the options that there are: type, default, and whether they can be changed at work.
+
+    No broker is asked. With --json the meaning of each and what is allowed as well; both stand in
+    docs/options.md, too.
+
+    \b
+    Example:
+      kafkaesque config list topic
+      kafkaesque config list --json
+    """
+    kinds = list(Kind) if kind is None else [kind]
+    found = [_row(each, option) for each in kinds for table in _TABLES[each] for option in table]
+    rows: list[tuple[Cell, ...]] = [
+        (row.kind, row.option, row.type, row.default, "yes" if row.dynamic else "no")
+        for row in found
+    ]
+    columns = ("FOR", "OPTION", "TYPE", "DEFAULT", "DYNAMIC")
+    Screen(json=json).show(Table(columns=columns, rows=rows), [asdict(row) for row in found])
+
+
+def _row(kind: Kind, option: Option) -> OptionRow:
+    return OptionRow(
+        kind=kind,
+        option=option.name,
+        type=option.type.name.lower(),
+        # Who has no quota may do anything.
+        default=None if kind is Kind.QUOTA else write_value(option.default),
+        allowed=option.allowed,
+        dynamic=option.dynamic,
+        meaning=option.doc,
+    )
+
+
+@app.command()
+def describe(
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPTION...]", show_default=False)
+    ] = None,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also options that have their default.")
+    ] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show values in force and where they are from, of options that were set or are named.
+
+    \b
+    Example:
+      kafkaesque config describe --topic orders
+      kafkaesque config describe --broker 1 num.partitions
+    """
+    target = _target(topic, broker, all_brokers=all_brokers)
+    from kafkaesque.cli.config_requests import read_values
+
+    found = read_values(bootstrap, target)
+    if options:
+        known = {row.option: row for row in found}
+        for name in options:
+            if name not in known and not all_brokers:
+                raise _unknown(TOPIC_OPTIONS if topic is not None else BROKER_OPTIONS, name)
+        found = [known[name] for name in options if name in known]
+    elif not show_all:
+        found = [row for row in found if row.source != "default"]
+    rows: list[tuple[Cell, ...]] = [
+        (row.option, row.value, row.source, "yes" if row.dynamic else "no") for row in found
+    ]
+    Screen(json=json).show(
+        Table(columns=("OPTION", "VALUE", "FROM", "DYNAMIC"), rows=rows),
+        [asdict(row) for row in found],
+    )
+
+
+@app.command("set")
+def set_options(
+    options: Annotated[list[str], typer.Argument(metavar="OPTION=VALUE...", show_default=False)],
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Set options of a topic, of a broker or of all brokers; others stay as they are.
+
+    \b
+    Example:
+      kafkaesque config set retention.ms=3600000 --topic orders
+      kafkaesque config set num.partitions=6 --all-brokers
+    """
+    values = parse_pairs(options, "option", "retention.ms=86400000")
+    target = _target(topic, broker, all_brokers=all_brokers)
+    from kafkaesque.cli.config_requests import change_values
+
+    change_values(bootstrap, target, {**values})
+    document = {**asdict(target), "set": values}
+    Screen(json=json).done(f"set {', '.join(values)} of {target}", document)
+
+
+@app.command()
+def unset(
+    options: Annotated[list[str], typer.Argument(metavar="OPTION...", show_default=False)],
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    all_brokers: AllBrokersOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Take values back: what holds for more, or the default, holds again.
+
+    \b
+    Example:
+      kafkaesque config unset retention.ms --topic orders
+    """
+    target = _target(topic, broker, all_brokers=all_brokers)
+    from kafkaesque.cli.config_requests import change_values
+
+    change_values(bootstrap, target, dict.fromkeys(options))
+    document = {**asdict(target), "unset": options}
+    Screen(json=json).done(f"unset {', '.join(options)} of {target}", document)
+
+
+def _target(topic: str | None, broker: int | None, *, all_brokers: bool) -> Target:
+    if (topic is not None) + (broker is not None) + all_brokers != 1:
+        raise wrong_usage(
+            "name one whose options are meant", "--topic NAME, --broker ID or --all-brokers"
+        )
+    return Target(topic=topic, broker=broker)
+
+
+def _unknown(table: OptionTable, name: str) -> CommandFailed:
+    hint = f"kafkaesque config list {table.kind}"
+    try:
+        table.get(name)
+    except ConfigError as error:
+        return wrong_usage(str(error), hint)
+    return wrong_usage(f"the broker knows no {table.kind} option {name!r}", hint)

@@ -1,0 +1,135 @@
+"""Options of topics and brokers, read and changed over the network.
+
+librdkafka wants a number for a broker: what is set for all brokers at once is asked for in Kafka's
+own messages.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from kafkaesque.cli.config_target import Target
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka import Connection, result_of
+from kafkaesque.cli.kafka_request import ask
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+_BROKER = 4
+_SET, _DELETE = 0, 1
+_DESCRIBE_VERSION = 4
+_ALTER_VERSION = 1
+
+#: Where a value is from, by Kafka's number.
+_SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRow:
+    """One option in force."""
+
+    option: str
+    value: str | None
+    source: str
+    dynamic: bool
+
+
+def read_values(bootstrap: str, target: Target) -> list[ValueRow]:
+    """Return the options in force, by name; for all brokers only those that were set.
+
+    Raises:
+        CommandFailed: no broker answers, or what is asked for does not exist.
+    """
+    if target.topic is None and target.broker is None:
+        return _values_of_all_brokers(bootstrap)
+    resource = _resource(target)
+    admin = Connection(bootstrap).admin()
+    entries = result_of(admin.describe_configs([resource])[resource], str(target))
+    return [
+        ValueRow(
+            option=name,
+            value=entry.value,
+            source=_source(int(entry.source)),
+            dynamic=not entry.is_read_only,
+        )
+        for name, entry in sorted(entries.items())
+    ]
+
+
+def change_values(bootstrap: str, target: Target, changes: Mapping[str, str | None]) -> None:
+    """Set options; None takes a value back.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    if target.topic is None and target.broker is None:
+        _change_all_brokers(bootstrap, changes)
+        return
+    entries = [
+        ConfigEntry(
+            name,
+            value,
+            incremental_operation=(
+                AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+            ),
+        )
+        for name, value in changes.items()
+    ]
+    resource = _resource(target, entries)
+    admin = Connection(bootstrap).admin()
+    result_of(admin.incremental_alter_configs([resource])[resource], str(target))
+
+
+def _resource(target: Target, changes: list[ConfigEntry] | None = None) -> ConfigResource:
+    if target.topic is not None:
+        return ConfigResource(ResourceType.TOPIC, target.topic, incremental_configs=changes)
+    return ConfigResource(ResourceType.BROKER, str(target.broker), incremental_configs=changes)
+
+
+def _values_of_all_brokers(bootstrap: str) -> list[ValueRow]:
+    resource = DescribeConfigsResource(_BROKER, "", None)
+    request = DescribeConfigsRequest([resource], False, False)
+    answer = ask(bootstrap, ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_VERSION, request)
+    for result in answer.results:
+        _check(result.error_code, result.error_message)
+    return [
+        ValueRow(
+            option=each.name,
+            value=each.value,
+            source=_source(each.config_source),
+            dynamic=not each.read_only,
+        )
+        for result in answer.results
+        for each in sorted(result.configs, key=lambda config: str(config.name))
+    ]
+
+
+def _change_all_brokers(bootstrap: str, changes: Mapping[str, str | None]) -> None:
+    configs = [
+        AlterableConfig(name, _DELETE if value is None else _SET, value)
+        for name, value in changes.items()
+    ]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_BROKER, "", configs)])
+    answer = ask(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, _ALTER_VERSION, request)
+    for result in answer.responses:
+        _check(result.error_code, result.error_message)
+
+
+def _check(code: int, message: str | None) -> None:
+    if code:
+        name = ErrorCode(code).name
+        raise CommandFailed(f"all brokers: {message or 'refused'} ({name})")
+
+
+def _source(number: int) -> str:
+    return _SOURCES.get(number, f"source {number}")

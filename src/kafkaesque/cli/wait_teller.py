@@ -1,0 +1,82 @@
+"""Says, when answers are long in coming, which replicas of the topic are missing."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkaesque.cli.failure import CommandFailed
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import TopicMetadata
+
+    from kafkaesque.cli.kafka import Connection
+
+#: So long nothing is said: an election is over by then.
+PATIENCE_S = 5.0
+TELL_AGAIN_S = 30.0
+ASK_TIMEOUT_S = 5.0
+NAMED_MAX = 5
+
+
+def missing_replicas(name: str, topic: "TopicMetadata") -> list[str]:
+    """Return a clause for each partition that has no leader or not all its replicas in sync."""
+    found = []
+    for number, each in sorted(topic.partitions.items()):
+        if each.leader < 0:
+            found.append(f"{name}-{number} has no leader")
+        elif len(each.isrs) < len(each.replicas):
+            count = f"{len(each.isrs)} of {len(each.replicas)}"
+            found.append(f"{name}-{number} has {count} replicas in sync")
+    return found
+
+
+def join_clauses(clauses: Sequence[str]) -> str:
+    """Return the first clauses, and how many more there are."""
+    rest = len(clauses) - NAMED_MAX
+    return ", ".join(clauses[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+
+
+class WaitTeller:
+    """Watches one command's work on one topic."""
+
+    def __init__(
+        self,
+        note: Callable[[str], None],
+        connection: "Connection",
+        client: "Consumer | Producer",
+        topic: str,
+        waits_for: str,
+    ) -> None:
+        """`waits_for` completes "no ... for 5 s"."""
+        self._note = note
+        self._connection = connection
+        self._client = client
+        self._topic = topic
+        self._waits_for = waits_for
+        self._moved_at = time.monotonic()
+        self._due_at = self._moved_at + PATIENCE_S
+
+    def moved(self) -> None:
+        """Something has come, or nothing is waited for."""
+        self._moved_at = time.monotonic()
+        self._due_at = self._moved_at + PATIENCE_S
+
+    def maybe_tell(self) -> None:
+        """Say what is missing, if nothing has come for long and it was not said lately."""
+        now = time.monotonic()
+        if now < self._due_at:
+            return
+        self._due_at = now + TELL_AGAIN_S
+        waited = f"no {self._waits_for} for {now - self._moved_at:.0f} s"
+        missing = self.missing()
+        why = f": {join_clauses(missing)}" if missing else ""
+        self._note(f"{waited}{why}; still trying (Ctrl-C ends it)")
+
+    def missing(self) -> list[str]:
+        """Return what the topic's partitions lack, as far as a broker can be asked."""
+        try:
+            found = self._connection.metadata(self._client, self._topic, ASK_TIMEOUT_S)
+        except CommandFailed:
+            return []
+        return missing_replicas(self._topic, found.topics[self._topic])

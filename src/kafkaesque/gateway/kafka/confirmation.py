@@ -1,0 +1,110 @@
+"""The first batch of a transaction in a partition waits until the coordinator has confirmed it.
+
+A batch that comes late, after its transaction was ended, would open one that nobody ends. So the
+leader asks the coordinator first (KIP-890): whether the partition takes part or, for clients that
+leave it to the leader, to add it. Whoever produces waits with all that has to come after the batch,
+and produces it again.
+"""
+
+from collections.abc import Callable
+
+from kafkaesque.broker.batch_checks import LongCheck
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.commands import AddToTransaction
+from kafkaesque.model.errors import RequestRefused, TransactionUnverified
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.transactions.errors import TransactionError
+
+#: A marker that comes between makes an answer void; then it is asked again, so often.
+ATTEMPTS_MAX = 3
+
+#: What the coordinator is just doing for the same producer, the end of the transaction before or
+#: another partition that is added, is waited for so long: it is done before a client comes again.
+CONCURRENT_MS_MAX = 500
+_RETRY_MS_MIN = 2
+_RETRY_MS_MAX = 50
+
+#: What passes by itself: the client is to come again.
+PASSING = (
+    TransactionError.CONCURRENT_TRANSACTIONS,
+    TransactionError.COORDINATOR_LOAD_IN_PROGRESS,
+    TransactionError.COORDINATOR_NOT_AVAILABLE,
+    TransactionError.NOT_COORDINATOR,
+)
+
+
+class Confirmation:
+    """One question to a coordinator; then its outcome."""
+
+    __slots__ = (
+        "_attempt",
+        "_broker",
+        "_deadline_ms",
+        "_guard",
+        "_request",
+        "_retry_ms",
+        "checked",
+        "error",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        where: TopicPartition,
+        transactional_id: str,
+        unverified: TransactionUnverified,
+        *,
+        is_adding: bool,
+        checked: LongCheck | None = None,
+        before: "Confirmation | None" = None,
+    ) -> None:
+        """Ask about a batch that was `unverified`, `before` in vain; `checked` is its check.
+
+        With `is_adding` the partition is added to the transaction.
+        """
+        self._broker = broker
+        self._guard = unverified.guard
+        self._attempt: int = 1 if before is None else before._attempt + 1
+        producer_id, producer_epoch, _ = unverified.guard
+        self._request = AddToTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            topic=where.topic,
+            partition=where.partition,
+            verify_only=not is_adding,
+        )
+        self._deadline_ms = broker.env.clock.now_ms() + CONCURRENT_MS_MAX
+        self._retry_ms = _RETRY_MS_MIN
+        self.checked = checked
+        #: Why the batch cannot be appended; NONE if it may be tried again.
+        self.error = TransactionError.NONE
+
+    def run(self, on_done: Callable[[], None]) -> None:
+        """Ask; `on_done` is called in a later turn, when there is an outcome."""
+        clock = self._broker.env.clock
+        if self._attempt > ATTEMPTS_MAX:
+            self.error = TransactionError.CONCURRENT_TRANSACTIONS
+            clock.call_soon(on_done)
+            return
+
+        def on_error(error: TransactionError) -> None:
+            is_passing = error is TransactionError.CONCURRENT_TRANSACTIONS
+            if is_passing and clock.now_ms() < self._deadline_ms:
+                clock.call_later(self._retry_ms, lambda: self.run(on_done))
+                self._retry_ms = min(2 * self._retry_ms, _RETRY_MS_MAX)
+                return
+            if error is TransactionError.NONE:
+                self._confirm()
+            else:
+                self.error = error
+            clock.call_soon(on_done)
+
+        self._broker.transaction_coordinators.confirm(self._request, on_error)
+
+    def _confirm(self) -> None:
+        where = TopicPartition(self._request.topic, self._request.partition)
+        try:
+            self._broker.partition(where).producers.verified(self._guard)
+        except RequestRefused:
+            return  # producing again says what has changed

@@ -1,0 +1,149 @@
+"""DescribeProducers and WriteTxnMarkers: the partitions' side of transactions, from outside."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import TRANSACTIONS_TOPIC
+from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.errors import code_of, message_of
+from kafkaesque.gateway.kafka.gathering import Queue
+from kafkaesque.model.batch_encoder import EndMarker, MarkerType
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.describe_producers_request import DescribeProducersRequest
+from kafkaesque.protocols.kafka.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WriteTxnMarkersRequest,
+)
+from kafkaesque.protocols.kafka.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: So long a marker may take to be committed; the request has no timeout of its own.
+MARKER_TIMEOUT_MS = 30_000
+#: From this version of transactions on a marker's epoch is above that of its batches (KIP-890).
+_VERSION_WITH_BUMPED_EPOCHS = 2
+
+Piece = Callable[[Callable[[], None]], None]
+
+
+# -- DescribeProducers
+
+
+def on_describe_producers(gateway: "KafkaGateway", call: Call) -> None:
+    """Say which producers partitions know; those that this broker leads (KIP-664)."""
+    request: DescribeProducersRequest = call.read()
+    pieces: list[Piece] = []
+    topics: list[TopicResponse] = []
+    for topic in request.topics:
+        results = [PartitionResponse(index) for index in topic.partition_indexes]
+        topics.append(TopicResponse(topic.name, results))
+        pieces += [_description(gateway.broker, topic.name, result) for result in results]
+    response = DescribeProducersResponse(topics=topics)
+    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
+
+
+def _description(broker: Broker, name: str, result: PartitionResponse) -> Piece:
+    def run(on_done: Callable[[], None]) -> None:
+        try:
+            partition = broker.partition(TopicPartition(name, result.partition_index))
+            partition.check_leader()
+        except RequestRefused as refusal:
+            result.error_code = code_of(refusal)
+            result.error_message = message_of(refusal)
+        else:
+            result.active_producers = [
+                ProducerState(*each) for each in partition.producers.describe()
+            ]
+        on_done()
+
+    return run
+
+
+# -- WriteTxnMarkers
+
+
+def on_write_txn_markers(gateway: "KafkaGateway", call: Call) -> None:
+    """End transactions in partitions that this broker leads; answered when that is committed.
+
+    Brokers tell each other in another way. Who sends this is a tool that ends a transaction which
+    hangs (KIP-664).
+    """
+    request: WriteTxnMarkersRequest = call.read()
+    pieces: list[Piece] = []
+    results: list[WritableTxnMarkerResult] = []
+    for marker in request.markers:
+        topics: list[WritableTxnMarkerTopicResult] = []
+        for topic in marker.topics:
+            partitions = [
+                WritableTxnMarkerPartitionResult(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+                for index in topic.partition_indexes
+            ]
+            topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))
+            pieces += [_marking(gateway.broker, marker, topic.name, each) for each in partitions]
+        results.append(WritableTxnMarkerResult(marker.producer_id, topics))
+    response = WriteTxnMarkersResponse(markers=results)
+    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
+
+
+def _check_coordinator_epoch(broker: Broker, epoch: int) -> None:
+    """Make sure that a coordinator may have this epoch, as far as is known here.
+
+    After a marker of an epoch that lies far ahead, no coordinator could end a transaction of that
+    producer in the partition any more.
+
+    Raises:
+        InvalidRequest: none can have it yet.
+    """
+    topic = broker.state.topics.get(TRANSACTIONS_TOPIC)
+    if topic is None:
+        return
+    leaders = [broker.leaders.get(partition.group) for partition in topic.partitions]
+    known = [leader.term for leader in leaders if leader is not None]
+    if len(known) == len(leaders) and epoch > max(known):
+        raise InvalidRequest(f"no coordinator has had the epoch {epoch} yet")
+
+
+def _marking(
+    broker: Broker,
+    marker: WritableTxnMarker,
+    name: str,
+    result: WritableTxnMarkerPartitionResult,
+) -> Piece:
+    def run(on_done: Callable[[], None]) -> None:
+        def on_outcome(outcome: ProduceResult | RequestRefused) -> None:
+            result.error_code = code_of(outcome) if isinstance(outcome, RequestRefused) else 0
+            on_done()
+
+        try:
+            _check_coordinator_epoch(broker, marker.coordinator_epoch)
+            broker.partition(TopicPartition(name, result.partition_index)).append_marker(
+                EndMarker(
+                    type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
+                    coordinator_epoch=marker.coordinator_epoch,
+                ),
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                is_epoch_bumped=marker.transaction_version >= _VERSION_WITH_BUMPED_EPOCHS,
+                timeout_ms=MARKER_TIMEOUT_MS,
+                on_done=on_outcome,
+            )
+        except RequestRefused as refusal:
+            on_outcome(refusal)
+
+    return run

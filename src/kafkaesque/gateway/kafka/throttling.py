@@ -1,0 +1,178 @@
+"""Client quotas at work: what requests use, and clients that have to wait (KIP-13, KIP-124).
+
+What a Produce request brings is taken when it comes, what a Fetch gives when it is answered, and
+the loop's time as far as a request has kept it busy by itself. The answer comes at once and says
+for how long its client is throttled; for that long the connection is not read from (KIP-219). Where
+no quota is set, a request meets one flag that is not up.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.client_quotas import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from kafkaesque.gateway.kafka.quota_table import Limit, QuotaTable
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.throttle_time import with_throttle_time
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.call import Call
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: A loop that is busy for a second has used 100 percent of a second.
+_PERCENT_S_PER_NS: Final = 100 / 1e9
+
+
+class Throttling:
+    """The quotas of one broker's Kafka port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.clock: Final = broker.env.clock
+        self._table = QuotaTable()
+        #: Whether a client may have a quota at all: else nobody is metered.
+        self.is_active = False
+        #: The same for addresses.
+        self.is_active_for_hosts = False
+
+    def reload(self) -> None:
+        """Take the quotas from the cluster's metadata."""
+        quotas = self._broker.state.client_quotas
+        self._table.load(quotas)
+        names = {name for values in quotas.values() for name in values}
+        self.is_active_for_hosts = CONNECTION_CREATION_RATE in names
+        self.is_active = bool(names - {CONNECTION_CREATION_RATE})
+
+    def handle(self, gateway: "KafkaGateway", call: "Call") -> None:
+        """Begin a request, metered.
+
+        Raises:
+            MalformedRequest: its body cannot be read.
+        """
+        limits = self._table.limits(call.connection.user, call.header.client_id or "")
+        if not limits:
+            gateway.handle(call)
+            return
+        meter = call.meter = Meter(self, call, limits)
+        meter.begin()
+        gateway.handle(call)
+        meter.on_begun()
+
+    def use(self, limit: Limit, amount: float) -> int:
+        """Take an amount; return until when to wait, 0 if not at all."""
+        now_ms = self.clock.now_ms()
+        wait_ms = self._table.use(limit, amount, now_ms)
+        return now_ms + wait_ms if wait_ms else 0
+
+    def waits_until_ms(self, limit: Limit) -> int:
+        """Return until when to wait for what was taken already, 0 if not at all."""
+        now_ms = self.clock.now_ms()
+        wait_ms = self._table.wait_ms(limit, now_ms)
+        return now_ms + wait_ms if wait_ms else 0
+
+    def admit(self, host: str) -> int:
+        """Count a new connection of an address; return how long it has to wait, 0 if it may stay.
+
+        One that is refused does not count (KIP-612).
+        """
+        limit = self._table.ip_limit(host)
+        if limit is None:
+            return 0
+        now_ms = self.clock.now_ms()
+        wait_ms = self._table.use(limit, 1, now_ms)
+        if wait_ms:
+            self._table.give_back(limit, 1, now_ms)
+        return wait_ms
+
+
+class Meter:
+    """What one request uses of its client's quotas."""
+
+    __slots__ = ("_at_ns", "_call", "_is_begun", "_limits", "_throttling", "_until_ms")
+
+    def __init__(self, throttling: Throttling, call: "Call", limits: Mapping[str, Limit]) -> None:
+        self._throttling = throttling
+        self._call = call
+        self._limits = limits
+        #: Up to when the loop's time has been taken.
+        self._at_ns = 0
+        self._is_begun = False
+        #: Until when the client has to wait, as far as that is known.
+        self._until_ms = 0
+
+    def begin(self) -> None:
+        """The request has come."""
+        if REQUEST_PERCENTAGE in self._limits:
+            self._at_ns = self._throttling.clock.now_ns()
+        if self._call.header.api_key == ApiKey.PRODUCE:
+            self._use(PRODUCER_BYTE_RATE, self._call.held_bytes)
+
+    def on_begun(self) -> None:
+        """Its handler has returned; the answer may have been given already, or may come later."""
+        self._take_time()
+        self._is_begun = True
+        self._mute()
+
+    @property
+    def fetch_bytes_max(self) -> int | None:
+        """How many bytes one Fetch may give: what the quota gives in a burst."""
+        limit = self._limits.get(CONSUMER_BYTE_RATE)
+        return None if limit is None else int(limit.burst)
+
+    def on_fetched(self, size: int) -> None:
+        """A Fetch is answered with so many bytes."""
+        self._use(CONSUMER_BYTE_RATE, size)
+
+    def refuses_mutation(self) -> bool:
+        """Whether the client has to wait before it creates or deletes anything more (KIP-599)."""
+        limit = self._limits.get(CONTROLLER_MUTATION_RATE)
+        if limit is None:
+            return False
+        until_ms = self._throttling.waits_until_ms(limit)
+        self._until_ms = max(self._until_ms, until_ms)
+        return until_ms > 0
+
+    def on_mutations(self, count: int) -> None:
+        """Partitions are created or deleted."""
+        self._use(CONTROLLER_MUTATION_RATE, count)
+
+    def on_answer(self) -> int:
+        """The answer is there: return for how long the client is throttled from now on."""
+        if not self._is_begun:
+            self._take_time()
+        return self._mute()
+
+    def write_into(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """Return an answer's parts with the time that its client is throttled."""
+        throttle_ms = self.on_answer()
+        if not throttle_ms:
+            return parts
+        header = self._call.header
+        return with_throttle_time(header.api_key, header.api_version, parts, throttle_ms)
+
+    def _mute(self) -> int:
+        """Have the client wait, and return for how long from now on."""
+        if not self._until_ms:
+            return 0
+        left_ms = self._until_ms - self._throttling.clock.now_ms()
+        if left_ms <= 0:
+            # The answer took longer than that, and its connection was not read from meanwhile.
+            return 0
+        self._call.connection.mute(left_ms)
+        return left_ms
+
+    def _take_time(self) -> None:
+        if self._at_ns:
+            at_ns, self._at_ns = self._at_ns, self._throttling.clock.now_ns()
+            self._use(REQUEST_PERCENTAGE, (self._at_ns - at_ns) * _PERCENT_S_PER_NS)
+
+    def _use(self, name: str, amount: float) -> None:
+        limit = self._limits.get(name)
+        if limit is not None and amount:
+            self._until_ms = max(self._until_ms, self._throttling.use(limit, amount))

@@ -1,0 +1,184 @@
+"""TxnOffsetCommit: a group's offsets that count when a transaction is committed."""
+
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
+from kafkaesque.gateway.kafka.errors import (
+    code_of,
+    code_of_group_error,
+    code_of_transaction_error,
+)
+from kafkaesque.gateway.kafka.groups import error_of
+from kafkaesque.groups import events
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.results import CommitResult, Result
+from kafkaesque.model.errors import (
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+    TransactionUnverified,
+)
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+)
+from kafkaesque.protocols.kafka.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kafkaesque.transactions.errors import TransactionError
+
+if TYPE_CHECKING:
+    from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+#: From this version on, the coordinator has the group's partition added to the transaction, and
+#: clients can be told that aborting is the way on (KIP-890 part 2).
+_WITH_ADDING = 5
+
+
+def on_txn_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
+    """Store offsets within a transaction; answered when they are in the log."""
+    commit = _Commit(gateway.broker, call, call.read())
+    if commit.is_empty:
+        commit.answer()
+    else:
+        group_ids = (commit.request.group_id,)
+        gateway.broker.group_coordinators.when_found(group_ids, commit.start)
+
+
+class _Commit:
+    """A TxnOffsetCommit under way: where the answer of each partition belongs."""
+
+    __slots__ = ("_broker", "_call", "_offsets", "_places", "_topics", "request")
+
+    def __init__(self, broker: Broker, call: Call, request: TxnOffsetCommitRequest) -> None:
+        self._broker = broker
+        self._call = call
+        self.request = request
+        self._topics: list[TxnOffsetCommitResponseTopic] = []
+        #: What exists, and the answers that are left open, in the same order.
+        self._offsets: list[events.OffsetToCommit] = []
+        self._places: list[TxnOffsetCommitResponsePartition] = []
+        for topic in request.topics:
+            answers = [self._sort_out(topic.name, each) for each in topic.partitions]
+            self._topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to bring to the coordinator."""
+        return not self._offsets
+
+    def _sort_out(
+        self, name: str, each: TxnOffsetCommitRequestPartition
+    ) -> TxnOffsetCommitResponsePartition:
+        answer = TxnOffsetCommitResponsePartition(each.partition_index)
+        try:
+            state = self._broker.state.partition(TopicPartition(name, each.partition_index))
+        except RequestRefused as refusal:
+            answer.error_code = code_of(refusal)
+            return answer
+        self._offsets.append(
+            events.OffsetToCommit(
+                partition=state.topic_partition,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+                topic_id=state.topic_id,
+            )
+        )
+        self._places.append(answer)
+        return answer
+
+    def start(self, before: Confirmation | None = None) -> None:
+        """See to it that the transaction is open in the group's partition, then commit."""
+        request = self.request
+        try:
+            where = self._broker.group_coordinators.find(request.group_id)
+            partition = self._broker.partition(where)
+            partition.check_leader()
+            partition.producers.check_transaction(request.producer_id, request.producer_epoch)
+        except LeaderNotAvailable:
+            self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except NotLeader:
+            self._refuse(ErrorCode.NOT_COORDINATOR)
+        except TransactionUnverified as unverified:
+            self._confirm(where, unverified, before)
+        except RequestRefused as refusal:
+            self._refuse(code_of(refusal))
+        else:
+            self._commit()
+
+    def _confirm(
+        self,
+        where: TopicPartition,
+        unverified: TransactionUnverified,
+        before: Confirmation | None,
+    ) -> None:
+        connection = self._call.connection
+        confirmation = Confirmation(
+            self._broker,
+            where,
+            self.request.transactional_id,
+            unverified,
+            is_adding=self._call.version >= _WITH_ADDING,
+            before=before,
+        )
+
+        def go_on() -> None:
+            if not connection.is_open:
+                return
+            connection.release()
+            if confirmation.error is TransactionError.NONE:
+                self.start(confirmation)
+            else:
+                self._refuse(self._transaction_code(confirmation.error))
+
+        # Nothing of this connection may overtake it.
+        connection.hold()
+        confirmation.run(go_on)
+
+    def _transaction_code(self, error: TransactionError) -> ErrorCode:
+        if error in PASSING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        is_new = self._call.version >= _WITH_ADDING
+        if error is TransactionError.TRANSACTION_ABORTABLE and not is_new:
+            return ErrorCode.INVALID_TXN_STATE
+        return code_of_transaction_error(error, is_fenced_known=False)
+
+    def _commit(self) -> None:
+        request = self.request
+        coordinators = self._broker.group_coordinators
+        commit = events.CommitOffsets(
+            token=coordinators.next_token(),
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            offsets=tuple(self._offsets),
+        )
+        event = events.CommitOffsetsInTransaction(
+            commit=commit, producer_id=request.producer_id, producer_epoch=request.producer_epoch
+        )
+        coordinators.step(request.group_id, event, self._on_result)
+
+    def _on_result(self, result: Result | GroupError) -> None:
+        if not isinstance(result, CommitResult):
+            self._refuse(code_of_group_error(error_of(result)))
+            return
+        for place, partition in zip(self._places, result.partitions, strict=True):
+            place.error_code = code_of_group_error(partition.error)
+        self.answer()
+
+    def _refuse(self, code: ErrorCode) -> None:
+        for place in self._places:
+            place.error_code = code
+        self.answer()
+
+    def answer(self) -> None:
+        """Say how it went for each partition."""
+        self._call.answer(TxnOffsetCommitResponse(topics=self._topics))

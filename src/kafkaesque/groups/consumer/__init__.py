@@ -1,0 +1,1 @@
+"""Groups whose partitions the coordinator assigns (KIP-848)."""

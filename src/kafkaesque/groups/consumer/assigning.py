@@ -1,0 +1,64 @@
+"""From a group's subscriptions to its target."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kafkaesque.groups.consumer.assignors import Assignor, Subscriber
+from kafkaesque.groups.consumer.expressions import Expressions
+from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.range_assignor import assign_ranges
+from kafkaesque.groups.consumer.states import ResolvedExpression
+from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Topic, TopicCatalog, metadata_hash
+from kafkaesque.groups.consumer.uniform_assignor import assign_uniformly
+
+_ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
+    {"uniform": assign_uniformly, "range": assign_ranges}
+)
+
+
+def refresh_topics(
+    group: ConsumerGroup, topics: TopicCatalog, expressions: Expressions, wall_ms: int
+) -> int:
+    """Look the group's topics up anew; return the hash of what its assignment depends on."""
+    used = group.used_expressions()
+    for expression in sorted(used):
+        known = group.expressions.get(expression)
+        names = expressions.matches(expression, topics)
+        if known is None or known.topic_names != names:
+            version = 1 if known is None else known.version + 1
+            resolved = ResolvedExpression(topic_names=names, version=version, wall_ms=wall_ms)
+            group.put_expression(expression, resolved)
+    for expression in sorted(set(group.expressions) - used):
+        group.put_expression(expression, None)
+    group.topics_seen = topics
+    return metadata_hash(_existing(group, topics))
+
+
+def assign(group: ConsumerGroup, topics: TopicCatalog, supported: tuple[str, ...]) -> None:
+    """Compute the target of the group's present epoch."""
+    by_id = {topic.topic_id: topic for topic in _existing(group, topics)}
+    names = {(each.topic_names, each.topic_expression): each for each in group.members.values()}
+    # Members with the same subscription share it, which thousands of them usually do.
+    topic_ids = {
+        key: frozenset(
+            topics.by_name[name].topic_id
+            for name in group.topic_names_of(each)
+            if name in topics.by_name
+        )
+        for key, each in names.items()
+    }
+    subscribers = {
+        member_id: Subscriber(
+            topic_ids=topic_ids[member.topic_names, member.topic_expression],
+            rack_id=member.rack_id,
+            instance_id=member.instance_id,
+            previous=group.target.get(member_id, NO_PARTITIONS),
+        )
+        for member_id, member in group.members.items()
+    }
+    group.assignor = group.preferred_assignor(supported)
+    group.put_target(_ASSIGNORS[group.assignor](subscribers, by_id))
+
+
+def _existing(group: ConsumerGroup, topics: TopicCatalog) -> list[Topic]:
+    return [topics.by_name[name] for name in group.subscribed_topics if name in topics.by_name]

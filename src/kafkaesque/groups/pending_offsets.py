@@ -1,0 +1,82 @@
+"""Offsets that were committed within transactions which are still open.
+
+They are in the log, as batches of their transaction, and count for nothing until its marker is
+there. Then they count, or are gone. One that is overtaken by an offset that was written after it,
+outside the transaction, never counts: what stands last in the log is what holds.
+"""
+
+from kafkaesque.groups.offsets import OffsetChange
+from kafkaesque.groups.results import CommittedOffset
+from kafkaesque.model.ids import TopicPartition
+
+_Key = tuple[str, TopicPartition]
+
+
+class PendingOffsets:
+    """Pending offsets of all groups of a table, by producer."""
+
+    __slots__ = ("_by_producer", "_counts")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[_Key, CommittedOffset]] = {}
+        #: How many producers have one pending, or on its way to the log, of each partition.
+        self._counts: dict[str, dict[TopicPartition, int]] = {}
+
+    def groups(self) -> list[str]:
+        """Return the groups that have pending offsets."""
+        return list(self._counts)
+
+    def partitions(self, group_id: str) -> dict[TopicPartition, int]:
+        """Return the partitions of which a group has pending offsets; not to be changed."""
+        return self._counts.get(group_id, {})
+
+    def stage(self, group_id: str, partition: TopicPartition) -> None:
+        """Note that one is on its way to the log."""
+        counts = self._counts.setdefault(group_id, {})
+        counts[partition] = counts.get(partition, 0) + 1
+
+    def settle(
+        self,
+        producer_id: int,
+        group_id: str,
+        partition: TopicPartition,
+        committed: CommittedOffset | None,
+    ) -> None:
+        """Note that one that was staged is in the log now, or with None that it never will be."""
+        self._release(group_id, partition)
+        if committed is not None:
+            self.add(producer_id, group_id, partition, committed)
+
+    def add(
+        self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
+    ) -> None:
+        """Note one that is in the log."""
+        pending = self._by_producer.setdefault(producer_id, {})
+        if (group_id, partition) not in pending:
+            self.stage(group_id, partition)
+        pending[group_id, partition] = committed
+
+    def overtake(self, group_id: str, partition: TopicPartition) -> None:
+        """Forget what is pending of a partition: something was written after it."""
+        if partition not in self._counts.get(group_id, {}):
+            return
+        for producer_id, pending in list(self._by_producer.items()):
+            if pending.pop((group_id, partition), None) is not None:
+                self._release(group_id, partition)
+                if not pending:
+                    del self._by_producer[producer_id]
+
+    def end(self, producer_id: int) -> list[OffsetChange]:
+        """A producer's transaction has ended: return what was pending, in the order of the log."""
+        pending = self._by_producer.pop(producer_id, {})
+        for group_id, partition in pending:
+            self._release(group_id, partition)
+        return [OffsetChange(*key, committed) for key, committed in pending.items()]
+
+    def _release(self, group_id: str, partition: TopicPartition) -> None:
+        counts = self._counts[group_id]
+        counts[partition] -= 1
+        if not counts[partition]:
+            del counts[partition]
+            if not counts:
+                del self._counts[group_id]

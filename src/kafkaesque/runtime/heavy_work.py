@@ -1,0 +1,196 @@
+"""Work in steps, in a process of its own: see `Disk.run_steps`.
+
+Theory of operation. One worker process, begun when there is work, does one thing at a time. A
+thread of the broker talks to it and waits for its answers, which cost the loop nothing but a
+completion per step. The process ends when it has had nothing to do for a while, when the broker
+closes its pipe, and when the broker dies, which closes the pipe as well.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, Final, Generic, TypeVar, cast
+
+from kafkaesque.env.disk import ArgumentT, BlockingDisk
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, WorkerLost
+from kafkaesque.runtime.worker_frames import (
+    Begin,
+    Ended,
+    GoOn,
+    Step,
+    Stop,
+    read_frame,
+    write_frame,
+)
+from kafkaesque.runtime.workers import Mailbox, WorkerPool
+
+#: A process that has had nothing to do for this long is ended.
+IDLE_MS_MAX: Final = 30_000
+#: One that was told to end, and waits for a device, is killed after this.
+END_MS_MAX: Final = 2_000
+
+StepT = TypeVar("StepT")
+ResultT = TypeVar("ResultT")
+
+
+class HeavyRun(Generic[StepT, ResultT]):
+    """See `StepRun`."""
+
+    __slots__ = ("_heavy", "_is_stopping", "_is_waiting", "on_done", "on_step")
+
+    def __init__(
+        self,
+        heavy: "HeavyWork",
+        on_step: Callable[[StepT], None],
+        on_done: Callable[[ResultT | None, Exception | None], None],
+    ) -> None:
+        self._heavy: Final = heavy
+        self.on_step: Final = on_step
+        self.on_done: Final = on_done
+        #: A step was reported and nothing was said since.
+        self._is_waiting = False
+        self._is_stopping = False
+
+    def go_on(self) -> None:
+        """See `StepRun`."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._heavy.say(self, GoOn())
+
+    def stop(self) -> None:
+        """See `StepRun`."""
+        self._is_stopping = True
+        if self._is_waiting:
+            self._is_waiting = False
+            self._heavy.say(self, Stop())
+
+    def on_answer(self, answer: object, error: Exception | None) -> None:
+        """Take what the process says, or why it says nothing any more."""
+        if isinstance(answer, Step):
+            self._is_waiting = True
+            if self._is_stopping:
+                self.stop()
+            else:
+                self.on_step(cast("StepT", answer.value))
+            return
+        self._heavy.on_ended(self)
+        if isinstance(answer, Ended):
+            self.on_done(cast("ResultT | None", answer.result), answer.error)
+        else:
+            self.on_done(None, error or WorkerLost(f"{answer!r} is not an answer"))
+
+
+class HeavyWork:
+    """The worker process of one data directory."""
+
+    def __init__(self, root: str, loop: asyncio.AbstractEventLoop, mailbox: Mailbox) -> None:
+        self._root: Final = root
+        self._loop: Final = loop
+        #: The one thread that talks to the process.
+        self._talker: Final = WorkerPool("heavy-work", 1, mailbox)
+        #: Touched by that thread only, but for killing it.
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run: HeavyRun[Any, Any] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if there is one."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def begin(
+        self,
+        run: HeavyRun[Any, Any],
+        work: Callable[[BlockingDisk, ArgumentT], Generator[Any, None, Any]],
+        argument: ArgumentT,
+    ) -> None:
+        """Begin work.
+
+        Raises:
+            InvariantBroken: some is under way.
+        """
+        if self._run is not None or self._is_closed:
+            raise InvariantBroken("heavy work is done one piece at a time, while the disk is open")
+        self._run = run
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        self.say(run, Begin(work, argument))
+
+    def say(self, run: HeavyRun[Any, Any], command: object) -> None:
+        """Tell the process something; its answer goes to the run."""
+        self._talker.submit(lambda: self._ask(command), run.on_answer)
+
+    def on_ended(self, run: HeavyRun[Any, Any]) -> None:
+        """Nothing is under way any more."""
+        if self._run is run and not self._is_closed:
+            self._run = None
+            self._idle = self._loop.call_later(IDLE_MS_MAX / 1000, self._retire)
+
+    def close(self) -> None:
+        """End the process, whatever it does, and wait for that."""
+        self._is_closed = True
+        if self._idle is not None:
+            self._idle.cancel()
+        process = self._process
+        if process is not None:
+            process.kill()
+        self._talker.submit(self._end, _ignore)
+        self._talker.close()
+
+    def _retire(self) -> None:
+        self._idle = None
+        if self._run is None:
+            self._talker.submit(self._end, _ignore)
+
+    # In the thread
+
+    def _ask(self, command: object) -> object:
+        process = self._process
+        if process is None:
+            process = self._process = self._start()
+            if self._is_closed:
+                process.kill()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            write_frame(process.stdin, command)
+            return read_frame(process.stdout)
+        except (EOFError, OSError) as error:
+            status = self._end()
+            raise WorkerLost(f"the worker process has ended with status {status}") from error
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "kafkaesque.runtime.worker", self._root]
+        try:
+            # A session of its own: Ctrl-C is for the broker, which says what is to end.
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise DiskFailed(f"cannot start {command[0]}: {error.strerror}") from error
+
+    def _end(self) -> int | None:
+        """Let the process end by itself; kill it if it does not. Return its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for pipe in (process.stdin, process.stdout):
+            try:
+                pipe.close()
+            except OSError:
+                pass  # What was to be written has nobody to read it.
+        try:
+            return process.wait(END_MS_MAX / 1000)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+
+def _ignore(_: object, __: Exception | None) -> None:
+    """Nobody waits for this result."""

@@ -1,0 +1,134 @@
+"""A consumer with `isolation.level=read_committed`: it leaves out what was aborted.
+
+As Kafka's consumers do it: the broker names the producers whose transactions were aborted, and from
+which offset on; their batches are left out up to the next marker of an abort.
+"""
+
+from typing import Any, Final
+
+from kafkaesque.model.batch import Attribute, scan_batches
+from kafkaesque.model.batch_encoder import MarkerType, decode_end_marker
+from kafkaesque.model.record_errors import InvalidRecord
+from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.messages.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.transaction_history import TransactionHistory
+
+FETCH_VERSION: Final = 13
+READ_COMMITTED: Final = 1
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class CommittedReader:
+    """Follows one partition from its start."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        partition: int,
+        history: TransactionHistory,
+        distrusted: str | None = None,
+    ) -> None:
+        """`distrusted` is a machine whose disk may give it anything; it is asked again, then."""
+        self._client: Final = client
+        self._partition: Final = partition
+        self._history: Final = history
+        self._distrusted: Final = distrusted
+        self._position = 0
+        #: Where the log ends, and where it ends for a committed reader.
+        self._ends = (-1, -1)
+        client.env.clock.call_soon(self._fetch)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all that is there is decided and read."""
+        high_watermark, stable_offset = self._ends
+        return 0 <= high_watermark == stable_offset <= self._position
+
+    def __str__(self) -> str:
+        return f"partition {self._partition}: read up to {self._position} of {self._ends}"
+
+    def _fetch(self) -> None:
+        client = self._client
+        link = client.leader_link(self._partition)
+        if link is None:
+            self._try_again()
+            return
+        asked = FetchPartition(
+            partition=self._partition,
+            current_leader_epoch=client.leader_epoch(self._partition),
+            fetch_offset=self._position,
+            partition_max_bytes=1 + client.env.dice.below(4_000),
+        )
+        request = FetchRequest(
+            max_wait_ms=300,
+            min_bytes=1,
+            max_bytes=100_000,
+            isolation_level=READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
+        )
+        host = link.address.host
+
+        def receive(response: Any) -> None:
+            fetched = None
+            if response is not None and response.responses:
+                fetched = response.responses[0].partitions[0]
+            if fetched is None or fetched.error_code or not self._take(fetched, host):
+                self._try_again()
+                return
+            self._ends = (fetched.high_watermark, fetched.last_stable_offset)
+            client.env.clock.call_soon(self._fetch)
+
+        link.send(ApiKey.FETCH, FETCH_VERSION, request, receive)
+
+    def _try_again(self) -> None:
+        self._client.refresh()
+        self._client.later(self._fetch)
+
+    def _take(self, fetched: Any, host: str) -> bool:
+        """Note what came; False if it is not what a broker may send."""
+        data = bytes(fetched.records or b"")
+        scan = scan_batches(data)
+        if scan.end != len(data):
+            if host != self._distrusted:
+                self._history.note_anomaly(f"an answer of {host} is broken at byte {scan.end}")
+            return False
+        aborted = sorted(
+            (a.first_offset, a.producer_id) for a in fetched.aborted_transactions or ()
+        )
+        left_out: set[int] = set()
+        for header in scan.batches:
+            if header.next_offset > fetched.last_stable_offset:
+                self._history.note_anomaly(
+                    f"{self._partition}@{header.last_offset} was given out above the last stable "
+                    f"offset {fetched.last_stable_offset}"
+                )
+            while aborted and aborted[0][0] <= header.last_offset:
+                left_out.add(aborted.pop(0)[1])
+            records = decode_batch(data, BATCH_BYTES_MAX, at=header.at)
+            if header.is_control:
+                if _is_abort(records[0]):
+                    left_out.discard(header.producer_id)
+            elif not (
+                header.attributes & Attribute.TRANSACTIONAL and header.producer_id in left_out
+            ):
+                for record in records:
+                    if record.offset >= self._position:
+                        self._history.note_read(self._partition, record.offset, record.value or b"")
+            self._position = max(self._position, header.next_offset)
+        return True
+
+
+def _is_abort(record: Record) -> bool:
+    """Return whether a control record ends a transaction so; there are others than ends."""
+    try:
+        return decode_end_marker(record).type is MarkerType.ABORT
+    except InvalidRecord:
+        return False

@@ -1,0 +1,49 @@
+"""Clusters under faults whose brokers check every batch of a producer off the loop."""
+
+import pytest
+
+from kafkaesque.broker import partition
+from kafkaesque.broker.batch_checks import LongCheck, Records, check_produced
+from kafkaesque.broker.cluster_state import INTERNAL_TOPICS
+from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.topic_config import TopicConfig
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.sim.runner import SimOptions, run_seed
+
+SEEDS = range(2_000, 2_006)
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[LongCheck]:
+    """Make every batch of a client one that takes long; return all checks."""
+    made: list[LongCheck] = []
+
+    def check(owner: Partition, records: Records, config: TopicConfig) -> BatchHeader | LongCheck:
+        header = check_produced(owner, records, config)
+        # What a broker itself writes is never compressed.
+        if owner.state.topic in INTERNAL_TOPICS or isinstance(header, LongCheck):
+            return header
+        made.append(LongCheck(owner, records, header, config))
+        return made[-1]
+
+    monkeypatch.setattr(partition, "check_produced", check)
+    return made
+
+
+@pytest.mark.timeout(300)
+def test_order_and_acknowledgements_hold_when_batches_wait_for_their_checks(
+    checks: list[LongCheck],
+) -> None:
+    for seed in SEEDS:
+        report = run_seed(seed)
+        assert report.ok, (seed, report.anomalies, report.lines[-40:])
+        assert report.acknowledged > 100
+        assert report.faults > 0
+    assert len(checks) > 1_000
+
+
+def test_a_seed_is_the_same_every_time(checks: list[LongCheck]) -> None:
+    options = SimOptions(duration_ms=4_000)
+    first, second = (run_seed(SEEDS[0], options).digest for _ in range(2))
+    assert first == second
+    assert checks

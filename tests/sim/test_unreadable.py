@@ -1,0 +1,222 @@
+"""A leader that cannot read its own log says so, and hands over if that helps anybody."""
+
+import re
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partition_table import OPEN_AGAIN_MS
+from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.model.errors import DiskFailed
+from kafkaesque.sim.options import SimOptions
+from tests.sim.scenario import Scenario
+
+#: A byte of the batch header that tells where the batch ends, and one of the records behind it.
+BROKEN_HEADER, BROKEN_RECORDS = 16, 80
+
+
+def behind(scenario: Scenario) -> tuple[str, str, str]:
+    """Write while one follower is away; return the leader, the follower that is not, and it."""
+    leader = scenario.leader
+    near, far = (name for name in scenario.cluster.names if name != leader)
+    scenario.write(20)
+    scenario.settle()
+    scenario.kill(far)
+    # More than a leader keeps in memory, in more than one segment.
+    scenario.write(1_500)
+    assert scenario.leaders() == [leader]
+    assert len(scenario.partition(leader).log.segments.segments) > 3
+    return leader, near, far
+
+
+@pytest.mark.parametrize("byte", [BROKEN_HEADER, BROKEN_RECORDS])
+def test_a_follower_gets_from_another_leader_what_this_one_cannot_read(byte: int) -> None:
+    scenario = Scenario(1)
+    leader, near, far = behind(scenario)
+    scenario.damage(leader, segment=1, batch=9, byte=byte)
+    scenario.boot(far)
+    scenario.loop.run_until(lambda: scenario.end(far) == scenario.end(near), 30_000)
+    scenario.loop.run_for(2_000)
+    told = scenario.told("the log cannot be read")
+    assert told
+    assert all(re.search(r" events-0: .* events-0/\d{20}\.log: ", line) for line in told), told
+    assert scenario.leaders() == [near]
+    assert scenario.committed(far) == scenario.committed(near)
+    scenario.write(10)
+    assert scenario.findings.anomalies == []
+
+
+@pytest.mark.parametrize("byte", [BROKEN_HEADER, BROKEN_RECORDS])
+def test_who_alone_has_everything_goes_on_leading(byte: int) -> None:
+    """The other one lags behind: it gets what is good, and is not asked to lead."""
+    scenario = Scenario(2)
+    leader, near, far = behind(scenario)
+    offset = scenario.damage(leader, segment=1, batch=9, byte=byte)
+    term = scenario.partition(leader).leader_epoch
+    scenario.kill(near)
+    scenario.boot(far)
+    scenario.loop.run_until(lambda: scenario.end(far) == offset, 30_000)
+    reader = scenario.read_from_start()
+    for _ in range(30):
+        scenario.loop.run_for(1_000)
+        assert scenario.leaders() == [leader]
+    assert scenario.partition(leader).leader_epoch == term
+    assert reader.position >= offset, "what is good is read here"
+    assert 1 <= len(scenario.told("the log cannot be read")) <= 4, "told, and not all the time"
+    assert not scenario.told("is asked to lead")
+    scenario.boot(near)
+    scenario.loop.run_until(lambda: scenario.end(far) == scenario.end(near), 30_000)
+    assert scenario.committed(far) == scenario.committed(near)
+
+
+def test_a_consumer_gets_from_another_leader_what_this_one_cannot_find() -> None:
+    scenario = Scenario(3)
+    leader = scenario.leader
+    scenario.write(1_500)
+    scenario.settle()
+    scenario.damage(leader, segment=1, batch=9, byte=BROKEN_HEADER)
+    reader = scenario.read_from_start()
+    end = scenario.end(leader)
+    scenario.loop.run_until(lambda: reader.position == end, 10_000)
+    assert scenario.told("the log cannot be read")
+    assert scenario.leaders() != [leader]
+    assert scenario.findings.anomalies == []
+
+
+def test_leadership_rests_where_every_disk_is_hurt() -> None:
+    """Consumers come to each replica's damage, again and again."""
+    scenario = Scenario(4)
+    scenario.write(1_500)
+    scenario.settle()
+    for number, name in enumerate(scenario.cluster.names):
+        scenario.damage(name, segment=1 + number, batch=3, byte=BROKEN_HEADER)
+    readers = [scenario.read_from_start()]
+    end = scenario.end(scenario.leader)
+    terms: set[int] = set()
+    unled_ms = 0
+    for at in range(600):
+        if at % 50 == 0:
+            readers.append(scenario.read_from_start())
+        scenario.loop.run_for(100)
+        leaders = scenario.leaders()
+        unled_ms += 0 if leaders else 100
+        terms.update(scenario.partition(name).leader_epoch for name in leaders)
+    assert 2 <= len(terms) <= 12, "each hands over at once, and after 10, 30 and 70 seconds"
+    assert unled_ms <= 1_000
+    assert readers[0].position == end, "no batch is hurt everywhere, so all are read"
+    scenario.write(10)
+
+
+def test_full_disks_everywhere_do_not_chase_leadership_around() -> None:
+    scenario = Scenario(5)
+    scenario.write(100)
+    scenario.settle()
+    for name in scenario.cluster.names:
+        drive = scenario.world.machines[name].drive
+        # Less than a broker keeps free, and enough for what it writes without being asked.
+        drive.faults.capacity_bytes = drive.used_bytes() + 4_000
+        scenario.broker(name).store._check_space()
+    for producer in scenario.load.producers:
+        producer.is_stopped = False
+        producer._next(0)
+    terms: set[int] = set()
+    unled = 0
+    for _ in range(600):
+        scenario.loop.run_for(100)
+        leaders = scenario.leaders()
+        unled += not leaders
+        terms.update(scenario.partition(name).leader_epoch for name in leaders)
+    assert 2 <= len(terms) <= 10
+    assert unled <= 5, "what is there can be read"
+    for name in scenario.cluster.names:
+        scenario.world.machines[name].drive.faults.capacity_bytes = None
+    scenario.write(100)
+    assert scenario.findings.anomalies == []
+
+
+def test_a_partition_that_cannot_be_read_when_it_is_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = Scenario(6)
+    scenario.write(100)
+    scenario.settle()
+    name = scenario.leader
+    tried: list[float] = []
+    restore = Partition.restore
+
+    def failing(self: Partition, log: Any) -> None:
+        tried.append(scenario.loop.now_ns / 1e6)
+        if len(tried) <= 3:
+            raise DiskFailed("cannot read: Input/output error")
+        restore(self, log)
+
+    monkeypatch.setattr(Partition, "restore", failing)
+    scenario.kill(name)
+    scenario.boot(name)
+    scenario.loop.run_until(lambda: scenario.find(name) is not None, 10 * OPEN_AGAIN_MS)
+    assert len(tried) == 4
+    assert len(scenario.told("cannot be opened, trying again")) == 3
+    scenario.loop.run_for(5 * OPEN_AGAIN_MS)
+    assert len(tried) == 4, "nobody goes on trying"
+    scenario.write(10)
+    scenario.settle()
+    assert scenario.end(name) == scenario.end(scenario.leader)
+
+
+def test_retries_of_what_cannot_be_opened_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change of the metadata looks at all partitions, and none starts a timer of its own."""
+    scenario = Scenario(7, SimOptions(brokers=1, replicas=1))
+    scenario.write(10)
+    tried: list[float] = []
+
+    def failing(self: Partition, log: Any) -> None:
+        tried.append(scenario.loop.now_ns / 1e6)
+        raise DiskFailed("cannot read: Input/output error")
+
+    monkeypatch.setattr(Partition, "restore", failing)
+    scenario.kill("b1")
+    scenario.boot("b1")
+    scenario.loop.run_for(OPEN_AGAIN_MS)
+    for _ in range(20):
+        scenario.broker("b1").partitions.reconcile_soon()
+        scenario.loop.run_for(OPEN_AGAIN_MS / 20)
+    before = len(tried)
+    scenario.loop.run_for(10 * OPEN_AGAIN_MS)
+    assert len(tried) - before <= 11
+
+
+def test_a_stop_is_in_order_though_no_space_is_left_to_note_producers() -> None:
+    scenario = Scenario(8)
+    scenario.write(100)
+    scenario.settle()
+    machine = scenario.world.machines["b2"]
+    machine.drive.faults.capacity_bytes = machine.drive.used_bytes()
+    scenario.cluster.restart(machine)
+    scenario.loop.run_until(lambda: not machine.running, 10_000)
+    assert scenario.told("its next start reads more")
+    machine.drive.faults.capacity_bytes = None
+    scenario.loop.run_until(lambda: scenario.find("b2") is not None, 10_000)
+    scenario.write(10)
+    scenario.settle()
+    assert scenario.findings.anomalies == []
+
+
+def test_a_start_that_is_heard_of_before_its_topic_is_not_forgotten() -> None:
+    """Links may be up before the metadata is applied again, and a leader says it once."""
+    scenario = Scenario(9)
+    scenario.write(100)
+    scenario.settle()
+    name = next(each for each in scenario.cluster.names if each != scenario.leader)
+    start, group = scenario.end(name) // 2, scenario.group
+    epoch = scenario.partition(name).leader_epoch
+    leader = scenario.broker(scenario.leader).node
+    scenario.kill(name)
+    scenario.boot(name)
+    scenario.loop.run_until(lambda: name in scenario.cluster.brokers, 10_000)
+    broker = scenario.broker(name)
+    assert group not in broker.state.partitions_by_group, "it has heard of nothing yet"
+    broker.log_starts.on_leader_report(LeaderReport(group, epoch, leader, (), start))
+    scenario.loop.run_until(lambda: scenario.find(name) is not None, 10_000)
+    scenario.loop.run_for(2_000)
+    assert scenario.partition(name).log_start_offset == start

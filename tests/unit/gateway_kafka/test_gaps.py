@@ -1,0 +1,61 @@
+"""A gap in a producer's numbers, soon after a change of leader and later."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.broker import partition as partition_module
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.records import Record
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests.unit.gateway_kafka.live import LiveCluster
+
+T = "orders"
+LAST_VERSION_WITH_NAMES = 12
+
+
+def send(live: LiveCluster, sequence: int, epoch: int = 0) -> int:
+    options = BatchOptions(producer_id=4_000, producer_epoch=epoch, base_sequence=sequence)
+    data = PartitionProduceData(0, bytes(encode_batch([Record(0, 5, None, b"v", ())], options)))
+    topic = TopicProduceData(name=T, partition_data=[data])
+    answer = live.ask(ProduceRequest(None, -1, 5000, [topic]), LAST_VERSION_WITH_NAMES)
+    code: int = answer.responses[0].partition_responses[0].error_code
+    return code
+
+
+def test_what_follows_on_a_refused_batch_is_refused_like_it(live: LiveCluster) -> None:
+    live.create_topic(T)
+    assert send(live, 0) == ErrorCode.NONE
+    live.partition(T).on_leading(9)
+    # Number 1 came while nobody led.
+    assert send(live, 2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert send(live, 3, epoch=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [send(live, number) for number in (1, 2, 1, 3)] == [ErrorCode.NONE] * 4
+
+
+def test_what_lies_behind_is_out_of_order_at_once(live: LiveCluster) -> None:
+    live.create_topic(T)
+    assert [send(live, number) for number in range(7)] == [ErrorCode.NONE] * 7
+    live.partition(T).on_leading(9)
+    assert send(live, 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_is_out_of_order_where_nobody_else_has_led(live: LiveCluster) -> None:
+    live.create_topic(T)
+    assert send(live, 0) == ErrorCode.NONE
+    assert send(live, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_that_stays_is_out_of_order(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.create_topic(T)
+    assert send(live, 0) == ErrorCode.NONE
+    monkeypatch.setattr(partition_module, "GAPS_MS", 0)
+    live.partition(T).on_leading(9)
+    assert send(live, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -1,0 +1,186 @@
+"""Offsets in transactions count when the transaction is committed, and only then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkaesque.groups.errors import GroupError
+from kafkaesque.groups.events import (
+    CommitOffsets,
+    CommitOffsetsInTransaction,
+    FetchOffsets,
+    OffsetToCommit,
+    TransactionEnded,
+)
+from kafkaesque.groups.results import AppendInTransaction
+from kafkaesque.groups.table import GroupTable
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import WriteFailure
+from tests.unit.groups.desk import Desk
+
+G = "readers"
+P = 4_000
+F0, F1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+
+def plain(desk: Desk, offset: int, partition: TopicPartition = F0, **how: Any) -> CommitOffsets:
+    given: dict[str, Any] = {"generation": -1, "member_id": "", "instance_id": None} | how
+    return CommitOffsets(
+        token=desk.token(),
+        group_id=G,
+        offsets=(OffsetToCommit(partition, offset, -1, ""),),
+        **given,
+    )
+
+
+def commit(
+    desk: Desk, offset: int, partition: TopicPartition = F0, producer_id: int = P, **how: Any
+) -> GroupError:
+    event = CommitOffsetsInTransaction(
+        commit=plain(desk, offset, partition, **how), producer_id=producer_id, producer_epoch=3
+    )
+    answer = desk.ask(event)
+    (each,) = answer.partitions
+    assert each.partition == partition
+    error: GroupError = each.error
+    return error
+
+
+def end(desk: Desk, *, is_commit: bool, producer_id: int = P) -> None:
+    desk.ask(TransactionEnded(producer_id=producer_id, is_commit=is_commit))
+
+
+def fetched(
+    desk: Desk, *partitions: TopicPartition, stable: bool = False
+) -> dict[TopicPartition, int | str | None]:
+    event = FetchOffsets(
+        token=desk.token(), group_id=G, partitions=partitions or None, require_stable=stable
+    )
+    answer = desk.ask(event)
+    assert answer.error is GroupError.NONE
+    return {
+        each.partition: "unstable"
+        if each.is_unstable
+        else None
+        if each.committed is None
+        else each.committed.offset
+        for each in answer.offsets
+    }
+
+
+def restored(desk: Desk, *ends: TransactionEnded) -> Desk:
+    """Returns the next leader's desk: what was written is replayed, then these ends."""
+    later = Desk(is_active=False)
+    table: GroupTable = later.table
+    for each in desk.written:
+        pairs = [(record.key, record.value) for record in each.records]
+        if isinstance(each, AppendInTransaction):
+            table.restore_in_transaction(each.producer_id, pairs)
+        else:
+            table.restore(pairs)
+    for ended in ends:
+        table.restore_end(ended)
+    table.activate(later.now)
+    return later
+
+
+def test_nobody_sees_them_before_the_transaction_is_committed() -> None:
+    desk = Desk()
+    assert commit(desk, 7) is GroupError.NONE
+    assert fetched(desk, F0) == {F0: None}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 7}
+
+
+def test_an_aborted_transaction_leaves_what_was_there() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5))
+    assert commit(desk, 7) is GroupError.NONE
+    end(desk, is_commit=False)
+    assert fetched(desk, F0) == {F0: 5}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 5}
+
+
+def test_who_wants_stable_offsets_is_told_to_wait() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5, F1))
+    commit(desk, 7)
+    assert fetched(desk, F0, F1, stable=True) == {F0: "unstable", F1: 5}
+    assert fetched(desk, stable=True) == {F1: 5, F0: "unstable"}
+    assert fetched(desk) == {F1: 5}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0, F1, stable=True) == {F0: 7, F1: 5}
+
+
+def test_an_offset_on_its_way_to_the_log_is_unstable_and_a_failed_one_is_not() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5))
+    desk.holds_writes = True
+    event = CommitOffsetsInTransaction(commit=plain(desk, 7), producer_id=P, producer_epoch=3)
+    assert desk.ask(event) is None
+    assert fetched(desk, F0, stable=True) == {F0: "unstable"}
+    desk.fail_held(WriteFailure.NOT_ENOUGH_REPLICAS)
+    answer = desk.answer(event.token)
+    assert answer.partitions[0].error is GroupError.COORDINATOR_NOT_AVAILABLE
+    assert fetched(desk, F0, stable=True) == {F0: 5}
+    desk.holds_writes = False
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 5}
+
+
+def test_what_is_written_last_holds() -> None:
+    desk = Desk()
+    commit(desk, 7)
+    desk.ask(plain(desk, 9))
+    assert fetched(desk, F0, stable=True) == {F0: 9}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 9}
+    assert fetched(restored(desk, TransactionEnded(producer_id=P, is_commit=True)), F0) == {F0: 9}
+
+
+def test_the_last_of_a_transaction_counts() -> None:
+    desk = Desk()
+    commit(desk, 7)
+    commit(desk, 8)
+    assert fetched(desk, F0, stable=True) == {F0: "unstable"}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0, stable=True) == {F0: 8}
+
+
+def test_transactions_of_two_producers_end_by_themselves() -> None:
+    desk = Desk()
+    commit(desk, 7, F0, producer_id=P)
+    commit(desk, 3, F1, producer_id=P + 1)
+    end(desk, is_commit=True, producer_id=P + 1)
+    assert fetched(desk, F0, F1, stable=True) == {F0: "unstable", F1: 3}
+    end(desk, is_commit=False, producer_id=P)
+    assert fetched(desk, F0, F1, stable=True) == {F0: None, F1: 3}
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_new_leader_knows_what_is_open_and_what_has_ended(is_commit: bool) -> None:
+    desk = Desk()
+    commit(desk, 7)
+    later = restored(desk)
+    assert fetched(later, F0, stable=True) == {F0: "unstable"}
+    end(later, is_commit=is_commit)
+    assert fetched(later, F0) == {F0: 7 if is_commit else None}
+    at_once = restored(desk, TransactionEnded(producer_id=P, is_commit=is_commit))
+    assert fetched(at_once, F0, stable=True) == {F0: 7 if is_commit else None}
+
+
+def test_a_producer_that_speaks_for_a_member_is_checked() -> None:
+    desk = Desk()
+    assert commit(desk, 7, generation=4, member_id="me") is GroupError.ILLEGAL_GENERATION
+    assert fetched(desk, F0, stable=True) == {F0: None}
+
+
+def test_ends_of_strangers_change_nothing() -> None:
+    desk = Desk()
+    end(desk, is_commit=True, producer_id=99)
+    commit(desk, 7)
+    end(desk, is_commit=True, producer_id=99)
+    assert fetched(desk, F0, stable=True) == {F0: "unstable"}

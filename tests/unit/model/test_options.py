@@ -1,0 +1,73 @@
+"""What is said about options that are wrong."""
+
+import pytest
+
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.options import INT32_MAX, Option, OptionTable, OptionType
+
+TABLE = OptionTable(
+    "topic",
+    [
+        Option(
+            name="max.message.bytes",
+            type=OptionType.INT,
+            default=1048588,
+            doc="",
+            minimum=1048576,
+            maximum=INT32_MAX,
+        ),
+        Option(name="share", type=OptionType.DOUBLE, default=0.5, doc="", minimum=0.25, maximum=1),
+        Option(name="auto.create.topics.enable", type=OptionType.BOOLEAN, default=True, doc=""),
+        Option(name="unclean", type=OptionType.BOOLEAN, default=False, doc="", choices=("false",)),
+    ],
+    {"flush.ms": "everything is synced"}.get,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("max.message.bytes", "a number from 1048576 to 2147483647"),
+        ("share", "a number from 0.25 to 1"),
+    ],
+)
+def test_a_range_is_shown_with_all_its_digits(name: str, allowed: str) -> None:
+    with pytest.raises(ConfigError, match=f"it must be {allowed}$"):
+        TABLE.parse({name: "0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("max.message.byte", "max.message.bytes"),
+        ("message.max.bytes", "max.message.bytes"),
+        ("auto.create.topics", "auto.create.topics.enable"),
+        ("remote.storage.enable", None),
+        ("zookeeper.connect", None),
+    ],
+)
+def test_only_a_name_that_is_alike_is_suggested(name: str, near: str | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TABLE.get(name)
+    hint = f"; did you mean {near}?" if near else ""
+    assert str(refused.value) == f"unknown topic option {name!r}{hint}"
+
+
+def test_what_is_true_or_false_may_have_to_be_one_of_them() -> None:
+    assert TABLE.parse({"unclean": "False", "auto.create.topics.enable": "false"}) == {
+        "unclean": False,
+        "auto.create.topics.enable": False,
+    }
+    for value in ("true", True):
+        with pytest.raises(ConfigError, match=r"it must be false$"):
+            TABLE.parse({"unclean": value})
+    with pytest.raises(ConfigError, match=r"it must be true or false$"):
+        TABLE.parse({"auto.create.topics.enable": "yes"})
+
+
+def test_an_option_of_kafkas_that_is_not_here_says_why() -> None:
+    with pytest.raises(ConfigError) as refused:
+        TABLE.get("flush.ms")
+    assert str(refused.value) == (
+        "flush.ms is an option of Apache Kafka that Kafkaesque does not have: everything is synced"
+    )
