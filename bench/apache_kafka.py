@@ -317,7 +317,8 @@ class ApacheKafka:
     @staticmethod
     def _format(runtime: Sequence[str], cluster_id: str, properties: Path) -> None:
         tool = [*runtime, "kafka.tools.StorageTool", "format"]
-        tool += ["--cluster-id", cluster_id, "--config", str(properties)]
+        # With "=", because an id may begin with a dash.
+        tool += [f"--cluster-id={cluster_id}", "--config", str(properties)]
         done = subprocess.run(
             tool, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
         )

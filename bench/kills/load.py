@@ -116,7 +116,6 @@ class Readings:
         self.committed: dict[Where, int] = {}
         self.given = 0
         self.given_again = 0
-        self.commit_failures = 0
         self.errors: dict[str, int] = {}
         self.last_at = time.monotonic()
         self.longest_silence_s = 0.0
@@ -228,7 +227,6 @@ class Member(threading.Thread):
         readings = self._readings
         with readings.lock:
             if error is not None:
-                readings.commit_failures += 1
                 return
             for each in partitions:
                 if each.error is None:

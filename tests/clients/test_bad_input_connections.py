@@ -41,8 +41,8 @@ SPARE_FILES = 500
 CONNECTIONS_SHARE = 0.75
 FILES_AT_START = 256
 FRAME_BYTES_MAX = 100 * MIB
-#: The idle limit of the broker here, in place of ten minutes, and how often it looks.
-IDLE_MS, SWEEP_MS = 2_000, 200
+#: The idle limit of the broker here, in place of ten minutes.
+IDLE_MS = 2_000
 #: Room for incomplete frames there, in place of half a gigabyte.
 INCOMPLETE_BYTES_MAX = 48 * MIB
 
@@ -307,13 +307,9 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes(victim: Victi
 @pytest.fixture(scope="module")
 def impatient(many_files: int) -> Iterator[Victim]:
     """Return a broker that closes idle connections after seconds, and has little room."""
-    gateway = "gateway.kafka.gateway"
-    constants = [
-        f"{gateway}:CONNECTION_IDLE_MS_MAX={IDLE_MS}",
-        f"{gateway}:SWEEP_MS={SWEEP_MS}",
-        f"runtime.framing:INCOMPLETE_BYTES_MAX={INCOMPLETE_BYTES_MAX}",
-    ]
-    with Victim(constants=constants) as made:
+    constants = [f"runtime.framing:INCOMPLETE_BYTES_MAX={INCOMPLETE_BYTES_MAX}"]
+    options = {"connections.max.idle.ms": str(IDLE_MS)}
+    with Victim(options=options, constants=constants) as made:
         yield made
 
 
@@ -346,7 +342,7 @@ def test_a_client_that_never_reads_is_closed_in_time(impatient: Victim) -> None:
     with impatient.connect(receive_bytes=4096) as wire:
         send_until_refused(wire, (documentation_request(n) for n in range(10**6)))
         with impatient.watched():
-            time.sleep(IDLE_MS / 1000 + 3 * SWEEP_MS / 1000)
+            time.sleep(2 * IDLE_MS / 1000)
         # What had been sent before it was closed may still be read, and then comes the end.
         wire.socket.settimeout(5)
         with pytest.raises(ConnectionResetError):

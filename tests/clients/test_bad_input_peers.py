@@ -5,11 +5,13 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import pytest
 
+from kafkaesque.broker.peer_door import GREETING_MS_MAX
 from kafkaesque.broker.peer_messages import (
     PROTOCOL_VERSION,
     Hello,
@@ -18,6 +20,7 @@ from kafkaesque.broker.peer_messages import (
     write_raft_section,
     write_section,
 )
+from kafkaesque.env.report_limit import LINES_MAX
 from tests.clients.bad_input import MIB, Victim, Wire
 from tests.clients.cluster import CLUSTER_ID
 
@@ -108,16 +111,10 @@ def test_rubbish(victim: Victim, rubbish: bytes) -> None:
         {"version": PROTOCOL_VERSION + 1},
         {"version": -1},
         {"to_node": 2},
-    ],
-    ids=str,
-)
-def test_greetings_that_are_meant_for_another(victim: Victim, fields: dict[str, Any]) -> None:
-    assert is_refused(victim, greeting(**fields))
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
+        {"node": 1},
+        {"node": 0},
+        {"node": -5},
+        {"incarnation": -1},
         {"port": 99_999},
         {"port": -1},
         {"port": 2**40},
@@ -125,6 +122,17 @@ def test_greetings_that_are_meant_for_another(victim: Victim, fields: dict[str, 
         {"host": ""},
         {"host": "nul\0"},
         {"host": "x" * 300},
+        {"host": 100_000 * "y"},
+    ],
+    ids=lambda fields: str(fields)[:40],
+)
+def test_greetings_that_are_for_another(victim: Victim, fields: dict[str, Any]) -> None:
+    assert is_refused(victim, greeting(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
         {"host": "\N{SNOWMAN}." * 30},
         {"host": "999.999.999.999"},
         {"host": "::gg"},
@@ -181,13 +189,27 @@ def test_strangers_who_say_nothing(victim: Victim) -> None:
     wires = [Wire(victim.peer_port) for _ in range(1000)]
     try:
         for number, wire in enumerate(wires):
-            # Some of them announce the largest frame that there is.
-            wire.send(struct.pack(">I", 256 * MIB)[: number % 5])
+            # Some of them announce the largest frame that there is, some have been closed already.
+            with suppress(ConnectionError):
+                wire.send(struct.pack(">I", 256 * MIB)[: number % 5])
         time.sleep(0.5)
         assert not is_refused_at_once(victim)
+        assert victim.log().count("have not greeted") <= LINES_MAX
     finally:
         for wire in wires:
             wire.socket.close()
+
+
+def test_one_who_greets_a_byte_at_a_time(victim: Victim) -> None:
+    with Wire(victim.peer_port) as wire:
+        began = time.monotonic()
+        for byte in greeting():
+            wire.send(bytes([byte]))
+            if wire.is_closed_by_broker(0.5):
+                break
+        else:
+            pytest.fail("it was let in")
+        assert GREETING_MS_MAX - 1_000 < (time.monotonic() - began) * 1000 < 3 * GREETING_MS_MAX
 
 
 def is_refused_at_once(victim: Victim) -> bool:

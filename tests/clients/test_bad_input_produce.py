@@ -398,10 +398,11 @@ def test_a_producer_id_without_a_sequence(victim: Victim, topic: str) -> None:
 
 
 def test_a_transaction_that_nobody_began(victim: Victim, topic: str) -> None:
-    request = produce_request(topic, batch(b"x"))
+    options = BatchOptions(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    request = produce_request(topic, batch(b"x", options=options))
     request.transactional_id = "nobody's"
     code = outcome(victim, request).error_code
-    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_times_at_the_ends_of_all_days(victim: Victim, topic: str) -> None:

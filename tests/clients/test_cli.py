@@ -113,7 +113,6 @@ def test_the_life_of_a_topic(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["topic", "create", "no spaces"], "is not a legal name"),
         (["topic", "create", "x", "-r", "9"], "INVALID_REPLICATION_FACTOR"),
         (["topic", "create", "x", "-c", "no.such.option=1"], "no.such.option"),
         (["topic", "describe", "nowhere"], "topic nowhere does not exist"),
@@ -131,6 +130,16 @@ def test_what_the_cluster_refuses_is_said_in_a_sentence(
     assert refused.output == ""
     assert refused.errors.startswith("error: ")
     assert sentence in refused.errors
+
+
+def test_two_topics_whose_names_differ_by_dots_are_refused_by_the_others_name(cli: Cli) -> None:
+    first = unique("a_b")
+    second = first.replace("_", ".")
+    cli("topic", "create", first)
+    for words in (["topic", "create", second], ["publish", second, "m"]):
+        refused = cli(*words, code=1)
+        assert f"error: topic {second} cannot be made beside {first}: their names" in refused.errors
+        assert f"topic create {second}" not in refused.errors
 
 
 def test_messages_from_arguments_lines_and_files(
@@ -170,13 +179,37 @@ def test_what_consume_prints_publish_reads_back(cli: Cli, make_topic: TopicMaker
         {"value": "ä\n\t", "headers": [["a", "1"], ["a", "2"]], "partition": 0},
     ]
     text = "".join(json.dumps(each) + "\n" for each in lines)
-    cli("publish", source, "--format", "json", text=text)
+    cli("publish", source, "--format", "json", "--keep-partitions", text=text)
     printed = cli("consume", source, "--from-beginning", "--until-end", "--json").output
-    cli("publish", target, "--format", "json", text=printed)
+    cli("publish", target, "--format", "json", "--keep-partitions", text=printed)
     first, second = read_all(cli, source), read_all(cli, target)
     assert len(first) == 3
     assert [{**each, "topic": ""} for each in first] == [{**each, "topic": ""} for each in second]
     assert [each for each in first if each["value"] == '{"x":1}'][0]["timestamp_ms"] == 5000
+
+
+def test_what_consume_prints_goes_into_a_topic_with_fewer_partitions(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    source, target = make_topic(partitions=5), make_topic(partitions=1)
+    cli("publish", source, "--key-separator", "=", text="".join(f"k{n}=v{n}\n" for n in range(20)))
+    printed = cli("consume", source, "--from-beginning", "--until-end", "--json").output
+    cli("publish", target, "--format", "json", text=printed)
+
+    def without_place(messages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return sorted((each["key"], each["value"], each["timestamp_ms"]) for each in messages)
+
+    assert without_place(read_all(cli, target)) == without_place(read_all(cli, source))
+
+
+def test_a_partition_that_is_to_be_kept_must_be_there(cli: Cli, make_topic: TopicMaker) -> None:
+    topic = make_topic(partitions=2)
+    text = '{"value": "x", "partition": 1}\n{"value": "y", "partition": 9}\n{"value": "z"}\n'
+    words = ["publish", topic, "--format", "json", "--keep-partitions"]
+    refused = cli(*words, text=text, code=1)
+    assert f"error: line 2: topic {topic} has no partition 9: it has 0 to 1\n" in refused.errors
+    assert refused.output == f"published 1 message to {topic}\n"
+    assert [(each["partition"], each["value"]) for each in read_all(cli, topic)] == [(1, "x")]
 
 
 def test_a_bad_line_ends_it_and_what_came_before_is_delivered(
@@ -186,6 +219,7 @@ def test_a_bad_line_ends_it_and_what_came_before_is_delivered(
     text = '{"value": "good"}\n{"key": "no value"}\n{"value": "never"}\n'
     refused = cli("publish", topic, "--format", "json", text=text, code=1)
     assert "line 2: this line is not a message in JSON" in refused.errors
+    assert refused.output == f"published 1 message to {topic}\n"
     assert values(read_all(cli, topic)) == ["good"]
 
 
@@ -194,9 +228,34 @@ def test_a_message_that_is_too_large_is_counted_and_explained(
 ) -> None:
     topic = make_topic(partitions=1, max_message_bytes="1000")
     refused = cli("publish", topic, "x" * 2000, code=1)
-    assert "larger than" in refused.errors
+    assert f"error: message 1: a message is larger than topic {topic} accepts" in refused.errors
     assert "max.message.bytes" in refused.errors
     assert refused.output == f"published 0 messages to {topic}\n"
+
+
+def test_what_comes_before_a_line_that_is_too_large_is_published(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=1)
+    refused = cli("publish", topic, text="1\n2\n3\n" + "a" * 2_000_000 + "\nnever\n", code=1)
+    assert f"error: line 4: a message is larger than topic {topic} accepts" in refused.errors
+    assert f"try:   kafkaesque topic alter {topic} --config max.message.bytes=" in refused.errors
+    assert "Traceback" not in refused.errors
+    assert refused.output == f"published 3 messages to {topic}\n"
+    assert values(read_all(cli, topic)) == ["1", "2", "3"]
+
+
+def test_the_topic_decides_how_large_a_message_may_be(cli: Cli, make_topic: TopicMaker) -> None:
+    large = make_topic(partitions=1, max_message_bytes="3000000")
+    cli("publish", large, text="a" * 2_000_000 + "\n")
+    # Together they are more than the topic takes at once.
+    small = make_topic(partitions=1, max_message_bytes="1000")
+    cli("publish", small, text=("b" * 100 + "\n") * 200)
+    assert len(read_all(cli, small)) == 200
+    # Its bytes are few enough, and with what surrounds them they are too many.
+    almost = cli("publish", small, "b" * 990, code=1)
+    assert f"error: message 1: a message is larger than topic {small} accepts" in almost.errors
+    assert almost.output == f"published 0 messages to {small}\n"
 
 
 def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
@@ -218,7 +277,12 @@ def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
     assert read("-p", "0", "-p", "1", "--offset", "earliest", "--max", "10") == read("-o", "0")
     assert len(read("--from-beginning", "--max", "7")) == 7
     outside = cli("consume", topic, "--partition", "0", "--offset", "99", code=1)
-    assert f"{topic}-0 has no offset 99: it has 0 to 5" in outside.errors
+    assert f"{topic}-0 has no offset 99: it has 0 to 4, and the next message gets 5" in (
+        outside.errors
+    )
+    empty = make_topic(partitions=1)
+    beyond = cli("consume", empty, "--offset", "5", code=1)
+    assert f"{empty}-0 has no offset 5: it is empty, and the next message gets 0" in beyond.errors
     nowhere = cli("consume", topic, "--partition", "7", code=1)
     assert "has no partition 7: it has 0 to 1" in nowhere.errors
     late = cli("consume", topic, "--max", "1", "--timeout", "0.3", code=5)
@@ -322,7 +386,7 @@ def test_a_group_at_work_is_left_alone(
         refused = cli(
             "group", "reset-offsets", group, "-t", topic, "--to", "0", "--execute", code=1
         )
-        assert "has 1 members at work" in refused.errors
+        assert "has 1 member at work" in refused.errors
         assert "members at work" in cli("group", "delete", group, code=1).errors
     finally:
         consumer.close()

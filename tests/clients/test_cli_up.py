@@ -15,10 +15,15 @@ from typing import IO, Any
 import pytest
 
 from bench.processes import free_ports
+from kafkaesque.cli.compacted_topics import compacted_topics
+from kafkaesque.cli.read_only_disk import read_only_disk
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.checksum import crc32c
 from tests.clients.kafka_helpers import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 QUICKSTART_TIMEOUT_S = 115
+COMPACTED = "cleanup.policy=compact"
 
 
 class Up:
@@ -104,6 +109,7 @@ def test_a_cluster_comes_up_stops_in_order_and_goes_on_with_its_data(data: Path)
         assert [each["broker"] for each in ready["brokers"]] == [1, 2, 3]
         up.run("topic", "create", "kept", "-p", "2", "-r", "3")
         up.run("publish", "kept", "one", "two", "three")
+        up.run("topic", "create", "table", "-p", "1", "-r", "3", "--config", COMPACTED)
         assert up.stop(signal.SIGINT) == 0
         assert all(is_gone(each["pid"]) for each in ready["brokers"])
     finally:
@@ -138,7 +144,8 @@ def check_offline(data: Path) -> None:
     before = snapshot(data)
     verified = offline("verify", str(data))
     assert (verified.returncode, verified.stderr) == (0, "")
-    assert "of 3 brokers read: nothing damaged" in verified.stdout
+    # Of two topics with three partitions, of groups' offsets and of the controller's log.
+    assert "of 3 brokers read, 54 partitions compared: nothing damaged" in verified.stdout
     broker = str(data / "broker-2")
     words = ["--records", "--json"]
     names = ("kept-0", "kept-1")
@@ -153,6 +160,7 @@ def check_offline(data: Path) -> None:
     assert batches[1].split("\t")[0] == name
     assert offline("dump", broker, "--wal").returncode == 0
     assert snapshot(data) == before
+    check_one_replica_is_not_like_the_others(data, name)
 
     segment = data / "broker-2" / name / f"{0:020d}.log"
     content = bytearray(segment.read_bytes())
@@ -164,6 +172,33 @@ def check_offline(data: Path) -> None:
     assert report["errors"] >= 1
     assert {each["file"] for each in report["findings"]} == {str(segment)}
     assert offline("dump", broker, "-p", name).returncode == 4
+
+
+def check_one_replica_is_not_like_the_others(data: Path, name: str) -> None:
+    """Change a message and the checksum with it: only the other replicas know better."""
+    brokers = [data / f"broker-{number}" for number in (1, 2, 3)]
+    segment = brokers[1] / name / f"{0:020d}.log"
+    good = segment.read_bytes()
+    at = scan_batches(good).batches[-1].at
+    content = bytearray(good)
+    content[-2] ^= 1
+    content[at + 17 : at + 21] = crc32c(content[at + 21 :]).to_bytes(4, "big")
+    segment.write_bytes(content)
+    assert offline("verify", str(brokers[1])).returncode == 0
+    compared = offline("verify", *map(str, brokers), "--json")
+    assert compared.returncode == 4
+    report = json.loads(compared.stdout)
+    assert report["partitions_compared"] == 54
+    (finding,) = report["findings"]
+    assert (finding["file"], finding["byte"]) == (str(segment), at)
+    assert "has other bytes than in" in finding["message"]
+    segment.write_bytes(good)
+
+    found = {each.hex() for each in compacted_topics(read_only_disk(brokers[1]))}
+    paths = [
+        brokers[1] / name / "partition.metadata" for name in ("table-0", "__consumer_offsets-0")
+    ]
+    assert found == {json.loads(path.read_text())["topic_id"] for path in paths}
 
 
 def snapshot(data: Path) -> dict[str, tuple[int, int]]:

@@ -32,13 +32,15 @@ class Member:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **options: Any) -> None:
         named = {key.replace("_", "."): value for key, value in options.items()}
+        is_classic = named.get("group.protocol") != "consumer"
+        # In the new protocol it is the coordinator that says these.
+        times = {"heartbeat.interval.ms": 300, "session.timeout.ms": 6000} if is_classic else {}
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 300,
-                "session.timeout.ms": 6000,
+                **times,
                 **named,
             }
         )

@@ -1,0 +1,146 @@
+"""`kafkaesque config` against a cluster: what it sets is in force, what it cannot set it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
+from tests.clients.test_cli import Done
+
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def config(bootstrap_servers: str) -> Cli:
+    """Runs `kafkaesque config ...`; fails if its exit code is another than `code`."""
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers}
+
+    def run(*words: str, code: int = 0) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkaesque.cli.app", "config", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return Done(done)
+
+    return run
+
+
+def test_a_topics_options_are_set_shown_and_taken_back(config: Cli, make_topic: TopicMaker) -> None:
+    topic = make_topic(partitions=1)
+    done = config("set", "retention.ms=3600000", "segment.bytes=2000000", "--topic", topic)
+    assert done.output == f"set retention.ms, segment.bytes of topic {topic}\n"
+    assert config("describe", "--topic", topic).rows == [
+        ["OPTION", "VALUE", "FROM", "DYNAMIC"],
+        ["retention.ms", "3600000", "topic", "yes"],
+        ["segment.bytes", "2000000", "topic", "yes"],
+    ]
+    document = config("unset", "retention.ms", "--topic", topic, "--json").document
+    assert document == {"topic": topic, "broker": None, "unset": ["retention.ms"]}
+    shown = config("describe", "retention.ms", "--topic", topic, "--json").document
+    assert [each["source"] for each in shown] == ["default"]
+    everything = config("describe", "--topic", topic, "--all", "--json").document
+    assert [each["option"] for each in everything] == sorted(TOPIC_OPTIONS.names())
+
+
+def test_options_of_one_broker_and_of_all(config: Cli) -> None:
+    try:
+        config("set", "num.partitions=3", "--all-brokers")
+        config("set", "num.partitions=5", "--broker", "2")
+        assert config("describe", "--all-brokers").rows[1:] == [
+            ["num.partitions", "3", "all brokers", "yes"]
+        ]
+        own = config("describe", "num.partitions", "--broker", "2").rows[1]
+        assert own == ["num.partitions", "5", "broker", "yes"]
+        other = config("describe", "num.partitions", "--broker", "3").rows[1]
+        assert other == ["num.partitions", "3", "all brokers", "yes"]
+    finally:
+        config("unset", "num.partitions", "--all-brokers")
+        config("unset", "num.partitions", "--broker", "2")
+    assert config("describe", "--all-brokers").rows[1:] == []
+    everything = config("describe", "--broker", "1", "--all", "--json").document
+    assert [each["option"] for each in everything] == sorted(BROKER_OPTIONS.names())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set", "retention.msec=1", "--topic", "{topic}"], "did you mean retention.ms"),
+        (["set", "retention.ms=x", "--topic", "{topic}"], "must be a number from -1"),
+        (["set", "num.partitions=0", "--all-brokers"], "must be a number from 1"),
+        (["set", "connections.max.idle.ms=5", "--broker", "1"], "restarting the broker"),
+        (["set", "connections.max.idle.ms=5", "--all-brokers"], "restarting the broker"),
+        (["set", "retention.ms=1", "--topic", "nobody-made-this"], "does not exist"),
+    ],
+)
+def test_what_cannot_be_set_is_said_by_name(
+    config: Cli, make_topic: TopicMaker, words: list[str], said: str
+) -> None:
+    topic = make_topic(partitions=1) if "{topic}" in words else ""
+    done = config(*(word.format(topic=topic) for word in words), code=1)
+    assert said in done.errors
+
+
+def test_what_is_wrong_is_said_before_anything_is_done(config: Cli) -> None:
+    assert "name one" in config("set", "retention.ms=1", code=2).errors
+    assert "name one" in config("describe", "--topic", "a", "--broker", "1", code=2).errors
+    assert "name=value" in config("set", "retention.ms", "--topic", "a", code=2).errors
+    unknown = config("describe", "num.partition", "--broker", "1", code=2).errors
+    assert "did you mean num.partitions?" in unknown
+
+
+def test_quotas_are_set_listed_and_taken_away(config: Cli) -> None:
+    app = unique("app")
+    try:
+        done = config("quota", "set", "producer_byte_rate=1000000", "--client-id", app)
+        assert done.output == "set producer_byte_rate\n"
+        config("quota", "set", "request_percentage=12.5", "--default-user", "--client-id", app)
+        config("quota", "set", "connection_creation_rate=1000", "--default-ip")
+        listed = config("quota", "list").rows
+        assert listed[0] == ["USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"]
+        assert ["-", app, "-", "producer_byte_rate", "1000000"] in listed
+        assert ["<default>", app, "-", "request_percentage", "12.5"] in listed
+        assert ["-", "-", "<default>", "connection_creation_rate", "1000"] in listed
+        assert {
+            "entity": {"client-id": app, "user": None},
+            "quota": "request_percentage",
+            "value": 12.5,
+        } in config("quota", "list", "--json").document
+    finally:
+        config("quota", "unset", "producer_byte_rate", "--client-id", app)
+        config("quota", "unset", "request_percentage", "--default-user", "--client-id", app)
+        config("quota", "unset", "connection_creation_rate", "--default-ip")
+    assert config("quota", "list").rows[1:] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["producer_byte_rate=1"], "the entity of a quota is empty"),
+        (["producer_byte_rate=1", "--user", "a", "--ip", "10.0.0.1"], "not combined"),
+        (["producer_byte_rate=1", "--user", "a", "--default-user"], "two entities"),
+        (["producer_byte_rate=1", "--ip", "10.0.0.1"], "is no quota of ip"),
+        (["producer_byte_rat=1", "--user", "a"], "is no quota of user"),
+        (["producer_byte_rate=-1", "--user", "a"], "above 0"),
+        (["producer_byte_rate=much", "--user", "a"], "is not a number"),
+    ],
+)
+def test_quotas_that_cannot_be_meant_are_refused(config: Cli, words: list[str], said: str) -> None:
+    assert said in config("quota", "set", *words, code=2).errors
+
+
+def test_nobody_to_ask_is_said(config: Cli) -> None:
+    nobody = ("--bootstrap-server", "127.0.0.1:1")
+    assert "no broker answers" in config("quota", "list", *nobody, code=3).errors
+    assert "no broker answers" in config("describe", "--all-brokers", *nobody, code=3).errors
+    assert "no broker answers" in config("describe", "--broker", "1", *nobody, code=3).errors

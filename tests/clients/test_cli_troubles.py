@@ -1,0 +1,104 @@
+"""The command line where a cluster is not well: replicas are missing, a disk has changed a byte."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import PartitionMetadata
+from typer.testing import CliRunner
+
+from kafkaesque.cli.app import app
+from kafkaesque.cli.commands import consume
+from tests.clients.cluster import KafkaesqueCluster
+from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, admin_client, eventually
+
+KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
+
+
+def start(cluster: KafkaesqueCluster, words: Sequence[str]) -> subprocess.Popen[str]:
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+    return subprocess.Popen(
+        [*KAFKAESQUE, *words],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
+    options = {"replica.lag.time.max.ms": "1000"}
+    with KafkaesqueCluster(3, options=options, directory=tmp_path) as cluster:
+        yield cluster
+
+
+def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
+    trio: KafkaesqueCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TopicMaker(trio.bootstrap_servers)(partitions=1, min_insync_replicas="3")
+    words = ["-b", trio.bootstrap_servers]
+    assert CliRunner().invoke(app, ["publish", topic, "1", *words]).exit_code == 0
+    admin = admin_client(trio.bootstrap_servers)
+
+    def partition() -> PartitionMetadata:
+        return admin.list_topics(topic).topics[topic].partitions[0]
+
+    before = partition()
+    dead = trio.brokers[next(each for each in before.replicas if each != before.leader) - 1]
+    dead.kill()
+    eventually(lambda: len(partition().isrs) == 2, "the in-sync set shrinks")
+    # Appended and not committed: a new leader cannot say where the log ends.
+    assert CliRunner().invoke(app, ["publish", topic, "2", "--acks", "1", *words]).exit_code == 0
+    leader = trio.brokers[before.leader - 1]
+    leader.stop()
+    leader.start()
+    eventually(lambda: partition().leader > 0 and len(partition().isrs) == 2, "it is led")
+    publisher = start(trio, ["publish", topic, "3"])
+    reader = start(trio, ["consume", topic, "--from-beginning", "--until-end"])
+    try:
+        for process, what in ((publisher, "acknowledgement"), (reader, "answer")):
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith(f"no {what} for ")
+            assert f": {topic}-0 has " in line
+            assert line.endswith(" of 3 replicas in sync; still trying (Ctrl-C ends it)\n")
+        monkeypatch.setattr(consume, "BOUNDS_TIMEOUT_S", 0.5)
+        words = ["consume", topic, "--until-end", *words]
+        refused = CliRunner().invoke(app, words)
+        assert refused.exit_code == 5
+        assert f"{topic}-0 does not know at the moment where it ends: {topic}-0 has 2 of 3" in (
+            refused.stderr
+        )
+        dead.start()
+        assert publisher.communicate(timeout=DEADLINE_S)[0] == f"published 1 message to {topic}\n"
+        assert reader.communicate(timeout=DEADLINE_S)[0].startswith("1\n")
+        assert (publisher.returncode, reader.returncode) == (0, 0)
+    finally:
+        for process in (publisher, reader):
+            process.kill()
+            process.communicate()
+
+
+def test_a_message_that_a_disk_has_changed_is_an_error_and_not_printed(tmp_path: Path) -> None:
+    with KafkaesqueCluster(1, directory=tmp_path) as cluster:
+        topic = TopicMaker(cluster.bootstrap_servers)(partitions=1, replication=1)
+        words = ["-b", cluster.bootstrap_servers]
+        for value in ("first", "second", "third"):
+            assert CliRunner().invoke(app, ["publish", topic, value, *words]).exit_code == 0
+        (segment,) = tmp_path.glob(f"*/broker-1/data/{topic}-0/*.log")
+        data = segment.read_bytes()
+        with segment.open("r+b") as file:
+            file.seek(data.index(b"second"))
+            file.write(b"S")
+        read = CliRunner().invoke(
+            app, ["consume", topic, "--from-beginning", "--until-end", *words]
+        )
+    assert "econd" not in read.stdout
+    assert read.exit_code == 4
+    assert "checksum does not fit its bytes" in read.stderr
