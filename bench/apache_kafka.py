@@ -27,7 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.processes import BrokerProcess, free_ports, wait_until_ready
+from bench.processes import BrokerProcess, wait_until_ready
+from kafkaesque.cli.broker_ports import unused_ports
 
 # The newest 4.x that is published. Its command-line tools are one release behind: 4.4.0 has
 # neither kafka-tools nor the kafka-tools-api that its server names as a dependency (and works
@@ -51,6 +52,7 @@ JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 TOOL_HEAP_OPTIONS = ("-Xmx256M",)
+PROGRAM_HEAP_OPTIONS = ("-Xmx512M",)
 
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -118,6 +120,15 @@ def fetch_tools(version: str = TOOLS_VERSION) -> Path:
         f"tools-{version}",
         _dependency("org.apache.kafka", "kafka_2.13", version)
         + _dependency("org.apache.kafka", "kafka-tools", version)
+        + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+    )
+
+
+def fetch_streams(version: str = SERVER_VERSION) -> Path:
+    """Return a directory with Java's clients and Kafka Streams, fetched unless it is there."""
+    return _fetch(
+        f"streams-{version}",
+        _dependency("org.apache.kafka", "kafka-streams", version)
         + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
     )
 
@@ -191,6 +202,23 @@ def tool_command(tool: str) -> list[str]:
     ]
 
 
+def program_command(source: Path) -> list[str]:
+    """Return the command line that compiles and runs a Java source; what it logs goes to stderr.
+
+    Raises:
+        PeerUnavailableError: Java, its compiler, Maven or the artifacts cannot be had here.
+    """
+    java, jars = find_java(), fetch_streams()
+    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
+    if "jdk.compiler" not in listed.stdout:
+        raise PeerUnavailableError(f"{java} has no compiler: install a JDK, not a JRE")
+    logging = jars.parent / "programs-log4j2.properties"
+    target = "appender.stdout.target = SYSTEM_ERR\n"
+    logging.write_text(_LOG_CONFIGURATION.format(level="warn") + target)
+    options = [*PROGRAM_HEAP_OPTIONS, f"-Dlog4j2.configurationFile={logging}"]
+    return [java, *options, "-cp", f"{jars}/*", str(source)]
+
+
 class ApacheKafka:
     """Apache Kafka brokers in combined mode, on 127.0.0.1, in a directory of their own."""
 
@@ -244,7 +272,7 @@ class ApacheKafka:
         """
         java, jars = find_java(), fetch_server()
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-", dir=self._parent))
-        ports = free_ports(2 * self._count)
+        ports = unused_ports(2 * self._count)
         clients, controllers = ports[: self._count], ports[self._count :]
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         logging = self._directory / "log4j2.properties"

@@ -33,18 +33,6 @@ class BrokerNotReadyError(RuntimeError):
     """A broker ended, or did not answer in time; the message holds the end of its log."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return `count` different ports of 127.0.0.1 that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 

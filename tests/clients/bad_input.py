@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.processes import BrokerProcess, ask_metadata, free_ports, wait_until_ready
+from bench.processes import BrokerProcess, ask_metadata, wait_until_ready
+from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -159,12 +160,17 @@ class Victim:
 
     def __enter__(self) -> Victim:
         self._home = Path(tempfile.mkdtemp(prefix="kafkaesque-bad-input-"))
-        self.kafka_port, self.peer_port, self.text_port = free_ports(3)
+        self.kafka_port, self.peer_port, self.text_port = unused_ports(3)
         path = self._home / "broker.toml"
         text = configuration(
-            1, self._home / "data", [self.kafka_port], [self.peer_port], self.options
+            1,
+            self._home / "data",
+            [self.kafka_port],
+            [self.peer_port],
+            self.options,
+            text_port=self.text_port,
         )
-        path.write_text(text.replace("text.port = 0", f"text.port = {self.text_port}"))
+        path.write_text(text)
         self.process = BrokerProcess(
             self._command(path), log_path=self._home / "broker.log", port=self.kafka_port
         )

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.processes import BrokerProcess, free_ports, wait_until_ready
+from bench.processes import BrokerProcess, wait_until_ready
+from kafkaesque.cli.broker_ports import unused_ports
 
 READY_TIMEOUT_S = 30.0
 CLUSTER_ID = "a-cluster-of-the-suite"
@@ -22,7 +23,7 @@ cluster.id = "{cluster_id}"
 data = "{data}"
 kafka.port = {kafka_port}
 peer.port = {peer_port}
-text.port = 0
+text.port = {text_port}
 log.level = "warning"
 
 [controllers]
@@ -42,6 +43,7 @@ def configuration(
     kafka_ports: Sequence[int],
     peer_ports: Sequence[int],
     options: Mapping[str, str],
+    text_port: int = 0,
 ) -> str:
     """Return the TOML text for broker `number` of a cluster that listens on the given ports."""
     voters = enumerate(peer_ports, start=1)
@@ -51,6 +53,7 @@ def configuration(
         data=data,
         kafka_port=kafka_ports[number - 1],
         peer_port=peer_ports[number - 1],
+        text_port=text_port,
         controllers="".join(f'{n} = "127.0.0.1:{port}"\n' for n, port in voters),
         options="".join(f'"{key}" = "{value}"\n' for key, value in options.items()),
     )
@@ -67,9 +70,16 @@ class KafkaesqueCluster:
         *,
         options: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        has_text: bool = False,
     ) -> None:
-        """`options` are added to each broker's [options]; `directory` holds the data."""
+        """`options` are added to each broker's [options]; `directory` holds the data.
+
+        With `has_text` each has a text port, too.
+        """
         self.brokers: list[BrokerProcess] = []
+        #: In the order of the brokers; 0 where there is none.
+        self.text_ports: list[int] = []
+        self._has_text = has_text
         self._count = brokers
         copies = str(min(3, brokers))
         self._options = {
@@ -104,14 +114,18 @@ class KafkaesqueCluster:
     def prepare(self) -> None:
         """Write the configuration; nothing runs yet."""
         self._directory = Path(tempfile.mkdtemp(prefix="kafkaesque-", dir=self._parent))
-        ports = free_ports(2 * self._count)
-        kafka_ports, peer_ports = ports[: self._count], ports[self._count :]
+        ports = unused_ports(3 * self._count)
+        kafka_ports, peer_ports = ports[: self._count], ports[self._count : 2 * self._count]
+        self.text_ports = ports[2 * self._count :] if self._has_text else [0] * self._count
         for number in range(1, self._count + 1):
             home = self._directory / f"broker-{number}"
             home.mkdir()
             path = home / "broker.toml"
             data = home / "data"
-            text = configuration(number, data, kafka_ports, peer_ports, self._options)
+            text_port = self.text_ports[number - 1]
+            text = configuration(
+                number, data, kafka_ports, peer_ports, self._options, text_port=text_port
+            )
             path.write_text(text)
             self.brokers.append(
                 BrokerProcess(

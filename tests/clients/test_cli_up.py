@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 
-from bench.processes import free_ports
+from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.compacted_topics import compacted_topics
 from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
@@ -72,7 +72,7 @@ class Up:
 def free_stretch(count: int) -> int:
     """Return the first of so many ports in a row that were free a moment ago."""
     for _ in range(50):
-        (first,) = free_ports(1)
+        (first,) = unused_ports(1)
         taken = [port for port in range(first, first + count) if not is_free(port)]
         if not taken:
             return first

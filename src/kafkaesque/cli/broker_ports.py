@@ -1,13 +1,20 @@
 """Where the brokers of a local cluster listen: counted up from the first, or any that are free."""
 
+import random
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 
 PORT_MAX = 65_535
+#: Above the ports that services are known by, below those that Linux gives to outgoing connections.
+_PORTS: Final = range(10_240, 32_768)
+#: Not to be foreseen, so that two who look at the same time rarely find the same.
+_CHANCE: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +39,30 @@ def ports_from(kafka: int, text: int, peer: int, count: int) -> list[BrokerPorts
     ]
 
 
+def unused_ports(count: int) -> list[int]:
+    """Return different ports of 127.0.0.1 that nobody used a moment ago.
+
+    The system gives none of them to outgoing connections, which could otherwise take the port of a
+    broker while it is away.
+    """
+    found: list[int] = []
+    with ExitStack() as sockets:
+        for port in _CHANCE.sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                break
+            try:
+                sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    if len(found) < count:
+        raise OSError(f"{count} ports are wanted, and only {len(found)} are unused")
+    return found
+
+
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    sockets = [socket.socket() for _ in range(3 * count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        numbers = [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    numbers = unused_ports(3 * count)
     triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     return [BrokerPorts(kafka=kafka, text=text, peer=peer) for kafka, text, peer in triples]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.partition import Partition
+from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
@@ -53,14 +53,6 @@ WAL_BYTES = 1024 * 1024
 KEPT = {"retention.ms": "-1"}
 _LENGTH = struct.Struct(">i")
 _API_KEYS = {name: key for key, (_, _, _, name) in CODEC_VERSIONS.items()}
-
-
-def free_port() -> int:
-    """Returns a port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def key_of(request: object) -> int:
@@ -132,7 +124,8 @@ class LiveCluster:
         self.fatal: list[BaseException] = []
         self._correlation_id = 0
         nodes = [NodeId(number) for number in range(1, count + 1)]
-        peers = {node: Address("127.0.0.1", free_port()) for node in nodes}
+        ports = dict(zip(nodes, free_ports(count), strict=True))
+        peers = {node: Address("127.0.0.1", ports[node].peer) for node in nodes}
         self.nodes: dict[int, LiveBroker] = {}
         for node in nodes:
             config = BrokerConfig(
@@ -140,7 +133,7 @@ class LiveCluster:
                 cluster_id="live",
                 rack=(racks or {}).get(node),
                 peer_address=peers[node],
-                kafka_address=Address("127.0.0.1", free_port()),
+                kafka_address=Address("127.0.0.1", ports[node].kafka),
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
