@@ -2,7 +2,7 @@ from array import array
 from collections.abc import Sequence
 
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import BatchTuple, ColumnTuple, Headers, RecordTuple
+from kafkaesque.model.kernel import BatchTuple, ColumnTuple, HeaderColumns, Headers, RecordTuple
 
 def scan_batches(
     buffer: Buffer,
@@ -47,6 +47,26 @@ def read_headers(payload: Buffer, start: int, count: int, /) -> Headers: ...
 def gather(
     payload: Buffer, starts: array[int], lengths: array[int], /
 ) -> tuple[bytes, array[int], bytes, int]: ...
+def gather_into(
+    payload: Buffer,
+    starts: array[int],
+    lengths: array[int],
+    first: int,
+    end: int,
+    offsets: array[int],
+    data: bytearray,
+    validity: bytearray,
+    /,
+) -> int: ...
+def gather_headers_into(
+    payload: Buffer,
+    starts: array[int],
+    counts: array[int],
+    first: int,
+    end: int,
+    columns: HeaderColumns,
+    /,
+) -> int: ...
 def encode_records(
     records: Sequence[object],
     base_offset: int,

@@ -693,6 +693,172 @@ cdef tuple _gather(
     return data, offsets, validity, nulls
 
 
+def gather_into(
+    payload,
+    array.array starts not None,
+    array.array lengths not None,
+    Py_ssize_t first,
+    Py_ssize_t end,
+    array.array offsets not None,
+    bytearray data not None,
+    bytearray validity not None,
+    /,
+):
+    cdef Py_buffer view
+    cdef array.array added
+    cdef int64_t total = len(data)
+    cdef Py_ssize_t i, nulls = 0
+    _require_int32(starts, lengths)
+    _require_rows(first, end, len(starts))
+    _require_column(offsets, data, validity)
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        added = array.clone(_INT32_TEMPLATE, end - first, False)
+        for i in range(first, end):
+            if not _is_within(starts.data.as_ints[i], lengths.data.as_ints[i], view.len):
+                raise ValueError("a value is outside of the payload")
+            if lengths.data.as_ints[i] < 0:
+                nulls += 1
+            else:
+                total += lengths.data.as_ints[i]
+                if total > INT32_MAX:
+                    raise OverflowError("a column holds at most 2 GiB")
+            added.data.as_ints[i - first] = <int>total
+        _copy_values(
+            <const uint8_t*>view.buf,
+            starts.data.as_ints + first,
+            lengths.data.as_ints + first,
+            end - first,
+            len(offsets) - 1,
+            total,
+            data,
+            validity,
+        )
+    finally:
+        PyBuffer_Release(&view)
+    array.extend(offsets, added)
+    return nulls
+
+
+cdef inline bint _is_within(int start, int length, Py_ssize_t size) noexcept nogil:
+    return length >= -1 and 0 <= start <= size and length <= size - start
+
+
+cdef int _copy_values(
+    const uint8_t* p,
+    const int* starts,
+    const int* lengths,
+    Py_ssize_t count,
+    Py_ssize_t rows,
+    int64_t total,
+    bytearray data,
+    bytearray validity,
+) except -1:
+    """Append values that have been checked, `total` bytes of data in the end."""
+    cdef Py_ssize_t i, before = len(data)
+    cdef uint8_t* bits
+    cdef char* out
+    _grow(validity, (rows + count + 7) >> 3)
+    PyByteArray_Resize(data, <Py_ssize_t>total)
+    bits = <uint8_t*>PyByteArray_AS_STRING(validity)
+    out = PyByteArray_AS_STRING(data) + before
+    for i in range(count):
+        if lengths[i] >= 0:
+            bits[(rows + i) >> 3] |= <uint8_t>(1 << ((rows + i) & 7))
+            memcpy(out, p + starts[i], lengths[i])
+            out += lengths[i]
+    return 0
+
+
+cdef int _grow(bytearray bits, Py_ssize_t size) except -1:
+    """Append zeros."""
+    cdef Py_ssize_t before = len(bits)
+    PyByteArray_Resize(bits, size)
+    memset(PyByteArray_AS_STRING(bits) + before, 0, size - before)
+    return 0
+
+
+cdef int _require_int32(array.array starts, array.array lengths) except -1:
+    if starts.typecode != "i" or lengths.typecode != "i" or len(starts) != len(lengths):
+        raise ValueError("starts and lengths are two arrays of int32, equally long")
+    return 0
+
+
+cdef int _require_rows(Py_ssize_t first, Py_ssize_t end, Py_ssize_t count) except -1:
+    if not 0 <= first <= end <= count:
+        raise ValueError("there are no such rows")
+    return 0
+
+
+cdef int _require_column(array.array offsets, bytearray data, bytearray validity) except -1:
+    cdef Py_ssize_t count = len(offsets)
+    if offsets.typecode != "i" or not count or offsets.data.as_ints[count - 1] != len(data):
+        raise ValueError("offsets and data are no column")
+    if validity is not None and len(validity) != (count + 6) >> 3:
+        raise ValueError("the validity is not that of the column")
+    return 0
+
+
+def gather_headers_into(
+    payload,
+    array.array starts not None,
+    array.array counts not None,
+    Py_ssize_t first,
+    Py_ssize_t end,
+    tuple columns not None,
+    /,
+):
+    # Headers are rare and few, so their names and values are taken through objects.
+    cdef array.array row_offsets, name_offsets, value_offsets
+    cdef bytearray row_validity, names, values, value_validity
+    cdef Py_ssize_t row, base, size, nulls = 0, name_bytes = 0
+    cdef list rows = []
+    cdef tuple headers
+    _require_int32(starts, counts)
+    _require_rows(first, end, len(starts))
+    row_offsets, row_validity, name_offsets, names, value_offsets, values, value_validity = columns
+    _require_column(name_offsets, names, None)
+    _require_column(value_offsets, values, value_validity)
+    if row_offsets.typecode != "i" or not len(row_offsets):
+        raise ValueError("the parts are no columns of headers")
+    if (
+        len(row_validity) != (len(row_offsets) + 6) >> 3
+        or len(name_offsets) != len(value_offsets)
+        or row_offsets[len(row_offsets) - 1] != len(name_offsets) - 1
+    ):
+        raise ValueError("the parts are no columns of headers")
+    for row in range(first, end):
+        headers = ()
+        if counts.data.as_ints[row]:
+            headers = read_headers(payload, starts.data.as_ints[row], counts.data.as_ints[row])
+        headers = tuple([(name.encode(), value) for name, value in headers])
+        for name, _ in headers:
+            name_bytes += len(name)
+        rows.append(headers)
+    size = memoryview(payload).nbytes
+    if len(names) + name_bytes > INT32_MAX or len(values) + size > INT32_MAX:
+        raise OverflowError("a column holds at most 2 GiB")
+    base = len(row_offsets) - 1
+    _grow(row_validity, (base + len(rows) + 7) >> 3)
+    for row in range(len(rows)):
+        headers = rows[row]
+        if headers:
+            row_validity[(base + row) >> 3] |= 1 << ((base + row) & 7)
+        else:
+            nulls += 1
+        for name, value in headers:
+            size = len(value_offsets) - 1
+            _grow(value_validity, (size + 8) >> 3)
+            if value is not None:
+                value_validity[size >> 3] |= 1 << (size & 7)
+                values += value
+            names += name
+            name_offsets.append(len(names))
+            value_offsets.append(len(values))
+        row_offsets.append(len(name_offsets) - 1)
+    return nulls
+
+
 # Encoding
 
 

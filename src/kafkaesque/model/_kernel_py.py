@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Sequence
 from struct import Struct
 
+from kafkaesque.model._kernel_encode_py import encode_records as encode_records
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.checksum import crc32c
-from kafkaesque.model.kernel import BatchTuple, ColumnTuple, Headers, RecordTuple
+from kafkaesque.model.kernel import BatchTuple, ColumnTuple, HeaderColumns, Headers, RecordTuple
 from kafkaesque.model.record_errors import Fault, RecordError, record_error
 
 INT32_MAX = 2**31 - 1
@@ -478,90 +479,124 @@ def gather(
     return b"".join(parts), offsets, bytes(validity), nulls
 
 
-# Encoding
-
-
-def encode_records(
-    records: Sequence[object],
-    base_offset: int,
-    base_timestamp: int,
-    prefix_bytes: int,
+def gather_into(
+    payload: Buffer,
+    starts: "array[int]",
+    lengths: "array[int]",
+    first: int,
+    end: int,
+    offsets: "array[int]",
+    data: bytearray,
+    validity: bytearray,
     /,
-) -> tuple[bytearray, int, int]:
-    """Return the payload after `prefix_bytes` zero bytes, the latest timestamp, the last offset.
+) -> int:
+    """Append rows `first` up to `end` to a column of byte strings in Arrow's layout.
 
-    `records` are (offset, timestamp, key, value, headers) with ascending offsets.
+    The column has one offset more than rows and begins with [0], nothing and nothing. Return how
+    many of the new rows are null. On an error nothing has been appended.
 
     Raises:
-        ValueError: no record, offsets that do not ascend from `base_offset`, deltas or sizes
-            beyond what the format can hold, a header name that is not Unicode text.
-        TypeError: a record, key, value or header of the wrong type.
-        OverflowError: an offset or timestamp beyond 64 bits.
+        ValueError: starts and lengths do not fit each other, the rows or the payload, or the three
+            parts are no column.
+        OverflowError: the values are more than 2 GiB.
     """
-    if not records:
-        raise ValueError("a batch has at least one record")
-    out = bytearray(prefix_bytes)
-    base_offset, base_timestamp = _int64(base_offset), _int64(base_timestamp)
-    latest, previous = -INT64_MAX - 1, base_offset - 1
-    for record in records:
-        if not isinstance(record, tuple) or len(record) != 5:
-            raise TypeError("a record is (offset, timestamp, key, value, headers)")
-        offset, timestamp = _int64(record[0]), _int64(record[1])
-        if offset <= previous or offset - base_offset > INT32_MAX:
-            raise ValueError("offsets must ascend from the base offset, within 31 bits")
-        delta = timestamp - base_timestamp
-        if not -INT64_MAX - 1 <= delta <= INT64_MAX:
-            raise ValueError("timestamps are too far apart")
-        body = bytearray(1)
-        _put_varint(body, delta)
-        _put_varint(body, offset - base_offset)
-        _put_bytes(body, record[2])
-        _put_bytes(body, record[3])
-        _put_headers(body, record[4])
-        if len(out) + len(body) + 5 > INT32_MAX:
-            raise ValueError("a batch is at most 2 GiB")
-        _put_varint(out, len(body))
-        out += body
-        previous, latest = offset, max(latest, timestamp)
-    return out, latest, previous
+    _require_int32(starts, lengths)
+    _require_rows(first, end, len(starts))
+    _require_column(offsets, data, validity)
+    found, added, total, nulls = _own(payload), array("i"), len(data), 0
+    parts: list[bytes] = []
+    for row in range(first, end):
+        start, length = starts[row], lengths[row]
+        if length < -1 or start < 0 or start > len(found) or length > len(found) - start:
+            raise ValueError("a value is outside of the payload")
+        if length < 0:
+            nulls += 1
+        else:
+            parts.append(found[start : start + length])
+            total += length
+        if total > INT32_MAX:
+            raise OverflowError("a column holds at most 2 GiB")
+        added.append(total)
+    _put_validity(validity, len(offsets) - 1, [length >= 0 for length in lengths[first:end]])
+    offsets.extend(added)
+    data += b"".join(parts)
+    return nulls
 
 
-def _int64(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError("offsets and timestamps are integers")
-    if not -INT64_MAX - 1 <= value <= INT64_MAX:
-        raise OverflowError("offsets and timestamps have 64 bits")
-    return value
+def gather_headers_into(
+    payload: Buffer,
+    starts: "array[int]",
+    counts: "array[int]",
+    first: int,
+    end: int,
+    columns: HeaderColumns,
+    /,
+) -> int:
+    """Append the headers of rows `first` up to `end` to a column of lists in Arrow's layout.
+
+    A row without headers is null. Names are UTF-8, read as `read_headers` does. Return how many of
+    the new rows are null. On an error nothing has been appended.
+
+    Raises:
+        InvalidRecord: there are no such headers.
+        ValueError: starts and counts do not fit each other, the rows or the payload, or the parts
+            are no columns.
+        OverflowError: names or values are more than 2 GiB.
+    """
+    _require_int32(starts, counts)
+    _require_rows(first, end, len(starts))
+    row_offsets, row_validity, name_offsets, names, value_offsets, values, value_validity = columns
+    _require_column(name_offsets, names, None)
+    _require_column(value_offsets, values, value_validity)
+    if (
+        len(row_validity) != len(row_offsets) + 6 >> 3
+        or len(name_offsets) != len(value_offsets)
+        or row_offsets[-1] != len(name_offsets) - 1
+    ):
+        raise ValueError("the parts are no columns of headers")
+    rows = [
+        read_headers(payload, starts[row], counts[row]) if counts[row] else ()
+        for row in range(first, end)
+    ]
+    headers = [(name.encode(), value) for row in rows for name, value in row]
+    name_bytes = sum(len(name) for name, _ in headers)
+    if max(len(names) + name_bytes, len(values) + len(_own(payload))) > INT32_MAX:
+        raise OverflowError("a column holds at most 2 GiB")
+    _put_validity(row_validity, len(row_offsets) - 1, [bool(row) for row in rows])
+    _put_validity(value_validity, len(value_offsets) - 1, [v is not None for _, v in headers])
+    for row in rows:
+        row_offsets.append(row_offsets[-1] + len(row))
+    for name, value in headers:
+        names += name
+        name_offsets.append(len(names))
+        values += value or b""
+        value_offsets.append(len(values))
+    return sum(not row for row in rows)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    value = ((value << 1) ^ (value >> 63)) & UINT64_MASK
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+def _require_int32(starts: "array[int]", lengths: "array[int]") -> None:
+    if starts.typecode != "i" or lengths.typecode != "i" or len(starts) != len(lengths):
+        raise ValueError("starts and lengths are two arrays of int32, equally long")
 
 
-def _put_bytes(out: bytearray, value: object) -> None:
-    if value is None:
-        out.append(1)
-    elif isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        _put_varint(out, len(data))
-        out += data
-    else:
-        raise TypeError("keys and values are bytes or None")
+def _require_rows(first: int, end: int, count: int) -> None:
+    if not 0 <= first <= end <= count:
+        raise ValueError("there are no such rows")
 
 
-def _put_headers(out: bytearray, headers: object) -> None:
-    if not isinstance(headers, tuple | list):
-        raise TypeError("headers are a tuple or list of (name, value)")
-    _put_varint(out, len(headers))
-    for header in headers:
-        if not isinstance(header, tuple) or len(header) != 2 or not isinstance(header[0], str):
-            raise TypeError("a header is (name, value)")
-        _put_bytes(out, header[0].encode())
-        _put_bytes(out, header[1])
+def _require_column(offsets: "array[int]", data: bytearray, validity: bytearray | None) -> None:
+    if offsets.typecode != "i" or not offsets or offsets[-1] != len(data):
+        raise ValueError("offsets and data are no column")
+    if validity is not None and len(validity) != len(offsets) + 6 >> 3:
+        raise ValueError("the validity is not that of the column")
+
+
+def _put_validity(validity: bytearray, rows: int, valid: Sequence[bool]) -> None:
+    """Append a bit for each new row to a bitmap that has `rows` bits."""
+    validity.extend(bytes((rows + len(valid) + 7 >> 3) - len(validity)))
+    for row, is_valid in enumerate(valid, start=rows):
+        if is_valid:
+            validity[row >> 3] |= 1 << (row & 7)
 
 
 # Hash

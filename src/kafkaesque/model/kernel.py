@@ -29,6 +29,17 @@ ColumnTuple: TypeAlias = tuple[
     "array[int]",
     "array[int]",
 ]
+#: Headers in Arrow's layout: offsets of the rows' lists into the headers, and which rows have any;
+#: offsets of the names and the names; offsets of the values, the values, and which are not null.
+HeaderColumns: TypeAlias = tuple[
+    "array[int]",
+    bytearray,
+    "array[int]",
+    bytearray,
+    "array[int]",
+    bytearray,
+    bytearray,
+]
 
 
 class Kernel(Protocol):
@@ -86,6 +97,30 @@ class Kernel(Protocol):
     def gather(
         self, payload: Buffer, starts: "array[int]", lengths: "array[int]", /
     ) -> "tuple[bytes, array[int], bytes, int]": ...
+
+    def gather_into(
+        self,
+        payload: Buffer,
+        starts: "array[int]",
+        lengths: "array[int]",
+        first: int,
+        end: int,
+        offsets: "array[int]",
+        data: bytearray,
+        validity: bytearray,
+        /,
+    ) -> int: ...
+
+    def gather_headers_into(
+        self,
+        payload: Buffer,
+        starts: "array[int]",
+        counts: "array[int]",
+        first: int,
+        end: int,
+        columns: HeaderColumns,
+        /,
+    ) -> int: ...
 
     def encode_records(
         self,

@@ -29,6 +29,9 @@ PLANTED = [
         "kafkaesque.protocols.text.planted -> kafkaesque.protocols.kafka",
     ),
     ("server", "rich.table", "kafkaesque.server.planted -> rich"),
+    ("spark", "kafkaesque.broker", "kafkaesque.spark.planted -> kafkaesque.broker"),
+    ("spark", "kafkaesque.storage", "kafkaesque.spark.planted -> kafkaesque.storage"),
+    ("model", "pyarrow", "kafkaesque.model.planted -> pyarrow"),
 ]
 
 

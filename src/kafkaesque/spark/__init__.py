@@ -1,0 +1,1 @@
+"""The connector to Apache Spark: topics as tables and streams, written exactly once."""
