@@ -1,0 +1,79 @@
+"""One blocking connection to a broker; requests may be sent before answers are read."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from struct import Struct
+from typing import Any
+
+from kafkaesque.protocols.kafka.errors import MalformedRequest
+from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.wire import Message
+
+#: A longer answer is none of a broker's.
+ANSWER_BYTES_MAX = 1 << 30
+_LENGTH = Struct(">i")
+
+
+class Connection:
+    """A socket and the requests that wait for an answer, oldest first."""
+
+    def __init__(
+        self, host: str, port: int, *, connect_timeout_s: float, timeout_s: float, client_id: str
+    ) -> None:
+        """Connect; raises OSError where nobody listens."""
+        self.address = f"{host}:{port}"
+        self._client_id = client_id
+        self._sent: deque[tuple[int, int, int]] = deque()
+        self._next_id = 0
+        self._socket = socket.create_connection((host, port), timeout=connect_timeout_s)
+        self._socket.settimeout(timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._sent)
+
+    def send(self, api_key: int, api_version: int, message: Message) -> None:
+        """Send a request; raises OSError."""
+        self._next_id += 1
+        frame = write_request(api_key, api_version, self._next_id, self._client_id, message)
+        self._sent.append((self._next_id, api_key, api_version))
+        self._socket.sendall(frame)
+
+    def receive(self) -> Any:
+        """Return the answer to the oldest request; bytes in it are views of a buffer of its own.
+
+        Raises:
+            OSError: the connection broke or no answer came in time; it cannot be used any more.
+            MalformedRequest: what came is no answer to it; likewise.
+        """
+        wanted, api_key, api_version = self._sent.popleft()
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if not 0 < length <= ANSWER_BYTES_MAX:
+            raise MalformedRequest(f"{self.address}: an answer of {length} bytes")
+        correlation_id, message = read_response(self._read(length), api_key, api_version)
+        if correlation_id != wanted:
+            raise MalformedRequest(f"{self.address}: an answer to another request")
+        return message
+
+    def ask(self, api_key: int, api_version: int, message: Message) -> Any:
+        """Send a request and return its answer; raises as `receive`."""
+        self.send(api_key, api_version, message)
+        return self.receive()
+
+    def close(self) -> None:
+        """End the connection; answers that were to come are lost."""
+        self._socket.close()
+
+    def _read(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        at = 0
+        while at < size:
+            count = self._socket.recv_into(view[at:])
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            at += count
+        return view

@@ -1,0 +1,54 @@
+"""The format `kafkaesque`, as Spark sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.source import BatchReader, StreamReader
+from kafkaesque.spark.source_options import parse_source
+from kafkaesque.spark.tables import SPARK_SCHEMA
+
+
+class KafkaesqueDataSource(DataSource):
+    """Topics as tables and streams; options and schema are those of Spark's Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafkaesque"
+
+    def schema(self) -> str:
+        """Return the columns that the options leave; checks all options on the way."""
+        options = parse_source(_ignoring_stream(self.options), is_stream=True)
+        return ", ".join(SPARK_SCHEMA[name] for name in options.columns)
+
+    def reader(self, schema: Any) -> BatchReader:
+        options = parse_source(self.options, is_stream=False)
+        _require_columns(schema, options.columns)
+        return BatchReader(options)
+
+    def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream."""
+        options = parse_source(self.options, is_stream=True)
+        _require_columns(schema, options.columns)
+        return StreamReader(options)
+
+
+def _ignoring_stream(options: Any) -> dict[str, str]:
+    """Return the options without those that only one of batch and stream has."""
+    return {
+        name: value
+        for name, value in dict(options).items()
+        if not name.lower().startswith("ending")
+    }
+
+
+def _require_columns(schema: Any, columns: tuple[str, ...]) -> None:
+    names = tuple(schema.fieldNames())
+    if names != columns:
+        raise WrongOption(
+            f"the schema has the columns {', '.join(names)}, and the source gives"
+            f" {', '.join(columns)}: leave the schema out, and name columns by the option columns"
+        )

@@ -1,0 +1,85 @@
+"""Cutting what is to be read into the pieces that tasks read.
+
+The pieces depend on offsets and options only: a micro-batch that is repeated is cut as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from kafkaesque.spark.offsets import Offsets, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets of a partition from `start` to before `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Offsets in it; there may be fewer records."""
+        return self.end - self.start
+
+
+def ranges_between(
+    starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+) -> list[OffsetRange]:
+    """Return the ranges that are not empty, in the order of topics and partitions."""
+    return [
+        OffsetRange(topic, partition, starts[topic, partition], end)
+        for (topic, partition), end in sorted(ends.items())
+        if end > starts[topic, partition]
+    ]
+
+
+def cut(
+    ranges: Iterable[OffsetRange], *, partitions_min: int | None, records_max: int | None
+) -> list[OffsetRange]:
+    """Return pieces of at most `records_max` offsets, about `partitions_min` of them at least."""
+    pieces = [
+        piece
+        for each in ranges
+        for piece in _in_parts(each, 1 if records_max is None else -(-each.size // records_max))
+    ]
+    if partitions_min is None or len(pieces) >= partitions_min:
+        return pieces
+    total = sum(each.size for each in pieces)
+    return [
+        piece
+        for each in pieces
+        for piece in _in_parts(each, max(1, round(each.size / total * partitions_min)))
+    ]
+
+
+def _in_parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """Return `count` pieces whose sizes differ by at most one; none is empty."""
+    count = max(1, min(count, whole.size))
+    bounds = [whole.start + whole.size * part // count for part in range(count + 1)]
+    return [
+        OffsetRange(whole.topic, whole.partition, start, end) for start, end in pairwise(bounds)
+    ]
+
+
+def limit_ends(starts: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
+    """Return ends such that at most `offsets_max` offsets are read, shared by how much waits.
+
+    Something is read of each partition where the limit allows it, so that none starves.
+    """
+    sizes = {each: max(0, end - starts[each]) for each, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= offsets_max:
+        return dict(ends)
+    shares = {each: offsets_max * size // total for each, size in sizes.items()}
+    rest = offsets_max - sum(shares.values())
+    # The fewest first: those got nothing of their small share.
+    for each in sorted(sizes, key=lambda one: (shares[one], one)):
+        if rest and shares[each] < sizes[each]:
+            shares[each] += 1
+            rest -= 1
+    return {each: starts[each] + shares[each] for each in ends}

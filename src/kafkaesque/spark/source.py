@@ -1,0 +1,204 @@
+"""The readers that Spark calls: batch and stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.errors import ConnectorError, DataLoss
+from kafkaesque.spark.log_offsets import list_offsets
+from kafkaesque.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    OffsetsJson,
+    Partition,
+    from_json,
+    to_json,
+)
+from kafkaesque.spark.partition_reader import PartitionReader
+from kafkaesque.spark.progress import commit_progress
+from kafkaesque.spark.ranges import OffsetRange, cut, limit_ends, ranges_between
+from kafkaesque.spark.source_options import SourceOptions
+from kafkaesque.spark.subscription import LogBounds, find_partitions, tell
+from kafkaesque.spark.tables import read_tables
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+    """Yield what a task is to read as Arrow record batches."""
+    if not isinstance(partition, RangePartition):
+        return
+    with Cluster(options.cluster) as cluster:
+        reader = PartitionReader(cluster, options, partition.wanted)
+        yield from read_tables(reader.read(), options.columns, partition.wanted)
+
+
+def _plan(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[RangePartition]:
+    pieces = cut(
+        ranges_between(starts, ends),
+        partitions_min=options.partitions_min,
+        records_max=options.partition_records_max,
+    )
+    return [RangePartition(piece) for piece in pieces]
+
+
+class BatchReader(DataSourceReader):
+    """Reads from offsets to offsets, as they are when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        with Cluster(self._options.cluster) as cluster:
+            bounds = LogBounds(cluster, self._options, find_partitions(cluster, self._options))
+            return _plan(self._options, bounds.starts(), bounds.ends())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says how far the topics have come, and reads between two such answers.
+
+    One instance lives on the driver as long as the query, copies of it in the tasks.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._kept: Cluster | None = None
+        #: The end of a query that reads what is available now.
+        self._target: Offsets | None = None
+        self._told_at: float | None = None
+        #: What the group has been told last.
+        self._committed: OffsetsJson | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies for tasks know the options alone."""
+        return StreamReader, (self._options,)
+
+    @property
+    def _cluster(self) -> Cluster:
+        if self._kept is None:
+            self._kept = Cluster(self._options.cluster)
+        return self._kept
+
+    def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins."""
+        bounds = LogBounds(self._cluster, self._options, self._find())
+        return to_json(bounds.starts())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return what the options say of a micro-batch's size."""
+        if self._options.trigger_offsets_max is not None:
+            return ReadMaxRows(self._options.trigger_offsets_max)
+        if self._options.trigger_offsets_min is not None:
+            return ReadMinRows(self._options.trigger_offsets_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
+        """Return where the next micro-batch ends; `start` itself where there is to be none.
+
+        What lies before `start` has been processed: Spark asks when a micro-batch is done.
+        """
+        self.commit(start)
+        begun = from_json(start)
+        ends = self._latest() if self._target is None else dict(self._target)
+        starts = self._with_new(begun, ends)
+        self._refuse_lost(starts, ends)
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(ends)
+        if self._is_too_little(starts, ends):
+            return start
+        self._told_at = time.monotonic()
+        if isinstance(limit, ReadMaxRows):
+            ends = limit_ends(starts, ends, limit.max_rows)
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
+        """Return the topics' ends, for the query's progress report."""
+        return to_json(self._latest())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember the topics' ends: the query ends there."""
+        self._target = self._latest()
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
+        """Return the pieces of a micro-batch, which depend on its offsets only."""
+        ends = from_json(end)
+        starts = self._with_new(from_json(start), ends)
+        self._refuse_lost(starts, ends)
+        return _plan(self._options, starts, ends)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(self._options, partition)
+
+    def commit(self, end: OffsetsJson) -> None:
+        """Tell the group how far the query has come; the checkpoint is what counts."""
+        if self._options.group_id is None or end == self._committed:
+            return
+        try:
+            commit_progress(self._cluster, self._options.group_id, from_json(end))
+            self._committed = end
+        except ConnectorError as error:
+            tell(f"the query goes on, its progress is not seen: {error}")
+
+    def stop(self) -> None:
+        """End the connections."""
+        if self._kept is not None:
+            self._kept.close()
+
+    def _find(self) -> list[Partition]:
+        return find_partitions(self._cluster, self._options)
+
+    def _ask(self, wanted: Offsets) -> Offsets:
+        is_committed = self._options.is_read_committed
+        return list_offsets(self._cluster, wanted, is_read_committed=is_committed)
+
+    def _latest(self) -> Offsets:
+        return self._ask(dict.fromkeys(self._find(), LATEST))
+
+    def _with_new(self, starts: Offsets, ends: Offsets) -> Offsets:
+        """Return the starts with those of partitions that were not there before."""
+        new = [each for each in ends if each not in starts]
+        return {**starts, **self._ask(dict.fromkeys(new, EARLIEST))} if new else starts
+
+    def _is_too_little(self, starts: Offsets, ends: Offsets) -> bool:
+        least = self._options.trigger_offsets_min
+        if least is None or self._target is not None:
+            return False
+        if self._told_at is None:
+            self._told_at = time.monotonic()
+        waited_ms = 1000 * (time.monotonic() - self._told_at)
+        waiting = sum(end - starts[each] for each, end in ends.items())
+        return waiting < least and waited_ms < self._options.trigger_delay_ms_max
+
+    def _refuse_lost(self, starts: Offsets, ends: Offsets) -> None:
+        """Tell of partitions that are gone or shorter than they were."""
+        for (topic, partition), start in starts.items():
+            end = ends.get((topic, partition))
+            if end is not None and end >= start:
+                continue
+            where = "is gone" if end is None else f"ends at offset {end}"
+            message = f"partition {topic}-{partition} {where}, and the query had come to {start}"
+            if self._options.fails_on_data_loss:
+                raise DataLoss(f"{message}; failOnDataLoss=false would go on with what is there")
+            tell(message)

@@ -1,0 +1,153 @@
+"""From batches to Arrow: record batches of Spark's schema, filled by the kernel."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from kafkaesque.model.column_builder import ColumnBuilder, GrownColumn, RecordTable
+from kafkaesque.model.kernel import HeaderColumns
+from kafkaesque.model.records import RecordColumns
+from kafkaesque.spark.ranges import OffsetRange
+
+#: A record batch is handed over as soon as it has either; a batch of the log is never divided.
+ROWS_MAX = 16_384
+BYTES_MAX = 8 << 20
+
+SPARK_SCHEMA = {
+    "key": "key BINARY",
+    "value": "value BINARY",
+    "topic": "topic STRING",
+    "partition": "partition INT",
+    "offset": "offset BIGINT",
+    "timestamp": "timestamp TIMESTAMP",
+    "timestampType": "timestampType INT",
+    "headers": "headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+_MICROSECONDS_MAX = 2**63 - 1
+_MILLISECONDS_MAX = _MICROSECONDS_MAX // 1000
+
+
+def arrow_schema(columns: Iterable[str]) -> Any:
+    """Return the Arrow schema of these columns, just as Spark makes it of its own."""
+    return pa.schema([(name, _TYPES[name]) for name in columns])
+
+
+def read_tables(
+    batches: Iterable[tuple[RecordColumns, bool]], columns: tuple[str, ...], wanted: OffsetRange
+) -> Iterator[Any]:
+    """Yield the records of a range as Arrow record batches."""
+    maker = TableMaker(columns, wanted)
+    builder = ColumnBuilder(
+        keys="key" in columns, values="value" in columns, headers="headers" in columns
+    )
+    for found, is_append_time in batches:
+        builder.append(
+            found,
+            first_offset=wanted.start,
+            end_offset=wanted.end,
+            is_append_time=is_append_time,
+        )
+        if len(builder) >= ROWS_MAX or builder.size_bytes >= BYTES_MAX:
+            yield maker.make(builder.take())
+    if len(builder):
+        yield maker.make(builder.take())
+
+
+class TableMaker:
+    """Makes record batches for one range; columns that are the same in every row are kept."""
+
+    def __init__(self, columns: tuple[str, ...], wanted: OffsetRange) -> None:
+        self._schema = arrow_schema(columns)
+        self._columns = columns
+        self._wanted = wanted
+        self._topics = _same_string(b"", 0)
+        self._partitions = pa.array([], pa.int32())
+
+    def make(self, table: RecordTable) -> Any:
+        """Return a record batch; the table's buffers become its own, without a copy."""
+        rows = len(table.offsets)
+        if len(self._topics) < rows:
+            self._topics = _same_string(self._wanted.topic.encode(), rows)
+            self._partitions = _from_buffer(
+                pa.int32(), array("i", [self._wanted.partition]) * rows, rows
+            )
+        arrays = [self._array(name, table, rows) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, name: str, table: RecordTable, rows: int) -> Any:
+        match name:
+            case "key":
+                return _binary(table.keys, rows)
+            case "value":
+                return _binary(table.values, rows)
+            case "topic":
+                return self._topics.slice(0, rows)
+            case "partition":
+                return self._partitions.slice(0, rows)
+            case "offset":
+                return _from_buffer(pa.int64(), table.offsets, rows)
+            case "timestamp":
+                return _timestamps(table.timestamps_ms, rows)
+            case "timestampType":
+                return _from_buffer(pa.int32(), table.timestamp_types, rows)
+            case _:
+                return _headers(table.headers, rows)
+
+
+def _from_buffer(kind: Any, values: array[int], rows: int) -> Any:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values)])
+
+
+def _binary(column: GrownColumn | None, rows: int) -> Any:
+    assert column is not None
+    buffers = [pa.py_buffer(part) for part in (column.validity, column.offsets, column.data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def _same_string(text: bytes, rows: int) -> Any:
+    offsets = array("i", range(0, (rows + 1) * len(text), len(text) or 1)) if text else array("i")
+    offsets = offsets or array("i", [0]) * (rows + 1)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
+
+
+def _timestamps(milliseconds: array[int], rows: int) -> Any:
+    """Return microseconds; what 64 bits cannot hold becomes the first or last that they can."""
+    found = _from_buffer(pa.timestamp("ms", tz="UTC"), milliseconds, rows)
+    try:
+        return found.cast(_TYPES["timestamp"])
+    except pa.ArrowInvalid:
+        bound = [max(-_MILLISECONDS_MAX, min(each, _MILLISECONDS_MAX)) for each in milliseconds]
+        return _from_buffer(_TYPES["timestamp"], array("q", [1000 * each for each in bound]), rows)
+
+
+def _headers(columns: HeaderColumns | None, rows: int) -> Any:
+    assert columns is not None
+    row_offsets, validity, name_offsets, names, value_offsets, values, value_validity = columns
+    count = len(name_offsets) - 1
+    name_array = pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(name_offsets), pa.py_buffer(names)]
+    )
+    value_array = _binary(GrownColumn(value_offsets, values, value_validity), count)
+    structs = pa.StructArray.from_arrays([name_array, value_array], fields=list(_HEADER))
+    return pa.Array.from_buffers(
+        _TYPES["headers"],
+        rows,
+        [pa.py_buffer(validity), pa.py_buffer(row_offsets)],
+        children=[structs],
+    )

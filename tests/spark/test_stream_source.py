@@ -1,0 +1,144 @@
+"""Topics as streams: micro-batches without a gap, from where the checkpoint says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.clients.kafka_helpers import (
+    Sent,
+    TopicMaker,
+    admin_client,
+    eventually,
+    produce,
+    unique,
+)
+
+Streamer = Callable[..., Any]
+
+
+class Collected:
+    """What a query's micro-batches brought, batch by batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+
+    def __call__(self, table: Any, number: int) -> None:
+        self.batches[number] = [bytes(row.value) for row in table.select("value").collect()]
+
+    @property
+    def values(self) -> list[bytes]:
+        return sorted(value for batch in self.batches.values() for value in batch)
+
+
+def run(table: Any, checkpoint: Path, **trigger: Any) -> Collected:
+    """Run a query over what is available and return what it brought."""
+    found = Collected()
+    writer = table.writeStream.foreachBatch(found).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(**trigger or {"availableNow": True}).start()
+    query.awaitTermination()
+    return found
+
+
+def send(bootstrap_servers: str, topic: str, count: int, first: int = 0) -> list[bytes]:
+    sent = [b"%05d" % number for number in range(first, first + count)]
+    produce(bootstrap_servers, topic, sent)
+    return sent
+
+
+def test_a_query_goes_on_where_it_stopped(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=3)
+    first = send(bootstrap_servers, topic, 500)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    assert run(stream(**options), tmp_path).values == first
+    assert run(stream(**options), tmp_path).values == []
+    second = send(bootstrap_servers, topic, 300, 500)
+    assert run(stream(**options), tmp_path).values == second
+
+
+def test_offsets_in_the_checkpoint_are_those_of_sparks_kafka_source(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=2)
+    produce(bootstrap_servers, topic, [Sent(value=b"x", partition=1) for _ in range(7)])
+    run(stream(subscribe=topic, startingOffsets="earliest"), tmp_path)
+    last_line = (tmp_path / "offsets" / "0").read_text().splitlines()[-1]
+    assert json.loads(last_line) == {topic: {"0": 0, "1": 7}}
+
+
+def test_a_limit_holds_for_every_micro_batch(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=3)
+    sent = send(bootstrap_servers, topic, 1000)
+    found = run(
+        stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="300"), tmp_path
+    )
+    assert [len(found.batches[number]) for number in sorted(found.batches)] == [300, 300, 300, 100]
+    assert found.values == sent
+
+
+def test_new_records_and_new_partitions_are_read_while_the_query_runs(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    topic, found = make_topic(partitions=1), Collected()
+    table = stream(subscribe=topic, startingOffsets="earliest")
+    writer = table.writeStream.foreachBatch(found).option("checkpointLocation", str(tmp_path))
+    sent = send(bootstrap_servers, topic, 10)
+    query = writer.trigger(processingTime="200 milliseconds").start()
+    try:
+        eventually(lambda: found.values == sent, "the first records", seconds=60)
+        admin = admin_client(bootstrap_servers)
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+        produce(bootstrap_servers, topic, [Sent(value=b"new", partition=1)])
+        eventually(lambda: found.values == [*sent, b"new"], "the new partition's", seconds=60)
+    finally:
+        query.stop()
+
+
+def test_too_little_waits_until_there_is_enough(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic, found = make_topic(partitions=1), Collected()
+    table = stream(
+        subscribe=topic,
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="20",
+        maxTriggerDelay="10m",
+    )
+    first = send(bootstrap_servers, topic, 15)
+    writer = table.writeStream.foreachBatch(found).option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        eventually(lambda: bool(query.recentProgress), "the first look at the topic", seconds=60)
+        assert found.values == []
+        second = send(bootstrap_servers, topic, 15, 15)
+        eventually(lambda: found.values == first + second, "enough records", seconds=60)
+        assert sorted(map(len, found.batches.values()))[:-1] == [0] * (len(found.batches) - 1)
+    finally:
+        query.stop()
+
+
+def test_progress_is_committed_to_the_group(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    topic, group = make_topic(partitions=1), unique("spark")
+    send(bootstrap_servers, topic, 25)
+    run(
+        stream(subscribe=topic, startingOffsets="earliest", **{"kafka.group.id": group}),
+        tmp_path,
+    )
+    admin = admin_client(bootstrap_servers)
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    found = admin.list_consumer_group_offsets(wanted)[group].result()
+    assert [(each.topic, each.partition, each.offset) for each in found.topic_partitions] == [
+        (topic, 0, 25)
+    ]
