@@ -2,7 +2,14 @@ from array import array
 from collections.abc import Sequence
 
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import BatchTuple, ColumnTuple, HeaderColumns, Headers, RecordTuple
+from kafkaesque.model.kernel import (
+    ArrowColumn,
+    BatchTuple,
+    ColumnTuple,
+    HeaderColumns,
+    Headers,
+    RecordTuple,
+)
 
 def scan_batches(
     buffer: Buffer,
@@ -74,4 +81,18 @@ def encode_records(
     prefix_bytes: int,
     /,
 ) -> tuple[bytearray, int, int]: ...
+def encode_columns(
+    keys: ArrowColumn | None,
+    values: ArrowColumn | None,
+    count: int,
+    rows: array[int],
+    first: int,
+    bytes_max: int,
+    prefix_bytes: int,
+    /,
+) -> tuple[bytearray, int]: ...
+def hash_partitions(
+    keys: ArrowColumn, count: int, partitions: int, unkeyed: int, /
+) -> array[int]: ...
+def group_rows(partitions: array[int], count: int, /) -> tuple[array[int], array[int]]: ...
 def murmur2(key: Buffer, /) -> int: ...

@@ -12,7 +12,11 @@ what surrounds it (buffer, batch, record) before the byte is read. Lengths are c
 from cpython cimport array
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_Resize,
+)
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -1011,6 +1015,180 @@ def encode_records(
         previous = offset
         latest = max(latest, timestamp)
     return writer.finish(), latest, previous
+
+
+# Encoding from columns
+
+
+cdef class _Column:
+    """An Arrow column whose buffers are held, and were found long enough for `count` rows."""
+
+    cdef Py_buffer data
+    cdef Py_buffer offsets
+    cdef Py_buffer validity
+    cdef int held
+    cdef bint has_validity
+    cdef Py_ssize_t first
+    cdef Py_ssize_t count
+
+    def __cinit__(self, tuple column not None, Py_ssize_t count):
+        data, offsets, validity, first = column
+        self.first = first
+        self.count = count
+        self.has_validity = validity is not None
+        if self.first < 0 or count < 0 or self.first > INT32_MAX - count - 8:
+            raise ValueError("the rows are not in the column")
+        PyObject_GetBuffer(data, &self.data, PyBUF_SIMPLE)
+        self.held = 1
+        PyObject_GetBuffer(offsets, &self.offsets, PyBUF_SIMPLE)
+        self.held = 2
+        if self.has_validity:
+            PyObject_GetBuffer(validity, &self.validity, PyBUF_SIMPLE)
+            self.held = 3
+        if count and self.offsets.len < 4 * (self.first + count + 1):
+            raise ValueError("the rows are not in the column")
+        if self.has_validity and self.validity.len < (self.first + count + 7) >> 3:
+            raise ValueError("the rows are not in the column")
+
+    def __dealloc__(self):
+        if self.held > 2:
+            PyBuffer_Release(&self.validity)
+        if self.held > 1:
+            PyBuffer_Release(&self.offsets)
+        if self.held > 0:
+            PyBuffer_Release(&self.data)
+
+    cdef int64_t find(self, Py_ssize_t row, const uint8_t** start) except -2:
+        """Return a value's length, -1 if it is null."""
+        cdef Py_ssize_t at = self.first + row
+        cdef const int* offsets = <const int*>self.offsets.buf + at
+        if self.has_validity and not (<const uint8_t*>self.validity.buf)[at >> 3] >> (at & 7) & 1:
+            return -1
+        if offsets[0] < 0 or offsets[1] < offsets[0] or offsets[1] > self.data.len:
+            raise ValueError("a value is outside of the column")
+        start[0] = <const uint8_t*>self.data.buf + offsets[0]
+        return offsets[1] - offsets[0]
+
+
+cdef inline int64_t _value(_Column column, Py_ssize_t row, const uint8_t** start) except -2:
+    return -1 if column is None else column.find(row, start)
+
+
+def encode_columns(
+    tuple keys,
+    tuple values,
+    Py_ssize_t count,
+    array.array rows not None,
+    Py_ssize_t first,
+    int64_t bytes_max,
+    Py_ssize_t prefix_bytes,
+    /,
+):
+    cdef _Column key_column = None if keys is None else _Column(keys, count)
+    cdef _Column value_column = None if values is None else _Column(values, count)
+    cdef const uint8_t* key = NULL
+    cdef const uint8_t* value = NULL
+    cdef int64_t key_bytes, value_bytes, body, size = prefix_bytes
+    cdef Py_ssize_t at = first, row
+    cdef bytearray out
+    cdef char* p
+    if rows.typecode != "i" or not 0 <= first < len(rows) or prefix_bytes < 0:
+        raise ValueError("there are no such rows")
+    # Once to know the size, once to write.
+    while at < len(rows):
+        body = _body_bytes(key_column, value_column, count, rows.data.as_ints[at], at - first)
+        if size + body + 5 > INT32_MAX or (at > first and size + body + 5 > bytes_max):
+            break
+        size += _varint_bytes(body) + body
+        at += 1
+    if at == first:
+        raise ValueError("a batch is at most 2 GiB")
+    out = PyByteArray_FromStringAndSize(NULL, <Py_ssize_t>size)
+    p = PyByteArray_AS_STRING(out)
+    memset(p, 0, prefix_bytes)
+    p += prefix_bytes
+    for row in range(first, at):
+        key_bytes = _value(key_column, rows.data.as_ints[row], &key)
+        value_bytes = _value(value_column, rows.data.as_ints[row], &value)
+        body = (
+            3 + _varint_bytes(row - first) + _varint_bytes(key_bytes) + _varint_bytes(value_bytes)
+            + max(key_bytes, 0) + max(value_bytes, 0)
+        )
+        p = _put_varint(p, body)
+        p[0] = 0
+        p[1] = 0
+        p = _put_varint(p + 2, row - first)
+        p = _put_value(p, key, key_bytes)
+        p = _put_value(p, value, value_bytes)
+        p[0] = 0
+        p += 1
+    return out, at
+
+
+cdef int64_t _body_bytes(
+    _Column keys, _Column values, Py_ssize_t count, Py_ssize_t row, Py_ssize_t delta
+) except -2:
+    """Return the bytes of a record without its length."""
+    cdef const uint8_t* start = NULL
+    cdef int64_t key_bytes, value_bytes
+    if not 0 <= row < count:
+        raise ValueError("there are no such rows")
+    key_bytes = _value(keys, row, &start)
+    value_bytes = _value(values, row, &start)
+    return (
+        3 + _varint_bytes(delta) + _varint_bytes(key_bytes) + _varint_bytes(value_bytes)
+        + max(key_bytes, 0) + max(value_bytes, 0)
+    )
+
+
+cdef inline char* _put_value(char* p, const uint8_t* start, int64_t size) noexcept nogil:
+    p = _put_varint(p, size)
+    if size > 0:
+        memcpy(p, start, size)
+        p += size
+    return p
+
+
+def hash_partitions(tuple keys not None, Py_ssize_t count, int partitions, int unkeyed, /):
+    cdef _Column column = _Column(keys, count)
+    cdef array.array found = array.clone(_INT32_TEMPLATE, count, False)
+    cdef const uint8_t* start = NULL
+    cdef int64_t size
+    cdef Py_ssize_t row
+    if partitions < 1:
+        raise ValueError("a topic has at least one partition")
+    for row in range(count):
+        size = column.find(row, &start)
+        if size < 0:
+            found.data.as_ints[row] = unkeyed
+        else:
+            found.data.as_ints[row] = <int>((_murmur2(start, size) & 0x7FFFFFFF) % partitions)
+    return found
+
+
+def group_rows(array.array partitions not None, Py_ssize_t count, /):
+    cdef array.array bounds, rows
+    cdef Py_ssize_t row, at
+    cdef int each
+    if partitions.typecode != "i" or not 0 <= count < INT32_MAX:
+        raise ValueError("partitions are an array of int32")
+    bounds = array.clone(_INT32_TEMPLATE, count + 1, True)
+    rows = array.clone(_INT32_TEMPLATE, len(partitions), False)
+    for row in range(len(partitions)):
+        each = partitions.data.as_ints[row]
+        if not 0 <= each < count:
+            raise ValueError("a row's partition does not exist")
+        bounds.data.as_ints[each + 1] += 1
+    for at in range(count):
+        bounds.data.as_ints[at + 1] += bounds.data.as_ints[at]
+    for row in range(len(partitions)):
+        each = partitions.data.as_ints[row]
+        rows.data.as_ints[bounds.data.as_ints[each]] = <int>row
+        bounds.data.as_ints[each] += 1
+    for at in range(count, 0, -1):
+        bounds.data.as_ints[at] = bounds.data.as_ints[at - 1]
+    bounds.data.as_ints[0] = 0
+    return rows, bounds
 
 
 # Hash

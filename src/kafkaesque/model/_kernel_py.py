@@ -8,7 +8,11 @@ from array import array
 from collections.abc import Sequence
 from struct import Struct
 
+from kafkaesque.model._kernel_encode_py import encode_columns as encode_columns
 from kafkaesque.model._kernel_encode_py import encode_records as encode_records
+from kafkaesque.model._kernel_encode_py import group_rows as group_rows
+from kafkaesque.model._kernel_encode_py import hash_partitions as hash_partitions
+from kafkaesque.model._kernel_encode_py import murmur2 as murmur2
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.kernel import BatchTuple, ColumnTuple, HeaderColumns, Headers, RecordTuple
@@ -597,25 +601,3 @@ def _put_validity(validity: bytearray, rows: int, valid: Sequence[bool]) -> None
     for row, is_valid in enumerate(valid, start=rows):
         if is_valid:
             validity[row >> 3] |= 1 << (row & 7)
-
-
-# Hash
-
-
-def murmur2(key: Buffer, /) -> int:
-    """Return Kafka's murmur2 of a key, as an unsigned number of 32 bits.
-
-    Source: the hash by Austin Appleby, with the seed and reading order of Apache Kafka's `Utils`.
-    """
-    data = _own(key)
-    size = len(data)
-    mixed = (0x9747B28C ^ size) & 0xFFFFFFFF
-    whole = size & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & 0xFFFFFFFF
-        word = (word ^ word >> 24) * 0x5BD1E995 & 0xFFFFFFFF
-        mixed = (mixed * 0x5BD1E995 & 0xFFFFFFFF) ^ word
-    if size > whole:
-        mixed = (mixed ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
-    mixed = (mixed ^ mixed >> 13) * 0x5BD1E995 & 0xFFFFFFFF
-    return mixed ^ mixed >> 15

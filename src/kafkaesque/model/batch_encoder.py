@@ -1,5 +1,6 @@
 """Making record batches: for our own clients, internal topics, compaction and control records."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,7 +11,7 @@ from kafkaesque.model import compression, kernel
 from kafkaesque.model.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, Attribute
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.compression import Codec
-from kafkaesque.model.kernel import Headers
+from kafkaesque.model.kernel import ArrowColumn, Headers
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record
 
@@ -71,6 +72,43 @@ def encode_batch(records: Sequence[Record], options: BatchOptions = DEFAULT_OPTI
         raise ValueError("a batch is at most 2 GiB")
     _put_header(out, options, (base_offset, last_offset), (base_time, latest), len(records))
     return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowColumns:
+    """Keys and values of `count` rows as Arrow columns; one that is None is null throughout."""
+
+    keys: ArrowColumn | None
+    values: ArrowColumn | None
+    count: int
+
+
+def encode_rows(
+    columns: RowColumns,
+    rows: "array[int]",
+    first: int,
+    *,
+    bytes_max: int,
+    timestamp_ms: int,
+    options: BatchOptions = DEFAULT_OPTIONS,
+) -> tuple[bytearray, int]:
+    """Return a producer's batch, and the place in `rows` (int32) at which the next one begins.
+
+    It holds the rows from place `first` on that fit into `bytes_max` before compression, and at
+    least one, all with the same timestamp.
+
+    Raises:
+        ValueError: there are no such rows, or a row alone is more than the format can hold.
+    """
+    out, end = kernel.active.encode_columns(
+        columns.keys, columns.values, columns.count, rows, first, bytes_max, HEADER_BYTES
+    )
+    if options.codec:
+        payload = compression.compress(options.codec, memoryview(out)[HEADER_BYTES:])
+        out = bytearray(HEADER_BYTES) + payload
+    count = end - first
+    _put_header(out, options, (0, count - 1), (timestamp_ms, timestamp_ms), count)
+    return out, end
 
 
 def encode_empty_batch(base_offset: int, last_offset: int, options: BatchOptions) -> bytearray:

@@ -40,6 +40,9 @@ HeaderColumns: TypeAlias = tuple[
     bytearray,
     bytearray,
 ]
+#: An Arrow column of byte strings: data, int32 offsets, bitmap of what is not null (None: nothing
+#: is null), and the place of its first row in these buffers.
+ArrowColumn: TypeAlias = tuple[Buffer, Buffer, Buffer | None, int]
 
 
 class Kernel(Protocol):
@@ -130,6 +133,26 @@ class Kernel(Protocol):
         prefix_bytes: int,
         /,
     ) -> tuple[bytearray, int, int]: ...
+
+    def encode_columns(
+        self,
+        keys: ArrowColumn | None,
+        values: ArrowColumn | None,
+        count: int,
+        rows: "array[int]",
+        first: int,
+        bytes_max: int,
+        prefix_bytes: int,
+        /,
+    ) -> tuple[bytearray, int]: ...
+
+    def hash_partitions(
+        self, keys: ArrowColumn, count: int, partitions: int, unkeyed: int, /
+    ) -> "array[int]": ...
+
+    def group_rows(
+        self, partitions: "array[int]", count: int, /
+    ) -> "tuple[array[int], array[int]]": ...
 
     def murmur2(self, key: Buffer, /) -> int: ...
 
