@@ -65,6 +65,11 @@ class Cluster:
     ) -> None:
         self.close()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer has not been read."""
+        return any(connection.is_waiting for connection in self._connections.values())
+
     def close(self) -> None:
         """End all connections; the next request opens new ones."""
         for connection in self._connections.values():

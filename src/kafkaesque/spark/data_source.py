@@ -7,6 +7,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.sink import BatchWriter, StreamWriter
+from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, StreamReader
 from kafkaesque.spark.source_options import parse_source
 from kafkaesque.spark.tables import SPARK_SCHEMA
@@ -34,6 +36,21 @@ class KafkaesqueDataSource(DataSource):
         options = parse_source(self.options, is_stream=True)
         _require_columns(schema, options.columns)
         return StreamReader(options)
+
+    def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
+        return BatchWriter(self._sink(schema, overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return the writer of a stream."""
+        return StreamWriter(self._sink(schema, overwrite))
+
+    def _sink(self, schema: Any, overwrite: bool) -> SinkOptions:
+        if overwrite:
+            raise WrongOption("a topic can be appended to only: neither overwrite nor complete")
+        options = parse_sink(self.options)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        check_columns(columns, options)
+        return options
 
 
 def _ignoring_stream(options: Any) -> dict[str, str]:

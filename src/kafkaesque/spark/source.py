@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.cluster_cache import borrowed_cluster
 from kafkaesque.spark.errors import ConnectorError, DataLoss
 from kafkaesque.spark.log_offsets import list_offsets
 from kafkaesque.spark.offsets import (
@@ -47,7 +48,7 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
     """Yield what a task is to read as Arrow record batches."""
     if not isinstance(partition, RangePartition):
         return
-    with Cluster(options.cluster) as cluster:
+    with borrowed_cluster(options.cluster) as cluster:
         reader = PartitionReader(cluster, options, partition.wanted)
         yield from read_tables(reader.read(), options.columns, partition.wanted)
 

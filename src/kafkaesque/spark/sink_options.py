@@ -1,0 +1,92 @@
+"""What a sink writes, where to, and how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkaesque.model.compression import Codec
+from kafkaesque.spark.cluster import ClusterOptions
+from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.options import OptionReader, parse_cluster
+
+BATCH_BYTES = 256 << 10
+_BATCH_BYTES_MAX = 1 << 28
+_TIMEOUT_MS_MAX = 900_000
+_EXACTLY_ONCE = "exactly-once"
+_CODECS = {codec.name.lower(): codec for codec in Codec}
+
+#: What Spark itself puts among a sink's options.
+_OF_SPARK = ("checkpointLocation", "path", "queryName")
+_NAMES = (
+    "deliveryGuarantee",
+    "includeHeaders",
+    "topic",
+    "kafka.batch.size",
+    "kafka.compression.type",
+    "kafka.transaction.timeout.ms",
+    *_OF_SPARK,
+)
+_TYPES = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """All that a user can say about a sink."""
+
+    cluster: ClusterOptions
+    #: None: the column `topic` says it, row by row.
+    topic: str | None = None
+    is_exactly_once: bool = True
+    codec: Codec = Codec.NONE
+    #: Of a batch before compression.
+    batch_bytes: int = BATCH_BYTES
+    transaction_timeout_ms: int = 60_000
+
+
+def parse_sink(given: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a sink.
+
+    Raises:
+        WrongOption: one is unknown, missing or wrong.
+    """
+    options = OptionReader(given)
+    options.refuse_unknown(_NAMES)
+    options.flag("includeHeaders", default=False)
+    guarantee = options.choice("deliveryGuarantee", (_EXACTLY_ONCE, "at-least-once"), _EXACTLY_ONCE)
+    return SinkOptions(
+        cluster=parse_cluster(options),
+        topic=options.text("topic"),
+        is_exactly_once=guarantee == _EXACTLY_ONCE,
+        codec=_CODECS[options.choice("kafka.compression.type", _CODECS, "none")],
+        batch_bytes=options.number(
+            "kafka.batch.size", least=1, most=_BATCH_BYTES_MAX, default=BATCH_BYTES
+        ),
+        transaction_timeout_ms=options.number(
+            "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=60_000
+        ),
+    )
+
+
+def check_columns(columns: Sequence[tuple[str, str]], options: SinkOptions) -> None:
+    """Accept a table of these columns and types, named as Spark does; others are ignored.
+
+    Raises:
+        WrongOption: what is needed is missing, or of another type.
+    """
+    found = {name.lower(): kind for name, kind in columns}
+    for name, kinds in _TYPES.items():
+        if name in found and found[name] not in kinds:
+            raise WrongOption(
+                f"the column {name} has the type {found[name]}; it has to be {' or '.join(kinds)}"
+            )
+    if "value" not in found:
+        raise WrongOption(f"there is no column value among {', '.join(found)}")
+    if options.topic is None and "topic" not in found:
+        raise WrongOption("there is neither the option topic nor a column topic")
