@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,6 +56,13 @@ class Stop:
     idle_s: float | None
 
 
+class Isolation(StrEnum):
+    """What is printed of transactions."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 BeginningOption = Annotated[
     bool, typer.Option("--from-beginning", help="Default: only what comes from now on.")
@@ -88,6 +96,10 @@ FormatOption = Annotated[
 ]
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(help="read_uncommitted prints what is of open and aborted transactions, too."),
+]
 
 
 @app.command()
@@ -103,6 +115,7 @@ def consume(
     line_format: FormatOption = None,
     json: JsonLinesOption = False,
     key_separator: SeparatorOption = None,
+    isolation: IsolationOption = Isolation.READ_COMMITTED,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Print messages, one a line; Ctrl-C ends it.
@@ -133,7 +146,7 @@ def consume(
 
     # That a partition ends is told by a fetch that has waited in vain.
     fetch_wait_ms = FETCH_WAIT_AT_END_MS if until_end else FETCH_WAIT_MS
-    reader = Reader(Connection(bootstrap), topic, place, group, fetch_wait_ms)
+    reader = Reader(Connection(bootstrap), topic, place, group, fetch_wait_ms, isolation)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         count = _consume(reader, printer, stop, partition)
@@ -169,6 +182,7 @@ class Reader:
         place: Place,
         group: str | None,
         fetch_wait_ms: int,
+        isolation: Isolation,
     ) -> None:
         self._connection = connection
         self._topic = topic
@@ -188,6 +202,7 @@ class Reader:
             "error_cb": outage_teller(Screen().note),
             "fetch.wait.max.ms": fetch_wait_ms,
             "auto.offset.reset": reset.get(place.kind, "error"),
+            "isolation.level": isolation.value,
         }
         self._consumer: Consumer = connection.consumer(settings)
         note = Screen().note
