@@ -4,7 +4,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ import typer
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, new_app, wrong_usage
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.isolation import Isolation
 from kafkaesque.cli.message_format import Format, choose_format, line_writer
 from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
 from kafkaesque.cli.screen import Progress, Screen
@@ -54,13 +54,6 @@ class Stop:
     max_messages: int | None
     at_end: bool
     idle_s: float | None
-
-
-class Isolation(StrEnum):
-    """What is printed of transactions."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
 
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
