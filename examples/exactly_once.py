@@ -78,7 +78,7 @@ def work(bootstrap_server: str, prefix: str, crash: str | None) -> None:
             "bootstrap.servers": bootstrap_server,
             "transactional.id": f"{prefix}.worker",
             # So long others wait behind the transaction of a worker that does not come back.
-            "transaction.timeout.ms": 10_000,
+            "transaction.timeout.ms": 30_000,
         }
     )
     producer.init_transactions(TIMEOUT_S)

@@ -168,7 +168,7 @@ class Service:
             {
                 "bootstrap.servers": bootstrap_server,
                 "transactional.id": f"{prefix}.{name}",
-                "transaction.timeout.ms": 10_000,
+                "transaction.timeout.ms": 30_000,
             }
         )
         self._producer.init_transactions(TIMEOUT_S)
