@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.broker import Broker
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
-from kafkaesque.gateway.kafka.connection_fence import Speaker
 from kafkaesque.gateway.kafka.errors import (
     code_of,
     code_of_group_error,
@@ -43,7 +43,7 @@ _WITH_ADDING = 5
 
 def on_txn_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
     """Store offsets within a transaction; answered when they are in the log."""
-    commit = _Commit(gateway, call, call.read())
+    commit = _Commit(gateway.broker, call, call.read())
     if commit.is_empty:
         commit.answer()
     else:
@@ -54,13 +54,10 @@ def on_txn_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
 class _Commit:
     """A TxnOffsetCommit under way: where the answer of each partition belongs."""
 
-    __slots__ = ("_broker", "_call", "_fence", "_offsets", "_places", "_topics", "request")
+    __slots__ = ("_broker", "_call", "_offsets", "_places", "_topics", "request")
 
-    def __init__(
-        self, gateway: "KafkaGateway", call: Call, request: TxnOffsetCommitRequest
-    ) -> None:
-        self._broker = gateway.broker
-        self._fence = gateway.connection_fence
+    def __init__(self, broker: Broker, call: Call, request: TxnOffsetCommitRequest) -> None:
+        self._broker = broker
         self._call = call
         self.request = request
         self._topics: list[TxnOffsetCommitResponseTopic] = []
@@ -121,21 +118,7 @@ class _Commit:
         except RequestRefused as refusal:
             self._refuse(code_of(refusal))
         else:
-            self._commit(where)
-
-    def _is_late(self, where: TopicPartition) -> bool:
-        """Tell whether the request was overtaken, if not, no older one is heard any more.
-
-        Clients with an epoch for each transaction need no such fence.
-        """
-        if self._call.version >= _WITH_ADDING:
-            return False
-        speaker = Speaker(self.request.producer_id, where)
-        epoch, connection = self.request.producer_epoch, self._call.connection.number
-        if self._fence.is_late(speaker, epoch, connection):
-            return True
-        self._fence.note(speaker, epoch, connection)
-        return False
+            self._commit()
 
     def _confirm(
         self,
@@ -174,11 +157,8 @@ class _Commit:
             return ErrorCode.INVALID_TXN_STATE
         return code_of_transaction_error(error, is_fenced_known=False)
 
-    def _commit(self, where: TopicPartition) -> None:
+    def _commit(self) -> None:
         request = self.request
-        if self._is_late(where):
-            self._refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
-            return
         coordinators = self._broker.group_coordinators
         commit = events.CommitOffsets(
             token=coordinators.next_token(),
