@@ -202,6 +202,9 @@ class _Run:
             self._await("committed offsets", lambda: committer.is_concluded)
         if transactions is not None:
             self._await("ends of transactions", lambda: transactions.is_idle)
+            # Or somebody might answer the readers who leads no more.
+            self._await("agreement", lambda: disagreement(self._cluster) is None)
+            transactions.conclude()
             read = transactions.describe
             self._await("committed readers", lambda: transactions.is_read, describe_it=read)
         self._await("agreement", lambda: disagreement(self._cluster) is None)
