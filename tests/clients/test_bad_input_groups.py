@@ -104,6 +104,47 @@ def test_ten_thousand_members_of_the_new_protocol(victim: Victim, topic: str) ->
     assert longest_s <= PAUSE_S_MAX
 
 
+@pytest.mark.parametrize("timeout_ms", [-(2**31), -2, 0, 2**31 - 1])
+def test_any_time_to_give_partitions_up_is_taken(
+    victim: Victim, topic: str, timeout_ms: int
+) -> None:
+    group = f"rebalance-{timeout_ms}"
+    with victim.watched(), victim.connect() as wire:
+        request = joining(topic, group, 0)
+        request.rebalance_timeout_ms = timeout_ms
+        first = wire.ask(HEARTBEAT, 1, request)
+        assert (first.error_code, first.member_epoch) == (ErrorCode.NONE, 1)
+        # A second one comes, so that the first one has to give something up.
+        assert wire.ask(HEARTBEAT, 1, joining(topic, group, 1)).error_code == ErrorCode.NONE
+        found = beat(wire, group, 0, 1)
+        assert found.error_code == ErrorCode.NONE
+        assert found.assignment is not None
+        (kept,) = found.assignment.topic_partitions
+        assert len(kept.partitions) == PARTITIONS // 2
+
+
+@pytest.mark.parametrize(
+    ("number", "epoch", "code"),
+    [
+        (0, 2**31 - 1, ErrorCode.FENCED_MEMBER_EPOCH),
+        (0, 2, ErrorCode.FENCED_MEMBER_EPOCH),
+        (0, -3, ErrorCode.INVALID_REQUEST),
+        (0, -(2**31), ErrorCode.INVALID_REQUEST),
+        # Who leaves for a while has an instance.
+        (0, -2, ErrorCode.INVALID_REQUEST),
+        (1, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        (1, -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_epochs_that_nobody_was_given(
+    victim: Victim, topic: str, number: int, epoch: int, code: ErrorCode
+) -> None:
+    with victim.watched(), victim.connect() as wire:
+        assert wire.ask(HEARTBEAT, 1, joining(topic, "epochs", 0)).error_code == ErrorCode.NONE
+        assert beat(wire, "epochs", number, epoch).error_code == code
+        assert beat(wire, "epochs", 0, 1).error_code == ErrorCode.NONE
+
+
 def test_more_members_of_the_classic_protocol_than_a_group_may_have(victim: Victim) -> None:
     request = JoinGroupRequest(
         group_id="full",
