@@ -84,13 +84,17 @@ class Raw:
 
     def ask(self, port: int, api: int, version: int, message: Any) -> Any:
         """Return a broker's answer."""
-        if port not in self._wires:
-            self._wires[port] = Wire(port)
         try:
-            return self._wires[port].ask(api, version, message)
+            return self.connect(port).ask(api, version, message)
         except ConnectionError:
             self._wires.pop(port).socket.close()
             raise
+
+    def connect(self, port: int) -> Wire:
+        """Return the connection to a broker, opened if there is none."""
+        if port not in self._wires:
+            self._wires[port] = Wire(port)
+        return self._wires[port]
 
     def coordinator(self, key: str, kind: int = TRANSACTION) -> int:
         """Return the port of the broker that coordinates this transactional id, or group."""
