@@ -30,7 +30,7 @@ from typing import Self
 from bench.processes import BrokerProcess, wait_until_ready
 from kafkaesque.cli.broker_ports import unused_ports
 
-# The newest 4.x that is published. Its command-line tools are one release behind: 4.4.0 has
+# The newest 4.x that is published. Its tools and Kafka Streams are one release behind: 4.4.0 has
 # neither kafka-tools nor the kafka-tools-api that its server names as a dependency (and works
 # without, as the tools alone use it).
 SERVER_VERSION = "4.4.0"
@@ -124,7 +124,7 @@ def fetch_tools(version: str = TOOLS_VERSION) -> Path:
     )
 
 
-def fetch_streams(version: str = SERVER_VERSION) -> Path:
+def fetch_streams(version: str = TOOLS_VERSION) -> Path:
     """Return a directory with Java's clients and Kafka Streams, fetched unless it is there."""
     return _fetch(
         f"streams-{version}",

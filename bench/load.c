@@ -6,6 +6,9 @@
  *
  *   produce   as many messages as it can, for `seconds` or until `bytes`; counts delivery reports
  *   consume   `messages` messages from all partitions, from their beginning
+ *   parcels   `producers` producers, each of which sends `parcel` messages after the other as fast as
+ *             it can, for `seconds`: each parcel a transaction (`kind` transactional), or waited for
+ *             before the next (flushed), or neither (plain); the last two are idempotent
  *   requests  one message per request, `depth` requests in flight, for `seconds`
  *   latency   `rate` messages a second for `seconds`, produced and consumed here; each message
  *             carries the time at which it was due, so that a late producer hides nothing
@@ -39,14 +42,15 @@
 #define SECOND_NS 1000000000ll
 
 typedef struct {
-    const char *mode, *brokers, *topic;
-    int64_t size, depth, rate, messages, bytes, warmup;
+    const char *mode, *brokers, *topic, *kind;
+    int64_t size, depth, rate, messages, bytes, warmup, producers, parcel;
     double seconds;
     int extra_count;
     const char *extra_names[64], *extra_values[64];
 } options_t;
 
-static options_t options = {.size = 1000, .depth = 1, .rate = 5000, .seconds = 5, .warmup = 0};
+static options_t options = {.size = 1000, .depth = 1, .rate = 5000, .seconds = 5, .warmup = 0,
+                            .kind = "plain", .producers = 1, .parcel = 100};
 
 static void die(const char *format, ...) {
     va_list arguments;
@@ -87,6 +91,9 @@ static void read_options(int count, char **words) {
         if (!strcmp(name, "brokers")) options.brokers = value;
         else if (!strcmp(name, "topic")) options.topic = value;
         else if (!strcmp(name, "size")) options.size = atoll(value);
+        else if (!strcmp(name, "kind")) options.kind = value;
+        else if (!strcmp(name, "producers")) options.producers = atoll(value);
+        else if (!strcmp(name, "parcel")) options.parcel = atoll(value);
         else if (!strcmp(name, "depth")) options.depth = atoll(value);
         else if (!strcmp(name, "rate")) options.rate = atoll(value);
         else if (!strcmp(name, "messages")) options.messages = atoll(value);
@@ -198,6 +205,87 @@ static void produce(void) {
     printf("{\"messages\": %" PRId64 ", \"failed\": %" PRId64
            ", \"seconds\": %.6f, \"client_cpu_seconds\": %.3f}\n",
            (int64_t)delivered, (int64_t)(sent - delivered), seconds, cpu);
+}
+
+/* ---- in parcels, each of them a transaction or not ------------------------------------------- */
+
+#define PRODUCERS_MAX 1000
+
+typedef struct {
+    pthread_t thread;
+    rd_kafka_t *client;
+    int64_t number, parcels, waited_ns;
+} producer_t;
+
+static _Atomic int64_t ready;
+static _Atomic int64_t end_ns;
+
+static void check(rd_kafka_error_t *error, const char *what) {
+    if (error != NULL) die("%s: %s", what, rd_kafka_error_string(error));
+}
+
+static void send_parcel(producer_t *self, char *payload) {
+    for (int64_t i = 0; i < options.parcel; i++) {
+        rd_kafka_resp_err_t error;
+        while ((error = rd_kafka_producev(self->client, RD_KAFKA_V_TOPIC(options.topic),
+                                          RD_KAFKA_V_VALUE(payload, options.size),
+                                          RD_KAFKA_V_END)) == RD_KAFKA_RESP_ERR__QUEUE_FULL)
+            rd_kafka_poll(self->client, 10);
+        if (error) die("not produced: %s", rd_kafka_err2str(error));
+    }
+    rd_kafka_poll(self->client, 0);
+}
+
+static void *send_parcels(void *argument) {
+    producer_t *self = argument;
+    bool is_transactional = !strcmp(options.kind, "transactional");
+    bool is_flushed = !strcmp(options.kind, "flushed");
+    char *payload = make_payload(), id[64];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    set(conf, "enable.idempotence", "true");
+    snprintf(id, sizeof id, "%s-%" PRId64, options.topic, self->number);
+    if (is_transactional) set(conf, "transactional.id", id);
+    self->client = new_client(RD_KAFKA_PRODUCER, conf);
+    count_partitions(self->client);
+    if (is_transactional) check(rd_kafka_init_transactions(self->client, TIMEOUT_MS), "init");
+    ready++;
+    while (!end_ns) sleep_until(now_ns() + 1000000);
+    while (now_ns() < end_ns) {
+        if (is_transactional) check(rd_kafka_begin_transaction(self->client), "begin");
+        send_parcel(self, payload);
+        int64_t start = now_ns();
+        if (is_transactional) check(rd_kafka_commit_transaction(self->client, TIMEOUT_MS), "commit");
+        if (is_flushed) rd_kafka_flush(self->client, FLUSH_TIMEOUT_MS);
+        self->waited_ns += now_ns() - start;
+        self->parcels++;
+    }
+    rd_kafka_flush(self->client, FLUSH_TIMEOUT_MS);
+    return NULL;
+}
+
+static void parcels(void) {
+    static producer_t producers[PRODUCERS_MAX];
+    if (options.producers < 1 || options.producers > PRODUCERS_MAX) die("producers: 1 to 1000");
+    for (int64_t i = 0; i < options.producers; i++) {
+        producers[i].number = i;
+        if (pthread_create(&producers[i].thread, NULL, send_parcels, &producers[i]))
+            die("no thread");
+    }
+    while (ready < options.producers) sleep_until(now_ns() + 1000000);
+    int64_t start = now_ns(), count = 0, waited_ns = 0;
+    double cpu = cpu_seconds();
+    end_ns = start + (int64_t)(options.seconds * SECOND_NS);
+    for (int64_t i = 0; i < options.producers; i++) {
+        pthread_join(producers[i].thread, NULL);
+        count += producers[i].parcels, waited_ns += producers[i].waited_ns;
+    }
+    double seconds = (now_ns() - start) / 1e9;
+    cpu = cpu_seconds() - cpu;
+    if (count * options.parcel != delivered) die("%" PRId64 " not delivered", (int64_t)failed);
+    printf("{\"messages\": %" PRId64 ", \"parcels\": %" PRId64 ", \"seconds\": %.6f, "
+           "\"wait_ms\": %.3f, \"client_cpu_seconds\": %.3f}\n",
+           (int64_t)delivered, count, seconds, waited_ns / 1e6 / (count ? count : 1), cpu);
 }
 
 /* ---- one message per request --------------------------------------------------------------- */
@@ -411,6 +499,7 @@ int main(int count, char **words) {
         void (*run)(void);
     } modes[] = {{"produce", produce},
                  {"consume", consume},
+                 {"parcels", parcels},
                  {"requests", requests},
                  {"latency", latency},
                  {"failover", failover}};

@@ -18,6 +18,7 @@ from bench.processes import (
     wait_until_ready,
     wait_until_serving,
 )
+from bench.transactions import measure_transactions
 
 MIB = 1024 * 1024
 PARTITIONS = 6
@@ -305,6 +306,7 @@ MEASURES: Mapping[str, Callable[[Contest], None]] = {
     "requests": measure_requests,
     "latency": measure_latency,
     "throughput": measure_throughput,
+    "transactions": measure_transactions,
     "recovery": measure_recovery,
     "failover": measure_failover,
 }

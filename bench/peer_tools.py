@@ -1,10 +1,13 @@
-"""Apache Kafka's own command-line tools, unchanged, against a cluster of ours.
+"""Apache Kafka's own tools, clients and Kafka Streams, unchanged, against a cluster of ours.
 
-    scripts/peers                       start three brokers of ours and use every tool
+    scripts/peers                       start three brokers of ours, use every tool, then Java's
+                                        transactional clients and Kafka Streams (exactly_once_v2),
+                                        under which brokers are killed
     scripts/peers TOOL [ARGUMENT ...]   run one tool, such as kafka-topics, as its script would
 
-Outside of the suite, as it needs Java 17 and, once, Maven. With KAFKAESQUE_TEST_BOOTSTRAP set the
-first form uses that cluster instead; that is how it is proven against Apache Kafka itself:
+Outside of the suite, as it needs a JDK of version 17 and, once, Maven. Where they cannot be had it
+says so and ends with 3. With KAFKAESQUE_TEST_BOOTSTRAP set the first form uses that cluster
+instead, of which no broker is killed; that is how it is proven against Apache Kafka itself:
 
     python -m bench.apache_kafka --brokers 3 -- scripts/peers
 """
@@ -16,11 +19,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from bench.apache_kafka import TOOLS, PeerUnavailableError, tool_command
+from bench.java_clients import JavaClients, WrongResultError, use_streams, use_transactions
 from bench.ours import Kafkaesque
 
 TOOL_TIMEOUT_S = 120.0
@@ -137,18 +142,26 @@ STEPS: tuple[Callable[[Tools, str], None], ...] = (
 )
 
 
-def use_all(bootstrap_servers: str) -> int:
-    """Use every tool, print what became of each step, and return how many failed."""
-    tools, topic, failures = Tools(bootstrap_servers), f"tools-{uuid.uuid4().hex[:8]}", 0
-    for step in STEPS:
+CLIENT_STEPS: tuple[Callable[[JavaClients], str], ...] = (use_transactions, use_streams)
+
+
+def use_all(bootstrap_servers: str, cluster: Kafkaesque | None) -> int:
+    """Do every step, print what became of each, and return how many failed."""
+    tools, topic = Tools(bootstrap_servers), f"tools-{uuid.uuid4().hex[:8]}"
+    clients = JavaClients(bootstrap_servers, cluster)
+    steps: Sequence[tuple[str | None, Callable[[], str | None]]] = [
+        *((step.__doc__, partial(step, tools, topic)) for step in STEPS),
+        *((step.__doc__, partial(step, clients)) for step in CLIENT_STEPS),
+    ]
+    failures = 0
+    for what, step in steps:
         start = time.monotonic()
         try:
-            step(tools, topic)
-            verdict = "ok"
-        except (ToolError, subprocess.TimeoutExpired) as error:
+            verdict = step() or "ok"
+        except (ToolError, WrongResultError, subprocess.TimeoutExpired) as error:
             failures += 1
             verdict = f"FAILED: {error}"
-        print(f"{step.__doc__}  {verdict}  ({time.monotonic() - start:.1f} s)", flush=True)
+        print(f"{what}  {verdict}  ({time.monotonic() - start:.1f} s)", flush=True)
     return failures
 
 
@@ -163,10 +176,11 @@ def main() -> int:
             return 0 if words[0] in ("-h", "--help") else 2
         for tool in TOOLS:
             tool_command(tool)
+        JavaClients.prepare()
         given = os.environ.get("KAFKAESQUE_TEST_BOOTSTRAP")
         with nullcontext() if given else Kafkaesque(brokers=3) as cluster:
             servers = given or (cluster.bootstrap_servers if cluster else "")
-            return EXIT_FAILED if use_all(servers) else 0
+            return EXIT_FAILED if use_all(servers, cluster) else 0
     except PeerUnavailableError as error:
         print(error, file=sys.stderr)
         return EXIT_UNAVAILABLE

@@ -37,7 +37,7 @@ _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Runs in the child: a run that is killed, too, leaves no broker behind (Linux)."""
     if sys.platform == "linux":
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -93,7 +93,7 @@ class BrokerProcess:
                 cwd=self._directory,
                 # Its own session: Ctrl-C in the terminal reaches us, and we stop it in order.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def kill(self) -> None:

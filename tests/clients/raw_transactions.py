@@ -11,9 +11,11 @@ from bench.processes import ask_metadata
 from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kafkaesque.protocols.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 from kafkaesque.protocols.kafka.messages.describe_transactions_request import (
     DescribeTransactionsRequest,
@@ -26,6 +28,11 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from kafkaesque.protocols.kafka.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -34,7 +41,7 @@ from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
 from tests.clients.bad_input import Wire, batch
 from tests.clients.kafka_helpers import DEADLINE_S, unique
 
-TRANSACTION = 1
+GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 60_000
 #: What passes by itself: every client comes again.
 PASSING = (
@@ -46,9 +53,9 @@ PASSING = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
 #: The last versions in which the client itself adds partitions and keeps its epoch.
-ADD, PRODUCE, END = 3, 9, 3
+ADD, PRODUCE, END, COMMIT_OFFSETS = 3, 9, 3, 4
 #: The first ones of KIP-890 part 2.
-PRODUCE_2, END_2 = 12, 5
+PRODUCE_2, END_2, COMMIT_OFFSETS_2 = 12, 5, 5
 
 
 class Raw:
@@ -77,13 +84,21 @@ class Raw:
 
     def ask(self, port: int, api: int, version: int, message: Any) -> Any:
         """Return a broker's answer."""
+        try:
+            return self.connect(port).ask(api, version, message)
+        except ConnectionError:
+            self._wires.pop(port).socket.close()
+            raise
+
+    def connect(self, port: int) -> Wire:
+        """Return the connection to a broker, opened if there is none."""
         if port not in self._wires:
             self._wires[port] = Wire(port)
-        return self._wires[port].ask(api, version, message)
+        return self._wires[port]
 
-    def coordinator(self, transactional_id: str) -> int:
-        """Return the port of the broker that coordinates this transactional id."""
-        request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[transactional_id])
+    def coordinator(self, key: str, kind: int = TRANSACTION) -> int:
+        """Return the port of the broker that coordinates this transactional id, or group."""
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
         deadline = time.monotonic() + DEADLINE_S
         while True:
             answer = self.ask(self.ports[0], ApiKey.FIND_COORDINATOR, 4, request)
@@ -167,13 +182,19 @@ class RawProducer:
     def add(self, partitions: Mapping[str, Sequence[int]], version: int = ADD) -> list[ErrorCode]:
         """Add partitions; the errors in their order."""
         topics = [AddPartitionsToTxnTopic(name, indexes) for name, indexes in partitions.items()]
-        request = AddPartitionsToTxnRequest(
-            (), self.transactional_id, self.producer_id, self.epoch, topics
-        )
+        named = (self.transactional_id, self.producer_id, self.epoch)
+        if version > ADD:
+            transaction = AddPartitionsToTxnTransaction(*named, False, topics)
+            request = AddPartitionsToTxnRequest([transaction])
+        else:
+            request = AddPartitionsToTxnRequest((), *named, topics)
         answer = self._ask_coordinator(ApiKey.ADD_PARTITIONS_TO_TXN, version, request)
+        results = answer.results_by_topic_v3_and_below
+        for each in answer.results_by_transaction:
+            results = each.topic_results
         return [
             ErrorCode(each.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in results
             for each in topic.results_by_partition
         ]
 
@@ -206,6 +227,35 @@ class RawProducer:
         if code == ErrorCode.NONE and not options:
             self.sequences[topic, partition] = sequence + len(values)
         return code
+
+    def add_offsets(self, group: str, version: int = 3) -> ErrorCode:
+        """Add the partition that holds a group's offsets."""
+        request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
+        answer = self._ask_coordinator(ApiKey.ADD_OFFSETS_TO_TXN, version, request)
+        return ErrorCode(answer.error_code)
+
+    def commit_offsets(
+        self,
+        group: str,
+        offsets: Mapping[tuple[str, int], int],
+        *,
+        version: int = COMMIT_OFFSETS,
+        metadata: str = "",
+        **member: Any,
+    ) -> list[ErrorCode]:
+        """Have offsets committed with the transaction; the errors in their order."""
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name, [TxnOffsetCommitRequestPartition(index, offset, -1, metadata)]
+            )
+            for (name, index), offset in offsets.items()
+        ]
+        request = TxnOffsetCommitRequest(
+            self.transactional_id, group, self.producer_id, self.epoch, topics=topics, **member
+        )
+        port = self.raw.coordinator(group, GROUP)
+        answer = self.raw.ask(port, ApiKey.TXN_OFFSET_COMMIT, version, request)
+        return [ErrorCode(topic.partitions[0].error_code) for topic in answer.topics]
 
     def end(self, *, is_commit: bool, version: int = END) -> ErrorCode:
         """Commit or abort; from version 5 on, this producer goes on with the epoch it is told."""

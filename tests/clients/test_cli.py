@@ -7,13 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 
 from kafkaesque.model.kernel import active
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
@@ -317,79 +315,6 @@ def test_a_reader_that_has_enough_is_no_failure(
         cli("publish", topic, text="line\n" * 1000)
         assert consumer.wait(DEADLINE_S) == 0
         assert consumer.stderr.read() == b""
-
-
-def test_a_group_goes_on_where_it_was(cli: Cli, make_topic: TopicMaker) -> None:
-    topic, group = make_topic(partitions=1), unique("readers")
-    cli("publish", topic, text="".join(f"{n}\n" for n in range(10)))
-    words = ["consume", topic, "--group", group, "--from-beginning"]
-    assert cli(*words, "--max", "4").output.split() == ["0", "1", "2", "3"]
-
-    described = cli("group", "describe", group, "--json").document
-    assert (described["state"], described["members"], described["lag"]) == ("empty", 0, 6)
-    (row,) = described["partitions"]
-    assert (row["topic"], row["committed"], row["end"], row["lag"]) == (topic, 4, 10, 6)
-    assert [topic, "0", "4", "10", "6", "-", "-", "-"] in cli("group", "describe", group).rows
-    assert [group, "empty"] in cli("group", "list").rows
-
-    assert cli(*words, "--until-end").output.split() == ["4", "5", "6", "7", "8", "9"]
-    assert cli("group", "describe", group, "--json").document["lag"] == 0
-
-
-def committed(cli: Cli, group: str) -> list[int]:
-    rows = cli("group", "describe", group, "--json").document["partitions"]
-    return [row["committed"] for row in rows]
-
-
-def test_a_group_is_sent_elsewhere(cli: Cli, make_topic: TopicMaker) -> None:
-    topic, group = make_topic(partitions=2), unique("readers")
-    for partition in ("0", "1"):
-        lines = [{"value": "v", "timestamp_ms": 1_000_000 + n * 1000} for n in range(10)]
-        text = "".join(json.dumps(each) + "\n" for each in lines)
-        cli("publish", topic, "--format", "json", "--partition", partition, text=text)
-    reset = ["group", "reset-offsets", group, "--topic"]
-
-    planned = cli(*reset, topic, "--to", "latest")
-    assert planned.rows[1:] == [[topic, "0", "-", "10"], [topic, "1", "-", "10"]]
-    assert "Nothing was changed" in planned.errors
-    cli("group", "describe", group, code=1)
-
-    def after(*words: str) -> list[int]:
-        cli(*reset, *words, "--execute")
-        return committed(cli, group)
-
-    assert after(topic, "--to", "latest") == [10, 10]
-    assert after(f"{topic}:1", "--to", "earliest") == [10, 0]
-    assert after(topic, "--shift", "-3") == [7, 0]
-    assert after(topic, "--to", "5") == [5, 5]
-    assert after(topic, "--shift", "99") == [10, 10]
-    assert after(topic, "--to", "1970-01-01T00:16:42+00:00") == [2, 2]
-    assert after(topic, "--to", "-1") == [9, 9]
-
-    cli("group", "delete", group)
-    cli("group", "describe", group, code=1)
-
-
-def test_a_group_at_work_is_left_alone(
-    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
-) -> None:
-    topic, group = make_topic(partitions=1), unique("readers")
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
-    try:
-        consumer.subscribe([topic])
-        deadline = time.monotonic() + DEADLINE_S
-        while not consumer.assignment() and time.monotonic() < deadline:
-            consumer.poll(0.1)
-        described = cli("group", "describe", group, "--json").document
-        assert (described["state"], described["members"]) == ("stable", 1)
-        assert described["partitions"][0]["client"] == "rdkafka"
-        refused = cli(
-            "group", "reset-offsets", group, "-t", topic, "--to", "0", "--execute", code=1
-        )
-        assert "has 1 member at work" in refused.errors
-        assert "members at work" in cli("group", "delete", group, code=1).errors
-    finally:
-        consumer.close()
 
 
 def test_the_state_of_the_cluster(cli: Cli, make_topic: TopicMaker) -> None:

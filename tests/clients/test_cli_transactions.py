@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,7 @@ from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.test_cli import Cli, cli
-from tests.clients.transactional_clients import read_all
+from tests.clients.transactional_clients import Contents, read_all
 
 __all__ = ["cli"]
 
@@ -67,6 +68,30 @@ def test_open_transactions_are_listed(cli: Cli, producer: RawProducer) -> None:
     assert found not in cli("txn", "list", "--open-for", "3600", "--json").document
     time.sleep(0.2)
     assert found in cli("txn", "list", "--open-for", "0.1", "--json").document
+
+
+def test_what_is_committed_is_consumed(
+    cli: Cli, producer: RawProducer, topic: str, bootstrap_servers: str
+) -> None:
+    """Unless something else is asked for; `producer` holds partition 0 with an open transaction."""
+    ended = RawProducer(producer.raw, unique("cli"))
+    assert settled(ended.init) is E.NONE
+    for value, is_commit in ((b"aborted", False), (b"committed", True)):
+        assert settled(lambda: max(ended.add({topic: [0, 1]}))) is E.NONE
+        for partition in (0, 1):
+            assert settled(partial(ended.send, topic, partition, value)) is E.NONE
+        assert settled(partial(ended.end, is_commit=is_commit)) is E.NONE
+    ends: Contents = {0: [], 1: [b"committed"]}
+    eventually(lambda: read_all(bootstrap_servers, topic) == ends, "the markers")
+    words = ["consume", topic, "--from-beginning", "--until-end"]
+    assert cli(*words).output.split() == ["committed"]
+    everything = cli(*words, "--isolation", "read_uncommitted").output.split()
+    assert sorted(everything) == ["aborted", "aborted", "committed", "committed", "open"]
+    assert settled(lambda: producer.end(is_commit=True)) is E.NONE
+    eventually(
+        lambda: sorted(cli(*words).output.split()) == ["committed", "committed", "open"],
+        "the commit",
+    )
 
 
 def test_an_open_transaction_is_described(cli: Cli, producer: RawProducer, topic: str) -> None:

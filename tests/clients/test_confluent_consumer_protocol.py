@@ -109,6 +109,34 @@ def test_a_member_keeps_what_it_is_not_asked_to_give(servers: str, new_topic: To
             assert taken == given
 
 
+def test_who_comes_and_goes_does_not_stop_the_others(servers: str, new_topic: TopicMaker) -> None:
+    topic, group = new_topic("unstopped", partitions=6), unique("group")
+    stays, hangs = (member_of(servers, group, topic) for _ in range(2))
+    with group_of(stays, hangs):
+        wait_for_shares([stays, hangs], [3, 3])
+        stays.taken.clear()
+        hangs.taken.clear()
+        with group_of(comes := member_of(servers, group, topic)):
+            # `hangs` is asked to give a partition up, and does not: where members wait for each
+            # other, everybody would wait for it now.
+            wait_for_shares([stays, comes], [2, 1])
+            kept = stays.partitions
+            send(servers, topic, 0, 60, partitions=6)
+            eventually(lambda: _reads(stays, range(60), kept), "what is in its partitions")
+        send(servers, topic, 60, 120, partitions=6)
+        eventually(lambda: _reads(stays, range(120), kept), "what comes when the guest has gone")
+        assert [len(each) for each in stays.taken] == [1]
+        assert not kept & {*stays.taken[0]}, "what it kept was never taken from it"
+        assert hangs.taken == []
+        wait_for_shares([stays, hangs], [3, 3])
+
+
+def _reads(member: Member, sent: range, partitions: set[int]) -> bool:
+    """Poll, and say whether the member has all of some partitions, of six."""
+    member.poll()
+    return {value for value in sent if value % 6 in partitions} <= set(member.values)
+
+
 def test_a_group_goes_on_where_it_stopped(servers: str, new_topic: TopicMaker) -> None:
     topic, group = new_topic("goes-on", partitions=4), unique("group")
     send(servers, topic, 0, 40)

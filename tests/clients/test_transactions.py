@@ -205,6 +205,20 @@ def test_leaders_add_partitions_all_at_once(bootstrap_servers: str, make_topic: 
 # -- the last stable offset
 
 
+def test_the_next_transaction_begins_at_once(
+    bootstrap_servers: str, make_topic: TopicMaker
+) -> None:
+    """Nobody is told to come again because the markers of the one before are being written."""
+    topic = make_topic(partitions=PARTITIONS)
+    with Raw(bootstrap_servers) as raw:
+        producer = RawProducer(raw)
+        assert settled(producer.init) is ErrorCode.NONE
+        for _ in range(20):
+            assert producer.add({topic: range(PARTITIONS)}) == [ErrorCode.NONE] * PARTITIONS
+            assert producer.add_offsets("readers") is ErrorCode.NONE
+            assert producer.end(is_commit=True) is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 def test_an_open_transaction_holds_up_readers_until_it_ends(
     bootstrap_servers: str, make_topic: TopicMaker, makers: Any, is_commit: bool

@@ -182,6 +182,8 @@ def read_all(bootstrap_servers: str, topic: str, *, is_committed: bool = True) -
             "group.id": unique("reader"),
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end is told by a fetch that waited in vain.
+            "fetch.wait.max.ms": 50,
             "isolation.level": "read_committed" if is_committed else "read_uncommitted",
         }
     )

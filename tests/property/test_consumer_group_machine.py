@@ -6,11 +6,13 @@ the target says, and the target gives away everything.
 """
 
 from typing import Any
+from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.consumer import heartbeats
 from kafkaesque.groups.consumer.events import ConsumerGroupHeartbeat, TopicsChanged
 from kafkaesque.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from kafkaesque.groups.consumer.results import ConsumerHeartbeatResult
@@ -24,6 +26,7 @@ from tests.unit.groups.desk import GROUP, Desk
 CONFIG = GroupConfig()
 SESSION_MS = CONFIG.consumer.session_timeout_ms
 REBALANCE_MS = 60_000
+REST_MS = 6_000
 NAMES = ("a", "ab", "b")
 SUBSCRIPTIONS: tuple[tuple[tuple[str, ...], str | None], ...] = (
     (("a",), None),
@@ -367,7 +370,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for member_id, current in group.currents.items():
             if current.epoch != group.target_epoch:
                 continue
-            target = group.target[member_id]
+            target = group.target.get(member_id, NO_PARTITIONS)
             if current.state is MemberState.STABLE:
                 assert current.assigned == target
             else:
@@ -428,4 +431,20 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             )
 
 
+class LargeGroupMachine(ConsumerGroupMachine):
+    """The same where a rest follows each target, as it does in groups of thousands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rests = mock.patch.object(heartbeats, "rest_ms", return_value=REST_MS)
+        self.rests.start()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.rests.stop()
+
+
 TestConsumerGroups: Any = ConsumerGroupMachine.TestCase
+TestLargeConsumerGroups: Any = LargeGroupMachine.TestCase

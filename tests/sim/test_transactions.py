@@ -32,12 +32,15 @@ TRANSACTIONS = ("transactions",)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, 30, 5))
 def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
+    committed = 0
     for seed in range(first, first + 5):
         options = SimOptions(activities=TRANSACTIONS, between_ms=(500, 1_500, 3_000)[seed % 3])
         report = run_seed(seed, options)
         lines = "\n".join(report.lines[-40:])
         assert report.ok, f"seed {report.seed}: {report.anomalies}\n{lines}"
-        assert report.counts["transactions"] > 10, "the clients did something"
+        assert report.counts["transactions"] > 0, "the clients did something"
+        committed += report.counts["transactions"]
+    assert committed > 50, "and not only between the faults"
 
 
 def anomalies(options: SimOptions, seeds: range) -> list[str]:

@@ -115,13 +115,13 @@ class AdvanceStart(PeerRequest, frozen=True, tag="advance-start", kw_only=True):
     start_offset: int
 
 
-#: In place of an offset in `ForwardFetch`: from the log's start, from the high watermark.
+#: In place of an offset in `ForwardFetch`: from the log's start, from the last stable offset.
 EARLIEST = -2
 LATEST = -1
 
 
 class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
-    """Asked of a partition's leader: committed batches from an offset on, now."""
+    """Asked of a partition's leader: batches of committed transactions from an offset on, now."""
 
     topic: str
     partition: int
@@ -239,8 +239,11 @@ class ProduceResult(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Batches as they stand in the log, and the log's ends."""
 
+    #: All of them, before the last stable offset.
     records: bytes
-    high_watermark: int
+    #: Producer ids, and offsets from which their batches are to be skipped up to the next marker.
+    aborted: list[tuple[int, int]]
+    last_stable_offset: int
     log_start_offset: int
 
 

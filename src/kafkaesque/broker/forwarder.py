@@ -85,8 +85,9 @@ class Forwarder:
         timeout_ms: int,
         on_done: OnFetched,
     ) -> None:
-        """Return committed batches from the partition's leader, none if there are no more.
+        """Return batches from the partition's leader, none if there are no more.
 
+        They lie before the last stable offset, and what of them was aborted is named beside them.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
         deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
@@ -186,16 +187,20 @@ class Forwarder:
     def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
         partition = self._broker.partition(TopicPartition(request.topic, request.partition))
         partition.check_leader()
-        high_watermark = partition.high_watermark
+        stable_offset = partition.last_stable_offset
         start_offset = partition.log_start_offset
-        named = {EARLIEST: start_offset, LATEST: high_watermark}
+        named = {EARLIEST: start_offset, LATEST: stable_offset}
         offset = named.get(request.offset, Offset(request.offset))
         partition.check_fetch_offset(offset)
+        end, aborted = partition.stable_range(offset)
 
         def answer(records: bytes) -> None:
             on_done(
                 FetchResult(
-                    records=records, high_watermark=high_watermark, log_start_offset=start_offset
+                    records=records,
+                    aborted=aborted,
+                    last_stable_offset=stable_offset,
+                    log_start_offset=start_offset,
                 )
             )
 
@@ -206,9 +211,9 @@ class Forwarder:
                 self._read_ranges(ranges, answer, on_done)
 
         bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
-        ranges = partition.read_now(offset, bytes_max)
+        ranges = partition.read_now(offset, bytes_max, end)
         if ranges is None:
-            partition.read_later(offset, bytes_max, on_located)
+            partition.read_later(offset, bytes_max, on_located, end)
         else:
             on_located(ranges)
 

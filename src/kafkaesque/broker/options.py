@@ -328,7 +328,7 @@ BROKER_OPTIONS = OptionTable(
         Option(
             name="group.consumer.max.size",
             type=INT,
-            default=INT32_MAX,
+            default=10_000,
             minimum=1,
             maximum=INT32_MAX,
             dynamic=False,

@@ -45,6 +45,7 @@ from kafkaesque.model.record_errors import InvalidRecord, RecordError
 from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.compaction_plan import AbortedTransaction
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.transactions.connection_fence import ConnectionFence
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
     read_snapshot,
@@ -108,6 +109,7 @@ class PartitionProducers:
         self._wall_ms = wall_ms
         self._disk = disk
         self._table = ProducerStateTable(config)
+        self._fence = ConnectionFence(config.producers_max)
         self._aborted_file = AbortedFile(disk)
         self._files = ProducerFiles(disk)
         self._log: GroupLog | None = None
@@ -162,8 +164,15 @@ class PartitionProducers:
         """Return the number for a record that the broker appends for a producer."""
         return self._table.next_sequence(producer_id, epoch)
 
-    def check_transaction(self, producer_id: int, epoch: int) -> None:
-        """Refuse to append for a producer's transaction; raises what `check` raises."""
+    def check_transaction(self, producer_id: int, epoch: int, connection: int) -> None:
+        """Refuse to append for a producer's transaction; raises what `check` raises.
+
+        A request over an older `connection` than this producer has used already is a late one.
+        """
+        if self._fence.is_late(producer_id, epoch, connection):
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} has spoken over a newer connection since"
+            )
         sequence = self.next_sequence(producer_id, epoch)
         verdict = self._table.check(producer_id, epoch, sequence, 1, True)
         if isinstance(verdict, NeedsVerification):
@@ -173,6 +182,7 @@ class PartitionProducers:
             )
         if isinstance(verdict, Verdict) and verdict is not Verdict.ACCEPT:
             raise _refusal(verdict, producer_id, epoch)
+        self._fence.note(producer_id, epoch, connection)
 
     def verified(self, guard: tuple[int, int, int]) -> bool:
         """Let the first batch of a transaction pass that its coordinator has confirmed.

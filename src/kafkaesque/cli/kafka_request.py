@@ -2,7 +2,7 @@
 
 import socket
 import struct
-from typing import Any
+from typing import Any, Self
 
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
@@ -16,23 +16,49 @@ ANSWER_BYTES_MAX = 100 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 
 
+class Exchange:
+    """A connection to one broker, for one request after another."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Connect.
+
+        Raises:
+            OSError: nobody listens.
+        """
+        self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, api_key: int, api_version: int, request: Message) -> Any:
+        """Return the answer to a request.
+
+        Raises:
+            OSError: no answer in time; EOFError: the connection was closed.
+            MalformedRequest: what answers is no Kafka broker.
+        """
+        self._socket.sendall(write_request(api_key, api_version, 1, "kafkaesque-cli", request))
+        (length,) = _LENGTH.unpack(_receive(self._socket, _LENGTH.size))
+        if not 0 < length <= ANSWER_BYTES_MAX:
+            raise MalformedRequest(f"an answer of {length} bytes")
+        return read_response(memoryview(_receive(self._socket, length)), api_key, api_version)[1]
+
+
 def ask(bootstrap: str, api_key: int, api_version: int, request: Message) -> Any:
     """Return the answer of the first broker that can be reached.
 
     Raises:
         CommandFailed: none can, or what answers is no Kafka broker.
     """
-    frame = write_request(api_key, api_version, 1, "kafkaesque-cli", request)
     refused: list[str] = []
     for host, port in parse_addresses(bootstrap):
         try:
-            with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as sock:
-                sock.settimeout(REQUEST_TIMEOUT_S)
-                sock.sendall(frame)
-                (length,) = _LENGTH.unpack(_receive(sock, _LENGTH.size))
-                if not 0 < length <= ANSWER_BYTES_MAX:
-                    raise MalformedRequest(f"an answer of {length} bytes")
-                return read_response(memoryview(_receive(sock, length)), api_key, api_version)[1]
+            with Exchange(host, port) as exchange:
+                return exchange.ask(api_key, api_version, request)
         except (OSError, EOFError) as error:
             refused.append(f"{host}:{port} ({str(error) or 'closed the connection'})")
         except MalformedRequest as error:

@@ -15,6 +15,7 @@ from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.loop import NS_PER_MS
 from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.pipeline.ownership import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from kafkaesque.storage.config import StorageConfig
 
 KAFKA_PORT: Final = 9092
@@ -31,6 +32,14 @@ _COMPACTION: Final[dict[str, OptionValue]] = {
     "log.cleaner.min.cleanable.ratio": 0.1,
     "log.cleaner.max.compaction.lag.ms": 700,
     "log.cleaner.delete.retention.ms": 500,
+}
+#: Members of groups are given up while they are paused, and come back.
+_SHORT_SESSIONS: Final[dict[str, OptionValue]] = {
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "group.consumer.min.heartbeat.interval.ms": 50,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
 }
 
 
@@ -169,6 +178,8 @@ class SimCluster:
         }
         if "compaction" in self.options.activities:
             options |= _COMPACTION
+        if "exactly-once" in self.options.activities:
+            options |= _SHORT_SESSIONS
         return BrokerConfig(
             node=NodeId(self.names.index(name) + 1),
             cluster_id="sim",

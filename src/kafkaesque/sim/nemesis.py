@@ -32,6 +32,9 @@ SURVIVABLE: Final = (
     "clock rate",
     "slow disk",
 )
+#: Of them, what a process without a disk can meet alone, and what lies between machines.
+OF_PROCESSES: Final = ("kill", "absence", "pause", "reset", "clock jump", "clock rate")
+OF_LINKS: Final = ("block", "delay", "loss")
 #: What costs a broker everything. One and the same machine of a plan, so that the others, which are
 #: a majority of every group of three, remember all that was acknowledged.
 LOSING: Final = ("lost disk",)
@@ -66,8 +69,12 @@ class PlanOptions:
     damaged: str | None = None
 
 
-def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fault]:
+def make_plan(
+    seed: int, names: Sequence[str], options: PlanOptions, label: str = "nemesis"
+) -> list[Fault]:
     """Return faults on machines of these names, in the order of their beginning.
+
+    Plans of one seed with different labels have nothing to do with each other.
 
     Raises:
         ValueError: a kind of fault does not exist.
@@ -75,7 +82,7 @@ def make_plan(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fau
     for kind in options.kinds:
         if kind not in KINDS:
             raise ValueError(f"there is no fault {kind!r}: {', '.join(KINDS)}")
-    chance = random.Random(f"{seed}/nemesis")
+    chance = random.Random(f"{seed}/{label}")
     loser = random.Random(f"{seed}/loser").choice(names)
     plan: list[Fault] = []
     at = options.calm_ms

@@ -1,8 +1,8 @@
 """One run: a cluster, clients, faults from a seed; then everything heals and is checked."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.sim.agreement import describe, disagreement, read_table
@@ -10,15 +10,31 @@ from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.committer import SimCommitter
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.producer import PAUSE_MS
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.clients.transaction_load import TransactionLoad
 from kafkaesque.sim.cluster import SimCluster
-from kafkaesque.sim.env import World
+from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
-from kafkaesque.sim.nemesis import LOSING, Nemesis, PlanOptions, check_plan, make_plan
+from kafkaesque.sim.nemesis import (
+    LOSING,
+    OF_LINKS,
+    OF_PROCESSES,
+    Nemesis,
+    PlanOptions,
+    check_plan,
+    make_plan,
+)
 from kafkaesque.sim.options import SimOptions, draw_options
+from kafkaesque.sim.pipeline.load import (
+    INPUT_PARTITIONS,
+    INPUT_PAUSE_MS,
+    INPUT_TOPIC,
+    WORKERS,
+    PipelineLoad,
+)
 from kafkaesque.sim.witness import Witness
 
 __all__ = ["SimOptions", "SimReport", "draw_options", "run_seed", "run_seeds"]
@@ -86,7 +102,9 @@ def run_seeds(
     return reports
 
 
-def _draw_plan(seed: int, names: Sequence[str], options: SimOptions) -> list[Fault]:
+def _draw_plan(
+    seed: int, brokers: Sequence[str], workers: Sequence[str], options: SimOptions
+) -> list[Fault]:
     drawn = PlanOptions(
         duration_ms=options.duration_ms,
         between_ms=options.between_ms,
@@ -94,7 +112,13 @@ def _draw_plan(seed: int, names: Sequence[str], options: SimOptions) -> list[Fau
         all_one_in=options.all_one_in,
         damaged=options.damaged,
     )
-    return make_plan(seed, names, drawn)
+    plan = make_plan(seed, brokers, drawn)
+    if workers:
+        alone = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_PROCESSES))
+        links = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_LINKS))
+        plan += make_plan(seed, workers, alone, "workers") if alone.kinds else []
+        plan += make_plan(seed, [*brokers, *workers], links, "links") if links.kinds else []
+    return plan
 
 
 class _Run:
@@ -113,9 +137,11 @@ class _Run:
         self._elector: LeaderElector | None = None
         self._deleter: RecordDeleter | None = None
         self._transactions: TransactionLoad | None = None
+        self._pipeline: PipelineLoad | None = None
         names = self._cluster.names
-        self._plan = _draw_plan(seed, names, options) if plan is None else list(plan)
-        check_plan(self._plan, names)
+        workers = list(WORKERS) if "exactly-once" in options.activities else []
+        self._plan = _draw_plan(seed, names, workers, options) if plan is None else list(plan)
+        check_plan(self._plan, [*names, *workers])
 
     def go(self) -> SimReport:
         """Run, and report."""
@@ -154,6 +180,8 @@ class _Run:
             brokers = self._cluster.brokers.values()
             # Since their last starts.
             counts["compactions"] = sum(broker.log_cleaner.count for broker in brokers)
+        if self._pipeline is not None:
+            counts |= self._pipeline.counts()
         return counts
 
     # -- the course of a run
@@ -165,7 +193,7 @@ class _Run:
         self._await("topics", self._are_topics_made, FORM_MS_MAX)
         self._start_clients()
         self._look()
-        nemesis = Nemesis(self._world, self._cluster.boot, self._cluster.restart)
+        nemesis = Nemesis(self._world, self._boot, self._cluster.restart)
         nemesis.commit(self._plan, options.duration_ms)
         loop.run_until(lambda: nemesis.ended, options.duration_ms + 1_000)
         if options.loses_damaged and options.damaged is not None:
@@ -177,7 +205,15 @@ class _Run:
             load.observations.check()
         if self._transactions is not None:
             self._transactions.history.check()
+        if self._pipeline is not None:
+            self._pipeline.check()
         self._witness.look()
+
+    def _boot(self, machine: Machine) -> None:
+        if self._pipeline is not None and self._pipeline.has(machine):
+            self._pipeline.boot(machine)
+        else:
+            self._cluster.boot(machine)
 
     def _settle(self) -> None:
         """Everything is healed: let all that was begun come to its end."""
@@ -191,6 +227,8 @@ class _Run:
             committer.conclude()
         if transactions is not None:
             transactions.stop()
+        if self._pipeline is not None:
+            self._pipeline.calm()
         loads = self._loads
         self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
         self._await("readers", lambda: all(load.is_read for load in loads))
@@ -202,9 +240,22 @@ class _Run:
             self._await("committed offsets", lambda: committer.is_concluded)
         if transactions is not None:
             self._await("ends of transactions", lambda: transactions.is_idle)
+            # Or somebody might answer the readers who leads no more.
+            self._await("agreement", lambda: disagreement(self._cluster) is None)
+            transactions.conclude()
             read = transactions.describe
             self._await("committed readers", lambda: transactions.is_read, describe_it=read)
+        if self._pipeline is not None:
+            self._settle_pipeline(self._pipeline)
         self._await("agreement", lambda: disagreement(self._cluster) is None)
+
+    def _settle_pipeline(self, pipeline: PipelineLoad) -> None:
+        self._await("workers", lambda: pipeline.is_caught_up, describe_it=pipeline.describe)
+        pipeline.stop()
+        self._await("ends of workers", lambda: pipeline.is_idle, describe_it=pipeline.describe)
+        self._await("agreement", lambda: disagreement(self._cluster) is None)
+        pipeline.conclude()
+        self._await("readers of outputs", lambda: pipeline.is_read, describe_it=pipeline.describe)
 
     def _await(
         self,
@@ -265,7 +316,12 @@ class _Run:
         self._replicas = replicas
         self._add_load(
             TopicSpec(
-                name="events", partitions=options.partitions, replicas=replicas, configs=configs
+                name="events",
+                partitions=options.partitions,
+                replicas=replicas,
+                configs=configs,
+                # Where a pipeline runs, it is what is to be seen.
+                pause_ms=INPUT_PAUSE_MS if "exactly-once" in options.activities else PAUSE_MS,
             )
         )
         if "deletions" in options.activities:
@@ -288,12 +344,31 @@ class _Run:
                 configs=configs,
                 distrusted=self._distrusted,
             )
+        if "exactly-once" in options.activities:
+            self._make_pipeline(configs)
+
+    def _make_pipeline(self, configs: Mapping[str, str]) -> None:
+        spec = TopicSpec(
+            name=INPUT_TOPIC,
+            partitions=INPUT_PARTITIONS,
+            replicas=self._replicas,
+            producers=1,
+            pause_ms=INPUT_PAUSE_MS,
+            configs=configs,
+        )
+        self._add_load(spec)
+        self._pipeline = PipelineLoad(
+            self._world,
+            self._env,
+            self._cluster.addresses,
+            self._findings,
+            self._loads[-1],
+            configs=configs,
+        )
 
     def _are_topics_made(self) -> bool:
-        transactions = self._transactions
-        return all(load.is_made for load in self._loads) and (
-            transactions is None or transactions.is_made
-        )
+        made = (*self._loads, self._transactions, self._pipeline)
+        return all(each is None or each.is_made for each in made)
 
     def _add_load(self, spec: TopicSpec) -> None:
         addresses = self._cluster.addresses
@@ -310,6 +385,8 @@ class _Run:
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
         if self._transactions is not None:
             self._transactions.start()
+        if self._pipeline is not None:
+            self._pipeline.start()
         if "transfers" in activities:
             self._elector = LeaderElector(KafkaClient(env, addresses, "events"))
         if "deletions" in activities:

@@ -1,10 +1,11 @@
 """What lies between simulated machines: links with latency, and faults on them.
 
-Theory of operation. A `Pipe` is one direction of a TCP connection: what is put into it arrives in
-order, once, after the link's latency. Loss delays (TCP sends again). While a link is blocked, its
-pipes stall: what is under way waits, and is sent again some time after the link is whole. Who
-waits too long for an acknowledgement gives up, and its connection ends in a time-out; the other
-side does not learn of it until it sends something itself.
+Theory of operation. A `Pipe` is one direction of a TCP connection: what is put into it arrives
+once, after the link's latency, and is delivered in order: a packet that comes before its turn waits
+at the receiver. Loss delays (TCP sends again). While a link is blocked, its pipes stall: what is
+under way waits, and is sent again some time after the link is whole. Who waits too long for an
+acknowledgement gives up, and its connection ends in a time-out; the other side does not learn of it
+until it sends something itself.
 
 A machine that lost its power answers nothing. One that has come back answers for connections that
 it does not remember with a reset.
@@ -166,11 +167,12 @@ class Pipe:
     """One direction of a connection."""
 
     __slots__ = (
-        "_arrival_ns",
         "_back",
+        "_early",
         "_expecting_ns",
         "_gave_up",
         "_last_number",
+        "_next_number",
         "_probing",
         "_receiver",
         "_sender",
@@ -185,9 +187,10 @@ class Pipe:
         self._back: Final = wire.link(link.target, link.source)
         self._sender: Final = sender
         self._receiver: Final = receiver
-        #: When the last packet arrives; none overtakes it.
-        self._arrival_ns = 0
         self._last_number = 0
+        #: The number of the packet that is delivered next, and packets that came before their turn.
+        self._next_number = 1
+        self._early: Final[dict[int, Packet]] = {}
         #: What is to be sent again when the link is whole, with numbers, in their order.
         self._waiting: Final[list[tuple[int, Packet]]] = []
         self._gave_up = False
@@ -196,7 +199,7 @@ class Pipe:
         self._expecting_ns = -1
 
     def send(self, packet: Packet) -> None:
-        """Let a packet arrive after all that were sent before it."""
+        """Let a packet be delivered after all that were sent before it."""
         self._last_number += 1
         self._send(self._last_number, packet)
 
@@ -216,17 +219,15 @@ class Pipe:
         if self._waiting or self.link.blocked:
             self._wait(number, packet)
             return
-        loop = self._wire.loop
         delay = self._wire.latency_ns(self.link, len(packet.data))
-        self._arrival_ns = max(self._arrival_ns, loop.now_ns + delay)
         what = f"{self.link.source}>{self.link.target} {packet}"
-        loop.after(self._arrival_ns - loop.now_ns, what, lambda: self._arrive(number, packet))
+        self._wire.loop.after(delay, what, lambda: self._arrive(number, packet))
 
     def _arrive(self, number: int, packet: Packet) -> None:
         if self._gave_up:
             return
         receiver = self._receiver
-        if self.link.blocked or (self._waiting and self._waiting[0][0] < number):
+        if self.link.blocked:
             self._wait(number, packet)
         elif not receiver.reachable:
             self._probe(RETRANSMIT_MS)
@@ -236,7 +237,13 @@ class Pipe:
         else:
             if self._back.blocked and packet.kind == "data":
                 self._expect_acknowledgement()
-            receiver.on_packet(packet)
+            self._early[number] = packet
+            self._deliver()
+
+    def _deliver(self) -> None:
+        while (packet := self._early.pop(self._next_number, None)) is not None:
+            self._next_number += 1
+            self._receiver.on_packet(packet)
 
     def _wait(self, number: int, packet: Packet) -> None:
         # A reset is sent once: if it is lost, the other side goes on believing.

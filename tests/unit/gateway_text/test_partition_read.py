@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from kafkaesque.broker.commands import EARLIEST, LATEST, FetchResult
-from kafkaesque.gateway.text.partition_read import PartitionRead
+from kafkaesque.gateway.text.partition_read import FETCHES_MAX, PartitionRead
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch, encode_empty_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import NotLeader, OffsetOutOfRange
 from kafkaesque.model.records import Record
 
 
-def batch(first: int, count: int, codec: Codec = Codec.NONE, size: int = 1) -> bytearray:
+def batch(
+    first: int, count: int, codec: Codec = Codec.NONE, size: int = 1, writer: int | None = None
+) -> bytearray:
+    """With `writer`, a producer's id, it is part of a transaction."""
     records = [
         Record(offset, 1000 + offset, None, b"v" * size, ())
         for offset in range(first, first + count)
     ]
-    return encode_batch(records, BatchOptions(codec=codec))
+    if writer is None:
+        return encode_batch(records, BatchOptions(codec=codec))
+    options = BatchOptions(
+        codec=codec, transactional=True, producer_id=writer, producer_epoch=0, base_sequence=first
+    )
+    return encode_batch(records, options)
 
 
-def fetched(*batches: bytearray, start: int = 0, high_watermark: int = 100) -> FetchResult:
+def mark(offset: int, writer: int) -> bytearray:
+    options = BatchOptions(
+        control=True, transactional=True, producer_id=writer, producer_epoch=0, base_sequence=-1
+    )
+    return encode_batch([Record(offset, 0, b"\0\0\0\0", b"\0\0\0\0\0\0", ())], options)
+
+
+def fetched(
+    *batches: bytearray, start: int = 0, end: int = 100, aborted: Sequence[tuple[int, int]] = ()
+) -> FetchResult:
     return FetchResult(
-        records=b"".join(batches), high_watermark=high_watermark, log_start_offset=start
+        records=b"".join(batches),
+        aborted=list(aborted),
+        last_stable_offset=end,
+        log_start_offset=start,
     )
 
 
@@ -81,19 +103,49 @@ def test_what_was_not_shown_comes_again() -> None:
 
 
 def test_holes_and_marks_are_passed() -> None:
-    marks = BatchOptions(control=True)
-    mark = encode_batch([Record(6, 0, b"\0\0\0\0", b"\0\0\0\0\0\0", ())], marks)
     read = reading(0)
-    read.take(fetched(batch(2, 2), mark, encode_empty_batch(7, 11, BatchOptions())))
+    read.take(fetched(batch(2, 2), mark(6, 1), encode_empty_batch(7, 11, BatchOptions())))
     assert shown(read) == [2, 3]
     assert read.position == 12
 
 
 def test_nothing_but_holes_moves_the_position_too() -> None:
     read = reading(3)
-    read.take(fetched(encode_empty_batch(0, 8, BatchOptions())))
+    assert read.take(fetched(encode_empty_batch(0, 8, BatchOptions()), end=9))
     assert shown(read) == []
     assert read.position == 9
+
+
+def test_what_was_aborted_is_passed() -> None:
+    read = reading(1)
+    batches = [batch(0, 2, writer=7), batch(2, 2, writer=8), batch(4, 1), batch(5, 1, writer=7)]
+    batches += [mark(6, 7), batch(7, 2, writer=7), mark(9, 8), mark(10, 7)]
+    assert read.take(fetched(*batches, end=11, aborted=[(7, 0)]))
+    assert shown(read) == [2, 3, 4, 7, 8]
+    assert read.position == 11
+
+
+def test_a_transaction_that_is_aborted_later_begins_later() -> None:
+    read = reading(0)
+    batches = [batch(0, 1, writer=7), mark(1, 7), batch(2, 1, writer=7), mark(3, 7)]
+    assert read.take(fetched(*batches, end=4, aborted=[(7, 2)]))
+    assert shown(read) == [0]
+    assert read.position == 4
+
+
+def test_where_all_was_aborted_it_goes_on_for_so_long() -> None:
+    read = reading(EARLIEST)
+    assert not read.take(fetched(batch(20, 5, writer=7), start=20, aborted=[(7, 20)]))
+    assert read.asked == 25
+    assert read.take(fetched(mark(25, 7), batch(26, 1), start=20, aborted=[(7, 20)]))
+    assert shown(read) == [26]
+    read = reading(0)
+    count = 1
+    while not read.take(fetched(batch(read.asked, 1, writer=7), aborted=[(7, 0)])):
+        count += 1
+    assert count == FETCHES_MAX
+    assert shown(read) == []
+    assert read.position == FETCHES_MAX
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,46 @@ def test_an_assignor_that_the_coordinator_does_not_have_is_refused_by_name() -> 
     assert desk.table.group_count == 0
 
 
+def test_members_of_a_large_group_that_come_at_once_share_one_target() -> None:
+    desk = desk_of(flights=5_000)
+    first = desk.enter("m0")
+    assert first.assignment is not None
+    assert len(first.assignment) == 5_000
+    group = desk.group()
+    for number in range(1, 100):
+        joined = desk.enter(f"m{number}")
+        # It is there, and is told of its share later.
+        assert (joined.error, joined.member_epoch, joined.assignment) == (NONE, 1, NO_PARTITIONS)
+    assert (group.epoch, group.target_epoch) == (100, 1)
+    assert desk.listed()[0].state == "Assigning"
+    assert desk.beat("m0", 1).assignment is None
+    desk.advance(1_000)
+    desk.settle(*group.members)
+    assert group.target_epoch == 100
+    assert {len(desk.assigned(each)) for each in group.members} == {50}
+
+
+def test_while_a_large_group_waits_for_its_target_members_may_go_and_come_back() -> None:
+    desk = desk_of(flights=5_000)
+    desk.enter("m0")
+    desk.enter("m1")
+    desk.beat("m0", -1)
+    joined = desk.enter("m0")
+    assert (joined.member_epoch, joined.assignment) == (1, NO_PARTITIONS)
+    later = desk.next_desk()
+    # The next coordinator has not computed one yet, so that it may at once.
+    later.topics(flights=5_000)
+    later.settle("m0", "m1")
+    assert {len(later.assigned(each)) for each in ("m0", "m1")} == {2_500}
+
+
+def test_a_small_group_has_its_target_at_once() -> None:
+    desk = desk_of(flights=100)
+    for number in range(50):
+        desk.enter(f"m{number}")
+        assert desk.group().target_epoch == number + 1
+
+
 def test_a_group_that_is_full_takes_nobody_new_but_keeps_whom_it_has() -> None:
     desk = ConsumerDesk(GroupConfig(consumer=ConsumerConfig(members_max=1)))
     desk.topics(flights=3)

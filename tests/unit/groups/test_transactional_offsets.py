@@ -18,6 +18,7 @@ from kafkaesque.groups.results import AppendInTransaction
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.log_table import WriteFailure
+from tests.unit.groups.consumers import FLIGHTS, desk_of, parts
 from tests.unit.groups.desk import Desk
 
 G = "readers"
@@ -176,6 +177,44 @@ def test_a_producer_that_speaks_for_a_member_is_checked() -> None:
     desk = Desk()
     assert commit(desk, 7, generation=4, member_id="me") is GroupError.ILLEGAL_GENERATION
     assert fetched(desk, F0, stable=True) == {F0: None}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation", "error"),
+    [
+        ("me", 1, GroupError.NONE),
+        # A producer of before KIP-447 does not say for whom.
+        ("", -1, GroupError.NONE),
+        ("me", 0, GroupError.ILLEGAL_GENERATION),
+        ("me", 2, GroupError.ILLEGAL_GENERATION),
+        ("me", -1, GroupError.ILLEGAL_GENERATION),
+        ("you", 1, GroupError.UNKNOWN_MEMBER_ID),
+        ("you", -1, GroupError.UNKNOWN_MEMBER_ID),
+        ("", 1, GroupError.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_who_commits_for_a_member_of_the_new_protocol_knows_its_epoch(
+    member_id: str, generation: int, error: GroupError
+) -> None:
+    desk = desk_of(flights=2)
+    assert desk.enter("me", group_id=G).member_epoch == 1
+    assert commit(desk, 7, member_id=member_id, generation=generation) is error
+    is_taken = error is GroupError.NONE
+    assert fetched(desk, F0, stable=True) == {F0: "unstable" if is_taken else None}
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 7 if is_taken else None}
+
+
+def test_who_commits_for_a_member_that_has_moved_on_is_told() -> None:
+    desk = desk_of(flights=2)
+    desk.enter("me", group_id=G)
+    desk.enter("you", group_id=G)
+    # It gives up what the other one is to have, and then is in a later epoch.
+    kept = desk.beat("me", 1, group_id=G, owned=parts(FLIGHTS, 0, 1)).assignment
+    assert kept is not None
+    assert desk.beat("me", 1, group_id=G, owned=kept).member_epoch == 2
+    assert commit(desk, 7, member_id="me", generation=1) is GroupError.ILLEGAL_GENERATION
+    assert commit(desk, 7, member_id="me", generation=2) is GroupError.NONE
 
 
 def test_ends_of_strangers_change_nothing() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "kafkaesque"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -18,7 +21,7 @@ FILE = re.compile(r"`([\w/]+\.py)`")
 #: In the drawing: a file with its folder, or a gateway's module without its suffix.
 DRAWN = re.compile(r"\b((?:runtime|protocols|gateway|broker|storage)/[\w/]+)(?:\.py)?\b")
 #: A script, a test, a page or a source file that is named with its folder.
-NAMED = re.compile(r"`((?:scripts|docs|src|tests|bench|codegen)/[\w./-]+)")
+NAMED = re.compile(r"`((?:scripts|docs|src|tests|bench|codegen|examples)/[\w./-]+)")
 
 
 def anchors(page: Path) -> set[str]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 GENERATED = ROOT / "src" / "kafkaesque" / "protocols" / "kafka" / "messages"
-FOLDERS = ("src", "tests", "bench", "codegen")
+FOLDERS = ("src", "tests", "bench", "codegen", "examples")
 
 
 def written_files() -> list[Path]:

@@ -1,5 +1,6 @@
 """What a network with faults may do to connections."""
 
+import random
 import struct
 
 import pytest
@@ -79,6 +80,40 @@ def test_a_block_delays_and_nothing_is_lost_or_reordered() -> None:
         assert before < 50
         duo.wire.heal()
         duo.loop.run_until(lambda duo=duo: len(duo.server.pieces) == 50)  # type: ignore[misc]
+        assert duo.server.pieces == sent
+
+
+def test_what_is_sent_again_after_a_block_is_not_overtaken_by_what_was_late_anyway() -> None:
+    duo = Duo()
+    link = duo.wire.link("client", "server")
+    link.extra_ms = 100
+    duo.client.link.write([frame(b"first")])
+    duo.loop.run_for(10)
+    link.extra_ms = 5_000  # as much as TCP's back-off makes of a few losses
+    duo.client.link.write([frame(b"second")])
+    duo.loop.run_for(10)
+    duo.wire.block("client", "server")
+    duo.loop.run_for(1_000)
+    duo.wire.heal()
+    duo.client.link.write([frame(b"third")])
+    duo.loop.run_for(10_000)
+    assert duo.server.pieces == [b"first", b"second", b"third"]
+
+
+def test_no_mixture_of_faults_reorders_a_connection() -> None:
+    for seed in range(20):
+        duo = Duo(seed)
+        chance = random.Random(seed)
+        link = duo.wire.link("client", "server")
+        sent = [b"%d" % number * chance.randint(1, 200) for number in range(100)]
+        for payload in sent:
+            duo.client.link.write([frame(payload)])
+            duo.loop.run_for(chance.randint(0, 40))
+            link.loss = chance.choice((0.0, 0.4))
+            link.extra_ms = chance.choice((0.0, 50.0, 1_500.0))
+            chance.choice((duo.wire.block, duo.wire.unblock))("client", "server")
+        duo.wire.heal()
+        duo.loop.run_for(60_000)
         assert duo.server.pieces == sent
 
 

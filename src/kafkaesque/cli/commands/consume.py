@@ -11,6 +11,7 @@ import typer
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, new_app, wrong_usage
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.isolation import Isolation
 from kafkaesque.cli.message_format import Format, choose_format, line_writer
 from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
 from kafkaesque.cli.screen import Progress, Screen
@@ -88,6 +89,10 @@ FormatOption = Annotated[
 ]
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(help="read_uncommitted prints what is of open and aborted transactions, too."),
+]
 
 
 @app.command()
@@ -103,6 +108,7 @@ def consume(
     line_format: FormatOption = None,
     json: JsonLinesOption = False,
     key_separator: SeparatorOption = None,
+    isolation: IsolationOption = Isolation.READ_COMMITTED,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Print messages, one a line; Ctrl-C ends it.
@@ -133,7 +139,7 @@ def consume(
 
     # That a partition ends is told by a fetch that has waited in vain.
     fetch_wait_ms = FETCH_WAIT_AT_END_MS if until_end else FETCH_WAIT_MS
-    reader = Reader(Connection(bootstrap), topic, place, group, fetch_wait_ms)
+    reader = Reader(Connection(bootstrap), topic, place, group, fetch_wait_ms, isolation)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         count = _consume(reader, printer, stop, partition)
@@ -169,6 +175,7 @@ class Reader:
         place: Place,
         group: str | None,
         fetch_wait_ms: int,
+        isolation: Isolation,
     ) -> None:
         self._connection = connection
         self._topic = topic
@@ -188,6 +195,7 @@ class Reader:
             "error_cb": outage_teller(Screen().note),
             "fetch.wait.max.ms": fetch_wait_ms,
             "auto.offset.reset": reset.get(place.kind, "error"),
+            "isolation.level": isolation.value,
         }
         self._consumer: Consumer = connection.consumer(settings)
         note = Screen().note

@@ -1,8 +1,8 @@
 """`kafkaesque group`: consumer groups, their lag, and where they go on."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,54 +13,21 @@ from kafkaesque.cli.arguments import (
     new_app,
     wrong_usage,
 )
+from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.offset_words import Place, PlaceKind, parse_place
+from kafkaesque.cli.isolation import Isolation
+from kafkaesque.cli.offset_words import OFFSET_MAX, parse_place
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
-
-    from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.consumer_lag import Lag
+    from kafkaesque.cli.offset_resets import ResetPlan
 
 app = new_app(help="Consumer groups: list, describe, reset-offsets, delete.")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-Partition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LagRow:
-    """How far a group is in one partition; `lag` is None where it has committed nothing."""
-
-    topic: str
-    partition: int
-    committed: int | None
-    end: int
-    lag: int | None
-    member: str | None
-    client: str | None
-    host: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetRow:
-    """What a reset changes in one partition."""
-
-    topic: str
-    partition: int
-    before: int | None
-    after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
-    """One group."""
-
-    group: str
-    state: str
-    members: int
-    lag: int
-    partitions: list[LagRow]
+#: A place that only a group has: where it is.
+CURRENT: Final = "current"
 
 
 @app.command("list")
@@ -85,40 +52,73 @@ def list_groups(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption
 @app.command()
 def describe(
     group: GroupArgument,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(help="read_committed: as members see it that read only what is committed."),
+    ] = Isolation.READ_UNCOMMITTED,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Show members, committed offsets and lag, partition by partition.
 
+    LAG is in messages; BEHIND-S is how many seconds ago the oldest of them was written.
+
     \b
     Example:
       kafkaesque group describe billing
     """
+    from kafkaesque.cli.consumer_lag import measure_lag
+    from kafkaesque.cli.group_offsets import describe_group
     from kafkaesque.cli.kafka import Connection
 
-    admin = Connection(bootstrap).admin()
-    described = _described(admin, group)
-    found = Description(
-        group=group,
-        state=described.state.name.lower(),
-        members=len(described.members),
-        lag=0,
-        partitions=_lag_rows(admin, group, described),
-    )
-    total = sum(row.lag or 0 for row in found.partitions)
-    Screen(json=json).show(_tables(found, total), {**asdict(found), "lag": total})
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    described = describe_group(admin, group)
+    if described is None:
+        raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
+    committed_only = isolation is Isolation.READ_COMMITTED
+    lag = measure_lag(connection, admin, described, committed_only=committed_only)
+    state, protocol = described.state.name.lower(), described.type.name.lower()
+    document = {
+        "group": group,
+        "state": state,
+        "protocol": protocol,
+        "members": len(described.members),
+        "isolation": isolation,
+        "lag_messages": lag.messages,
+        "lag_ms": lag.time_ms,
+        "partitions": [asdict(row) for row in lag.rows],
+        "problems": lag.problems,
+    }
+    facts: list[tuple[Cell, ...]] = [
+        ("group", group),
+        ("state", state),
+        ("protocol", protocol),
+        ("members", len(described.members)),
+        ("lag", lag.messages),
+        ("behind-s", _seconds(lag.time_ms)),
+    ]
+    screen = Screen(json=json)
+    screen.show([Table(title="group", columns=("FACT", "VALUE"), rows=facts), _rows(lag)], document)
+    _end_with(screen, lag.problems)
 
 
 @app.command("reset-offsets")
 def reset_offsets(
     group: GroupArgument,
     topic: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="May be repeated."),
-    ],
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All in which it has committed offsets.")
+    ] = False,
     to: Annotated[
         str | None,
-        typer.Option(metavar="PLACE", help="earliest, latest, an offset, or a time."),
+        typer.Option(
+            metavar="PLACE",
+            help="earliest, latest, current, an offset, a time, or how long ago (PT2H, P7D).",
+        ),
     ] = None,
     shift: Annotated[
         int | None, typer.Option(metavar="N", help="N further; back, where it is negative.")
@@ -131,38 +131,49 @@ def reset_offsets(
 ) -> None:
     """Set where a group goes on. Shows what would be done; --execute does it.
 
-    The group must have no members at that time. Offsets end up within the log.
+    The group must have no members at that time. Offsets end up within the log. `current` is where
+    the group is, if that is still in the log, and otherwise the nearer end.
 
     \b
     Example:
       kafkaesque group reset-offsets billing --topic orders --to earliest
       kafkaesque group reset-offsets billing --topic orders:0,3 --shift -10 --execute
       kafkaesque group reset-offsets billing --topic orders --to 2026-01-31T12:00 --execute
+      kafkaesque group reset-offsets billing --all-topics --to PT2H --execute
     """
     if (to is None) == (shift is None):
         raise wrong_usage("one of --to and --shift says where to", "--to earliest")
-    place = None if to is None else parse_place(to)
+    if bool(topic) == all_topics:
+        raise wrong_usage("one of --topic and --all-topics says which", "--topic orders")
+    if shift is not None and abs(shift) > OFFSET_MAX:
+        raise wrong_usage(f"no log is as long as --shift {shift}")
+    place = None if to is None or to == CURRENT else parse_place(to)
+    from kafkaesque.cli.group_offsets import commit_for
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.offset_resets import plan_reset
 
     connection = Connection(bootstrap)
     admin = connection.admin()
-    partitions = _named_partitions(connection, admin, topic)
-    before = _committed(admin, group)
-    after = _targets(admin, partitions, before, place, shift)
-    rows = [
-        ResetRow(topic=name, partition=number, before=before.get((name, number)), after=offset)
-        for (name, number), offset in after.items()
-    ]
+    plan = plan_reset(connection, admin, group, topic or (), place, shift)
+    problems: Sequence[str] = ()
     if execute:
-        _execute(admin, group, after)
+        if plan.members:
+            raise _at_work(group, plan.members)
+        problems = commit_for(admin, group, plan.offsets)
     screen = Screen(json=json)
-    cells = [(row.topic, row.partition, row.before, row.after) for row in rows]
+    rows = [(row.topic, row.partition, row.before, row.after) for row in plan.rows]
     screen.show(
-        Table(columns=("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows=cells),
-        {"group": group, "executed": execute, "partitions": [asdict(row) for row in rows]},
+        Table(columns=("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows=rows),
+        {
+            "group": group,
+            "executed": execute,
+            "partitions": [asdict(row) for row in plan.rows],
+            "problems": problems,
+        },
     )
     if not execute and not json:
-        screen.note("Nothing was changed. The same with --execute does it.")
+        screen.note(_dry_run_note(group, plan))
+    _end_with(screen, problems)
 
 
 @app.command()
@@ -185,178 +196,49 @@ def delete(
     Screen(json=json).done(f"deleted {', '.join(groups)}", {"deleted": groups})
 
 
-def _described(admin: "AdminClient", group: str) -> "ConsumerGroupDescription":
-    from kafkaesque.cli.kafka import result_of
-
-    request = admin.describe_consumer_groups([group])
-    found: ConsumerGroupDescription = result_of(request[group], f"group {group}")
-    if found.state.name in ("DEAD", "UNKNOWN"):
-        raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
-    return found
+def _at_work(group: str, members: int) -> CommandFailed:
+    return CommandFailed(
+        f"group {group} has {counted(members, 'member')} at work",
+        hint="stop its consumers first; one that was killed counts until its session is over"
+        " (45 seconds, where nobody says otherwise)",
+    )
 
 
-def _committed(admin: "AdminClient", group: str) -> dict[Partition, int]:
-    """Return the offsets that a group has committed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    from kafkaesque.cli.kafka import result_of
-
-    request = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found = result_of(request[group], f"group {group}").topic_partitions or []
-    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+def _dry_run_note(group: str, plan: "ResetPlan") -> str:
+    note = "Nothing was changed. The same with --execute does it"
+    if plan.members:
+        return f"{note}, once the group has stopped: {counted(plan.members, 'member')} at work."
+    return f"{note}." if plan.exists else f"{note}, and makes group {group}, which does not exist."
 
 
-def _lag_rows(
-    admin: "AdminClient", group: str, described: "ConsumerGroupDescription"
-) -> list[LagRow]:
-    from confluent_kafka.admin import OffsetSpec
-
-    committed = _committed(admin, group)
-    owners = {
-        (each.topic, each.partition): member
-        for member in described.members
-        for each in member.assignment.topic_partitions or ()
-    }
-    partitions = sorted({*committed, *owners})
-    ends = list_offsets(admin, partitions, lambda _: OffsetSpec.latest())
-    rows = []
-    for partition in partitions:
-        offset, end, owner = committed.get(partition), ends[partition], owners.get(partition)
-        rows.append(
-            LagRow(
-                topic=partition[0],
-                partition=partition[1],
-                committed=offset,
-                end=end,
-                lag=None if offset is None else max(0, end - offset),
-                member=owner.member_id if owner else None,
-                client=owner.client_id if owner else None,
-                host=owner.host if owner else None,
-            )
-        )
-    return rows
+def _end_with(screen: Screen, problems: Sequence[str]) -> None:
+    """Say what went wrong; where something did, it was done only in part."""
+    for problem in problems:
+        screen.note(problem)
+    if problems:
+        raise typer.Exit(FAILED)
 
 
-def list_offsets(
-    admin: "AdminClient",
-    partitions: Sequence[Partition],
-    spec: "Callable[[Partition], OffsetSpec]",
-) -> dict[Partition, int]:
-    """Return the offset of each partition that its specification means; -1 where there is none.
-
-    Raises:
-        CommandFailed: a partition does not exist or has no leader.
-    """
-    from confluent_kafka import TopicPartition
-
-    from kafkaesque.cli.kafka import result_of
-
-    if not partitions:
-        return {}
-    request = {TopicPartition(*each): spec(each) for each in partitions}
-    return {
-        (each.topic, each.partition): result_of(
-            future, f"partition {each.topic}-{each.partition}"
-        ).offset
-        for each, future in admin.list_offsets(request).items()
-    }
-
-
-def _named_partitions(
-    connection: "Connection", admin: "AdminClient", words: Sequence[str]
-) -> list[Partition]:
-    topics = connection.metadata(admin).topics
-    found = []
-    for word in words:
-        name, colon, numbers = word.partition(":")
-        if name not in topics:
-            raise CommandFailed(f"topic {name} does not exist", hint="kafkaesque topic list")
-        known = sorted(topics[name].partitions)
-        if colon and not all(each.isdecimal() for each in numbers.split(",")):
-            raise wrong_usage(f"--topic {word!r} is not a topic with partitions", "orders:0,3")
-        asked = [int(each) for each in numbers.split(",")] if colon else known
-        for number in asked:
-            if number not in known:
-                raise CommandFailed(
-                    f"topic {name} has no partition {number}: it has 0 to {known[-1]}"
-                )
-        found += [(name, number) for number in asked]
-    return found
-
-
-def _targets(
-    admin: "AdminClient",
-    partitions: Sequence[Partition],
-    committed: dict[Partition, int],
-    place: Place | None,
-    shift: int | None,
-) -> dict[Partition, int]:
-    """Return where the group is to go on in each partition, within what the log holds."""
-    from confluent_kafka.admin import OffsetSpec
-
-    first = list_offsets(admin, partitions, lambda _: OffsetSpec.earliest())
-    ends = list_offsets(admin, partitions, lambda _: OffsetSpec.latest())
-    if place is not None and place.kind is PlaceKind.TIME:
-        time_ms = place.number
-        timed = list_offsets(admin, partitions, lambda _: OffsetSpec.for_timestamp(time_ms))
-    targets = {}
-    for each in partitions:
-        if place is None:
-            # What the group has not begun, it would begin at the earliest.
-            wanted = committed.get(each, first[each]) + (shift or 0)
-        elif place.kind is PlaceKind.TIME:
-            wanted = timed[each] if timed[each] >= 0 else ends[each]
-        elif place.kind is PlaceKind.TAIL:
-            wanted = ends[each] - place.number
-        elif place.kind is PlaceKind.OFFSET:
-            wanted = place.number
-        else:
-            wanted = (first if place.kind is PlaceKind.EARLIEST else ends)[each]
-        targets[each] = min(max(wanted, first[each]), ends[each])
-    return targets
-
-
-def _execute(admin: "AdminClient", group: str, targets: dict[Partition, int]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    from kafkaesque.cli.kafka import result_of
-
-    described = result_of(admin.describe_consumer_groups([group])[group], f"group {group}")
-    if described.members:
-        raise CommandFailed(
-            f"group {group} has {counted(len(described.members), 'member')} at work",
-            hint="stop its consumers first",
-        )
-    offsets = [TopicPartition(*partition, offset) for partition, offset in targets.items()]
-    request = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])
-    done = result_of(next(iter(request.values())), f"group {group}")
-    for each in done.topic_partitions or ():
-        if each.error is not None:
-            raise CommandFailed(f"{each.topic}-{each.partition}: {each.error.str()}")
-
-
-def _tables(found: Description, lag: int) -> list[Table]:
-    facts: list[tuple[Cell, ...]] = [
-        ("group", found.group),
-        ("state", found.state),
-        ("members", found.members),
-        ("lag", lag),
-    ]
-    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST", "MEMBER")
+def _rows(lag: "Lag") -> Table:
+    columns = ("TOPIC", "PARTITION", "COMMITTED", "START", "END", "LAG", "BEHIND-S", "CLIENT",
+               "HOST", "MEMBER")  # fmt: skip
     rows = [
         (
             row.topic,
             row.partition,
             row.committed,
+            row.start,
             row.end,
-            row.lag,
+            row.lag_messages,
+            _seconds(row.lag_ms),
             row.client,
             row.host,
             row.member,
         )
-        for row in found.partitions
+        for row in lag.rows
     ]
-    return [
-        Table(title="group", columns=("FACT", "VALUE"), rows=facts),
-        Table(title="partitions", columns=columns, rows=rows),
-    ]
+    return Table(title="partitions", columns=columns, rows=rows)
+
+
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000

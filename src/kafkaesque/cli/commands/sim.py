@@ -1,9 +1,10 @@
 """`kafkaesque sim`: a whole cluster on a simulated clock, network and disk, from one seed."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,6 +37,10 @@ def run(
     first: Annotated[int, typer.Option(min=0, help="With --seeds: the first one.")] = 0,
     seconds: Annotated[float, typer.Option(min=0.1, help="Simulated time with faults.")] = 10.0,
     brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = 3,
+    activity: Annotated[
+        list[str] | None,
+        typer.Option(help="Let this go on beside, and not what the seed draws; also several."),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
     ] = None,
@@ -53,15 +58,21 @@ def run(
     Example:
       kafkaesque sim run --seed 7
       kafkaesque sim run --seeds 10000
+      kafkaesque sim run --seeds 100 --activity exactly-once
     """
     if (seed is None) == (seeds is None):
         raise wrong_usage("one of --seed and --seeds says what to run", "--seed 7")
+    activities = tuple(activity or ())
+    _check_activities(activities)
     chosen = [seed] if seed is not None else list(range(first, first + (seeds or 0)))
     screen = Screen(json=json)
     bad = []
+    counts = Counter[str]()
     with screen.progress("seeds", len(chosen), is_hidden=seed is not None) as bar:
-        for report in _reports(chosen, brokers, seconds, jobs or os.cpu_count() or 1):
+        one = partial(_run_one, brokers=brokers, seconds=seconds, activities=activities)
+        for report in _reports(one, chosen, jobs or os.cpu_count() or 1):
             bar.advance()
+            counts.update(report.counts)
             if not report.ok:
                 bad.append(report.seed)
             if json:
@@ -72,14 +83,27 @@ def run(
                 history.write_text("".join(f"{line}\n" for line in report.lines), "utf-8")
     if not json and seed is None:
         print(f"{len(chosen) - len(bad)} of {len(chosen)} seeds are well")
+        if counts:
+            print(f"in all: {_told(counts)}")
     if bad:
         if not json and seed is None:
-            screen.note(f"again: kafkaesque sim run --seed {bad[0]} --seconds {seconds:g}")
+            words = "".join(f" --activity {each}" for each in activities)
+            screen.note(f"again: kafkaesque sim run --seed {bad[0]} --seconds {seconds:g}{words}")
         raise typer.Exit(DAMAGED)
 
 
-def _reports(seeds: list[int], brokers: int, seconds: float, jobs: int) -> "Iterator[SimReport]":
-    one = partial(_run_one, brokers=brokers, seconds=seconds)
+def _check_activities(activities: tuple[str, ...]) -> None:
+    if activities:
+        from kafkaesque.sim.options import ACTIVITIES
+
+        for each in activities:
+            if each not in ACTIVITIES:
+                raise wrong_usage(f"--activity {each} is none of {', '.join(ACTIVITIES)}")
+
+
+def _reports(
+    one: "Callable[[int], SimReport]", seeds: list[int], jobs: int
+) -> "Iterator[SimReport]":
     if len(seeds) == 1 or jobs == 1:
         yield from map(one, seeds)
         return
@@ -89,10 +113,19 @@ def _reports(seeds: list[int], brokers: int, seconds: float, jobs: int) -> "Iter
         yield from pool.map(one, seeds)
 
 
-def _run_one(seed: int, brokers: int, seconds: float) -> "SimReport":
-    from kafkaesque.sim.runner import SimOptions, run_seed
+def _run_one(seed: int, brokers: int, seconds: float, activities: tuple[str, ...]) -> "SimReport":
+    from kafkaesque.sim.options import SimOptions, draw_options
+    from kafkaesque.sim.runner import run_seed
 
-    return run_seed(seed, SimOptions(brokers=brokers, duration_ms=int(seconds * 1000)))
+    base = SimOptions()
+    base = replace(
+        base,
+        brokers=brokers,
+        replicas=min(base.replicas, brokers),
+        duration_ms=int(seconds * 1000),
+    )
+    drawn = draw_options(seed, base)
+    return run_seed(seed, replace(drawn, activities=activities or drawn.activities))
 
 
 def _without_lines(report: "SimReport") -> dict[str, object]:
@@ -108,7 +141,13 @@ def _tell(report: "SimReport") -> None:
         f" {counted(report.sent, 'message')} sent,"
         f" {report.acknowledged} acknowledged, {report.read} read; history {report.digest[:16]}"
     )
+    if report.counts:
+        print(f"  {_told(report.counts)}")
     for anomaly in report.anomalies[:ANOMALIES_SHOWN_MAX]:
         print(f"  {anomaly}")
     if len(report.anomalies) > ANOMALIES_SHOWN_MAX:
         print(f"  and {len(report.anomalies) - ANOMALIES_SHOWN_MAX} more")
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

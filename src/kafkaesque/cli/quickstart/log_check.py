@@ -56,7 +56,7 @@ def read_ends(connection: "Connection", topic: str, partitions: int) -> dict[int
     """Return the end offset of each partition."""
     from confluent_kafka.admin import OffsetSpec
 
-    from kafkaesque.cli.commands.group import list_offsets
+    from kafkaesque.cli.group_offsets import list_offsets
 
     named = [(topic, number) for number in range(partitions)]
     ends = list_offsets(connection.admin(), named, lambda _: OffsetSpec.latest())

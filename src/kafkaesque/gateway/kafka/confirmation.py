@@ -11,18 +11,13 @@ from collections.abc import Callable
 from kafkaesque.broker.batch_checks import LongCheck
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import AddToTransaction
+from kafkaesque.gateway.kafka.patience import Patience
 from kafkaesque.model.errors import RequestRefused, TransactionUnverified
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.errors import TransactionError
 
 #: A marker that comes between makes an answer void; then it is asked again, so often.
 ATTEMPTS_MAX = 3
-
-#: What the coordinator is just doing for the same producer, the end of the transaction before or
-#: another partition that is added, is waited for so long: it is done before a client comes again.
-CONCURRENT_MS_MAX = 500
-_RETRY_MS_MIN = 2
-_RETRY_MS_MAX = 50
 
 #: What passes by itself: the client is to come again.
 PASSING = (
@@ -39,10 +34,9 @@ class Confirmation:
     __slots__ = (
         "_attempt",
         "_broker",
-        "_deadline_ms",
         "_guard",
+        "_patience",
         "_request",
-        "_retry_ms",
         "checked",
         "error",
     )
@@ -74,8 +68,7 @@ class Confirmation:
             partition=where.partition,
             verify_only=not is_adding,
         )
-        self._deadline_ms = broker.env.clock.now_ms() + CONCURRENT_MS_MAX
-        self._retry_ms = _RETRY_MS_MIN
+        self._patience = Patience(broker.env.clock)
         self.checked = checked
         #: Why the batch cannot be appended; NONE if it may be tried again.
         self.error = TransactionError.NONE
@@ -90,9 +83,7 @@ class Confirmation:
 
         def on_error(error: TransactionError) -> None:
             is_passing = error is TransactionError.CONCURRENT_TRANSACTIONS
-            if is_passing and clock.now_ms() < self._deadline_ms:
-                clock.call_later(self._retry_ms, lambda: self.run(on_done))
-                self._retry_ms = min(2 * self._retry_ms, _RETRY_MS_MAX)
+            if is_passing and self._patience.wait(lambda: self.run(on_done)):
                 return
             if error is TransactionError.NONE:
                 self._confirm()

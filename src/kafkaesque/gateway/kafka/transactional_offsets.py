@@ -97,11 +97,18 @@ class _Commit:
     def start(self, before: Confirmation | None = None) -> None:
         """See to it that the transaction is open in the group's partition, then commit."""
         request = self.request
+        code = _impossible(request)
+        if code is not ErrorCode.NONE:
+            self._refuse(code)
+            return
         try:
             where = self._broker.group_coordinators.find(request.group_id)
             partition = self._broker.partition(where)
             partition.check_leader()
-            partition.producers.check_transaction(request.producer_id, request.producer_epoch)
+            connection = self._call.connection.number
+            partition.producers.check_transaction(
+                request.producer_id, request.producer_epoch, connection
+            )
         except LeaderNotAvailable:
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         except NotLeader:
@@ -182,3 +189,12 @@ class _Commit:
     def answer(self) -> None:
         """Say how it went for each partition."""
         self._call.answer(TxnOffsetCommitResponse(topics=self._topics))
+
+
+def _impossible(request: TxnOffsetCommitRequest) -> ErrorCode:
+    """Return why nobody can be the producer that the request names; NONE if somebody may be."""
+    if request.producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.producer_epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.NONE

@@ -9,9 +9,12 @@ from kafkaesque.model.errors import KafkaesqueError, OffsetOutOfRange, RequestRe
 from kafkaesque.model.records import RecordColumns, decode_columns
 from kafkaesque.protocols.text.answers import MessageLine
 from kafkaesque.protocols.text.messages import TextMessage
+from kafkaesque.transactions.committed_filter import CommittedFilter
 
 #: What one batch may decompress to.
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+#: So often a partition is fetched from on and on where all that came was not to be shown.
+FETCHES_MAX = 16
 
 
 class PartitionRead:
@@ -20,10 +23,13 @@ class PartitionRead:
     An offset before the log's start stands for the start. One after its end stands for itself, and
     there is nothing to show until the log has come so far; but where a group would go on there, the
     log has lost what the group had seen, and it goes on at the end.
+
+    What was aborted is passed over, and what is not decided yet does not come.
     """
 
     __slots__ = (
         "_end",
+        "_fetches_left",
         "_is_next",
         "_is_out_of_range",
         "_messages",
@@ -48,6 +54,7 @@ class PartitionRead:
         self._messages: deque[MessageLine] = deque()
         #: Where the position is when all messages are shown.
         self._end = 0
+        self._fetches_left = FETCHES_MAX
 
     @property
     def asked(self) -> int:
@@ -69,34 +76,47 @@ class PartitionRead:
             return True
         self._settle(outcome)
         try:
-            self._gather(outcome.records)
+            self._gather(outcome)
         except KafkaesqueError as error:
             self.failure = error
             self._messages.clear()
-        return True
+            return True
+        return self._is_enough(outcome)
+
+    def _is_enough(self, result: FetchResult) -> bool:
+        """Tell whether there is something to show, or nothing to come; else it goes on."""
+        self._fetches_left -= 1
+        is_over = self._end == self.position or self._end >= result.last_stable_offset
+        if self._messages or is_over or self.messages_max == 0 or self._fetches_left == 0:
+            return True
+        self.position = self._end
+        self._is_out_of_range = False
+        return False
 
     def _settle(self, result: FetchResult) -> None:
         """Turn what was asked for into an offset."""
         if self.position == LATEST:
-            self.position = result.high_watermark
+            self.position = result.last_stable_offset
         elif self.position < result.log_start_offset:
             self.position = result.log_start_offset
         elif self._is_out_of_range and self._is_next:
-            self.position = result.high_watermark
+            self.position = result.last_stable_offset
         self._end = self.position
 
-    def _gather(self, data: bytes) -> None:
-        view = memoryview(data)
+    def _gather(self, result: FetchResult) -> None:
+        view = memoryview(result.records)
+        committed = CommittedFilter(result.aborted)
         at = 0
         while at < len(view):
             header = read_batch_header(view, at)
-            if header.next_offset > self._end and not self._gather_batch(view, header):
+            is_shown = committed.is_shown(header)
+            if header.next_offset > self._end and not self._gather_batch(view, header, is_shown):
                 return
             at = header.end
 
-    def _gather_batch(self, view: memoryview, header: BatchHeader) -> bool:
+    def _gather_batch(self, view: memoryview, header: BatchHeader, is_shown: bool) -> bool:
         """Take a batch's messages; False if there is no room for all of them."""
-        if not header.is_control:
+        if is_shown:
             columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
             offsets = columns.offsets
             for row in range(bisect_left(offsets, self.position), len(offsets)):

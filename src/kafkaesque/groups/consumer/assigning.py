@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from kafkaesque.groups.consumer.assignors import Assignor, Subscriber
 from kafkaesque.groups.consumer.expressions import Expressions
@@ -14,6 +15,10 @@ from kafkaesque.groups.consumer.uniform_assignor import assign_uniformly
 _ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
     {"uniform": assign_uniformly, "range": assign_ranges}
 )
+#: Members, what they subscribe to, and partitions: a target of fewer is computed without a rest.
+SMALL_WORK_MAX: Final = 1_000
+#: So much of it is done in far less than a millisecond.
+WORK_PER_MS: Final = 25
 
 
 def refresh_topics(
@@ -34,22 +39,21 @@ def refresh_topics(
     return metadata_hash(_existing(group, topics))
 
 
-def assign(group: ConsumerGroup, topics: TopicCatalog, supported: tuple[str, ...]) -> None:
-    """Compute the target of the group's present epoch."""
+def assign(group: ConsumerGroup, topics: TopicCatalog, supported: tuple[str, ...]) -> int:
+    """Compute the target of the group's present epoch; return how much work that was."""
     by_id = {topic.topic_id: topic for topic in _existing(group, topics)}
-    names = {(each.topic_names, each.topic_expression): each for each in group.members.values()}
     # Members with the same subscription share it, which thousands of them usually do.
     topic_ids = {
-        key: frozenset(
+        each: frozenset(
             topics.by_name[name].topic_id
             for name in group.topic_names_of(each)
             if name in topics.by_name
         )
-        for key, each in names.items()
+        for each in group.subscriptions
     }
     subscribers = {
         member_id: Subscriber(
-            topic_ids=topic_ids[member.topic_names, member.topic_expression],
+            topic_ids=topic_ids[member.subscription],
             rack_id=member.rack_id,
             instance_id=member.instance_id,
             previous=group.target.get(member_id, NO_PARTITIONS),
@@ -58,6 +62,18 @@ def assign(group: ConsumerGroup, topics: TopicCatalog, supported: tuple[str, ...
     }
     group.assignor = group.preferred_assignor(supported)
     group.put_target(_ASSIGNORS[group.assignor](subscribers, by_id))
+    partitions = sum(topic.partition_count for topic in by_id.values())
+    subscribed = sum(len(topic_ids[each]) * count for each, count in group.subscriptions.items())
+    return len(subscribers) + partitions + (subscribed if len(topic_ids) > 1 else 0)
+
+
+def rest_ms(work: int) -> int:
+    """Return how long a group is to wait after a target before it gets the next one.
+
+    So thousands of members that come at once take only a part of the broker's time from everybody
+    else. They have their places with one of the next targets.
+    """
+    return 0 if work < SMALL_WORK_MAX else work // WORK_PER_MS
 
 
 def _existing(group: ConsumerGroup, topics: TopicCatalog) -> list[Topic]:

@@ -32,7 +32,7 @@ class ConsumerConfig:
     #: group.consumer.heartbeat.interval.ms
     heartbeat_interval_ms: int = 5_000
     #: group.consumer.max.size
-    members_max: int = _INT32_MAX
+    members_max: int = 10_000
     #: group.consumer.assignors; the first one is taken where members do not ask for one.
     assignors: tuple[str, ...] = ASSIGNORS
     #: group.consumer.migration.policy

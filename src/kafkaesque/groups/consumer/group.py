@@ -33,6 +33,7 @@ from kafkaesque.groups.consumer.states import (
     MemberMetadata,
     MemberState,
     ResolvedExpression,
+    Subscription,
 )
 from kafkaesque.groups.consumer.topics import (
     NO_PARTITIONS,
@@ -76,7 +77,9 @@ class ConsumerGroup:
         "members",
         "metadata_hash",
         "static_members",
+        "subscriptions",
         "target",
+        "target_due_ms",
         "target_epoch",
         "topics_seen",
         "writes_begun",
@@ -89,11 +92,15 @@ class ConsumerGroup:
         #: Of the topics that the group was last assigned with.
         self.metadata_hash = 0
         self.target_epoch = 0
+        #: The time at which the next target may be computed; what asks for it before has to wait.
+        self.target_due_ms = 0
         #: The one that computed the target; empty if that was another coordinator's.
         self.assignor = ""
         self.members: dict[str, MemberMetadata] = {}
         #: Of each member, where it is.
         self.currents: dict[str, CurrentAssignment] = {}
+        #: What members subscribe to, and how many of them to the same.
+        self.subscriptions: dict[Subscription, int] = {}
         #: instance id -> member id
         self.static_members: dict[str, str] = {}
         #: Of members that are to have something, what.
@@ -151,21 +158,18 @@ class ConsumerGroup:
         """Return the member that nobody may have the partition beside."""
         return self._holders.get(partition)
 
-    def topic_names_of(self, member: MemberMetadata) -> frozenset[str]:
-        """Return what a member subscribes to, by name or by expression."""
-        if not member.topic_expression:
-            return frozenset(member.topic_names)
-        resolved = self.expressions.get(member.topic_expression, ResolvedExpression())
-        return frozenset((*member.topic_names, *resolved.topic_names))
+    def topic_names_of(self, subscription: Subscription) -> frozenset[str]:
+        """Return what is subscribed to, by name or by expression."""
+        if not subscription.topic_expression:
+            return frozenset(subscription.topic_names)
+        resolved = self.expressions.get(subscription.topic_expression, ResolvedExpression())
+        return frozenset((*subscription.topic_names, *resolved.topic_names))
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
         """The names of all topics that some member subscribes to; they need not exist."""
         if self._subscribed is None:
-            kinds = {
-                (each.topic_names, each.topic_expression): each for each in self.members.values()
-            }
-            self._subscribed = frozenset().union(*map(self.topic_names_of, kinds.values()))
+            self._subscribed = frozenset().union(*map(self.topic_names_of, self.subscriptions))
         return self._subscribed
 
     def is_subscribed(self, topic: str) -> bool:
@@ -174,7 +178,7 @@ class ConsumerGroup:
 
     def used_expressions(self) -> set[str]:
         """Return the expressions that members subscribe by."""
-        return {each.topic_expression for each in self.members.values() if each.topic_expression}
+        return {each.topic_expression for each in self.subscriptions if each.topic_expression}
 
     def preferred_assignor(self, supported: tuple[str, ...]) -> str:
         """Return the assignor that most members ask for, or else the coordinator's first."""
@@ -208,11 +212,25 @@ class ConsumerGroup:
             if member.instance_id in self.static_members:
                 raise InvariantBroken(f"instance {member.instance_id} is in {self.group_id!r}")
             self.static_members[member.instance_id] = member_id
+        if known is not None:
+            self._forget_subscription(known)
         self.members[member_id] = member
-        self._subscribed = None
+        self._note_subscription(member)
         self.mark(KeyKind.MEMBER, member_id)
         if known is None:
             self.put_current(member_id, CurrentAssignment())
+
+    def _note_subscription(self, member: MemberMetadata) -> None:
+        count = self.subscriptions.get(member.subscription, 0)
+        self.subscriptions[member.subscription] = count + 1
+        if not count:
+            self._subscribed = None
+
+    def _forget_subscription(self, member: MemberMetadata) -> None:
+        self.subscriptions[member.subscription] -= 1
+        if not self.subscriptions[member.subscription]:
+            del self.subscriptions[member.subscription]
+            self._subscribed = None
 
     def put_current(self, member_id: str, current: CurrentAssignment) -> None:
         """Take over where a member is."""
@@ -253,7 +271,7 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
         self.target.pop(member_id, None)
-        self._subscribed = None
+        self._forget_subscription(member)
         for kind in (KeyKind.MEMBER, KeyKind.TARGET_MEMBER, KeyKind.CURRENT):
             self.mark(kind, member_id)
 

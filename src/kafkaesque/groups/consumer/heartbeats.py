@@ -7,7 +7,7 @@ and it is answered when that, and whatever of the group is still on its way, is 
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafkaesque.groups.consumer.assigning import assign, refresh_topics
+from kafkaesque.groups.consumer.assigning import assign, refresh_topics, rest_ms
 from kafkaesque.groups.consumer.events import ConsumerGroupHeartbeat
 from kafkaesque.groups.consumer.expressions import BadExpression
 from kafkaesque.groups.consumer.group import ConsumerGroup
@@ -214,15 +214,20 @@ class Heartbeats:
     # --- for members of either protocol ---
 
     def update_target(self, group: ConsumerGroup, *, has_changed: bool) -> None:
-        """Bring the group and its target to the next epoch if something asks for it."""
+        """Bring the group and its target to the next epoch if something asks for it.
+
+        In a large group the target follows with a heartbeat some time later.
+        """
         context = self._context
+        now_ms = context.now.now_ms
         if has_changed or group.topics_seen is not context.topics:
             wall_ms = context.now.wall_ms
             found = refresh_topics(group, context.topics, context.expressions, wall_ms)
             if has_changed or found != group.metadata_hash:
                 group.bump(found)
-        if group.epoch > group.target_epoch:
-            assign(group, context.topics, context.config.consumer.assignors)
+        if group.epoch > group.target_epoch and now_ms >= group.target_due_ms:
+            work = assign(group, context.topics, context.config.consumer.assignors)
+            group.target_due_ms = now_ms + rest_ms(work)
 
     def reconcile(
         self,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions
 from kafkaesque.groups.events import JoinProtocol
@@ -32,6 +33,13 @@ class ClassicMember:
     protocols: tuple[JoinProtocol, ...]
 
 
+class Subscription(NamedTuple):
+    """Topics by name, and by an expression."""
+
+    topic_names: tuple[str, ...]
+    topic_expression: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
     """What a member says about itself."""
@@ -49,6 +57,11 @@ class MemberMetadata:
     assignor: str | None = None
     #: None: it speaks the new protocol.
     classic: ClassicMember | None = None
+
+    @property
+    def subscription(self) -> Subscription:
+        """What it subscribes to."""
+        return Subscription(self.topic_names, self.topic_expression)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

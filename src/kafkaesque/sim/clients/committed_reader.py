@@ -42,7 +42,14 @@ class CommittedReader:
         self._position = 0
         #: Where the log ends, and where it ends for a committed reader.
         self._ends = (-1, -1)
+        #: What was asked before says no more where the ends are.
+        self._is_concluding = False
         client.env.clock.call_soon(self._fetch)
+
+    def conclude(self) -> None:
+        """Nothing more is written: read up to the ends that are told from now on."""
+        self._ends = (-1, -1)
+        self._is_concluding = True
 
     @property
     def is_at_end(self) -> bool:
@@ -75,6 +82,7 @@ class CommittedReader:
             topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
         )
         host = link.address.host
+        was_concluding = self._is_concluding
 
         def receive(response: Any) -> None:
             fetched = None
@@ -83,7 +91,8 @@ class CommittedReader:
             if fetched is None or fetched.error_code or not self._take(fetched, host):
                 self._try_again()
                 return
-            self._ends = (fetched.high_watermark, fetched.last_stable_offset)
+            if was_concluding is self._is_concluding:
+                self._ends = (fetched.high_watermark, fetched.last_stable_offset)
             client.env.clock.call_soon(self._fetch)
 
         link.send(ApiKey.FETCH, FETCH_VERSION, request, receive)

@@ -38,8 +38,15 @@ class SimProducer:
     """Writes numbered records into all partitions, one batch at a time in each."""
 
     def __init__(
-        self, client: KafkaClient, name: str, partitions: int, observations: Observations
+        self,
+        client: KafkaClient,
+        name: str,
+        partitions: int,
+        observations: Observations,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
+        """`pause_ms` is about how long it waits between two batches for one partition."""
+        self._pause_ms = pause_ms
         self._client = client
         self._name = name
         self._partitions = partitions
@@ -131,7 +138,7 @@ class SimProducer:
             if outcome is not None and outcome.error_code == 0:
                 self._busy[partition] = False
                 self._observations.note_acknowledged(partition, outcome.base_offset, values)
-                client.later(lambda: self._next(partition), PAUSE_MS)
+                client.later(lambda: self._next(partition), self._pause_ms)
                 return
             if outcome is not None and outcome.error_code in _NEVER:
                 self._observations.note_anomaly(

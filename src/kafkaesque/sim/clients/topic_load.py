@@ -21,7 +21,7 @@ from kafkaesque.sim.clients.consumer import SimConsumer
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.observations import Observations
-from kafkaesque.sim.clients.producer import SimProducer
+from kafkaesque.sim.clients.producer import PAUSE_MS, SimProducer
 
 CREATE_TOPICS_VERSION: Final = 5
 DELETE_TOPICS_VERSION: Final = 6
@@ -36,6 +36,8 @@ class TopicSpec:
     partitions: int = 1
     replicas: int = 3
     producers: int = 2
+    #: About how long a producer waits between two batches for one partition.
+    pause_ms: int = PAUSE_MS
     configs: Mapping[str, str] = field(default_factory=dict)
     #: Its options delete records.
     expires: bool = False
@@ -111,7 +113,9 @@ class TopicLoad:
         spec = self.spec
         for number in range(spec.producers):
             name = f"{spec.name}{self._label}.p{number}"
-            producer = SimProducer(self._client(), name, spec.partitions, self.observations)
+            producer = SimProducer(
+                self._client(), name, spec.partitions, self.observations, spec.pause_ms
+            )
             if spec.is_passing:
                 producer.use_ids()
             self.producers.append(producer)

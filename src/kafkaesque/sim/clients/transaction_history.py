@@ -77,9 +77,14 @@ class TransactionHistory:
         return sum(each.outcome is Outcome.COMMITTED for each in self._transactions)
 
     @property
-    def shut_out_count(self) -> int:
-        """How many transactions ended because their producer was shut out, or too slow."""
-        return sum(each.outcome is not Outcome.COMMITTED for each in self._transactions)
+    def aborted_count(self) -> int:
+        """How many transactions were aborted, or given up without being committed."""
+        return sum(each.outcome is Outcome.ABORTED for each in self._transactions)
+
+    @property
+    def undecided_count(self) -> int:
+        """Of how many transactions nobody was told how they have ended."""
+        return len(self._transactions) - self.committed_count - self.aborted_count
 
     def note_anomaly(self, what: str) -> None:
         """Something that must never be was seen."""
@@ -149,6 +154,14 @@ class TransactionHistory:
             self.note_anomaly(f"early read: {value!r} at {partition}@{offset}")
         elif place != offset:
             self.note_anomaly(f"twice: {value!r} is at {partition}@{place} and @{offset}")
+
+    def read(self) -> list[tuple[int, bytes]]:
+        """Return partition and value of all that committed readers got."""
+        return [
+            (partition, value)
+            for partition, records in self._seen.items()
+            for value in records.values()
+        ]
 
     # -- the end
 

@@ -82,6 +82,11 @@ class TransactionLoad:
         """Whether all producers have ended what they had begun."""
         return all(producer.is_idle for producer in self._producers)
 
+    def conclude(self) -> None:
+        """All is ended: let the readers read what there is now."""
+        for reader in self._readers:
+            reader.conclude()
+
     @property
     def is_read(self) -> bool:
         """Whether no transaction is open in any partition, and all is read."""

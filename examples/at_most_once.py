@@ -1,0 +1,187 @@
+"""At most once: a record may be lost, but it is never worked on twice.
+
+A consumer has two things to do with a record: the work itself, and to commit the offset, which says
+"do not give me this one again". No order of the two survives every crash. Here the offset comes
+first:
+
+    1. take a record
+    2. commit its offset          <- whoever is killed behind this line ...
+    3. do the work                <- ... never gets here, and nobody else will
+
+A worker that is killed between 2 and 3 leaves work behind that was never done: its successor begins
+behind the committed offset. What is gained is that no work is ever done twice, whatever happens.
+It fits where a second time is worse than none, or where the next record replaces the lost one
+anyway: readings of a sensor, a position on a map, a reminder by text message.
+
+With a batch instead of a single record the whole batch is lost, so the batch is the price of speed.
+The consumer's automatic commit is no substitute: it commits by the clock, before some records are
+worked on and after others, and promises neither this nor `at_least_once.py`.
+
+The example ships ten parcels. A worker is killed (SIGKILL, nothing is cleaned up) when the offset
+of the fifth order is committed and its parcel is not yet on the way; a second worker goes on.
+
+    kafkaesque up --brokers 3
+    python examples/at_most_once.py --bootstrap-server 127.0.0.1:9092
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import signal
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+ORDERS = [f"order-{number}" for number in range(10)]
+CRASH_AT = "order-4"
+WORKER_TIMEOUT_S = 60.0
+
+
+def work(bootstrap_server: str, prefix: str, crash_at: str | None) -> None:
+    """Ship a parcel for each order, at most once; ends at the end of the topic."""
+    producer = Producer({"bootstrap.servers": bootstrap_server})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "group.id": f"{prefix}.shipping",
+            # A fixed name: who starts again under it gets its partitions at once. Without it, the
+            # group would first wait until the session of the killed worker has timed out.
+            "group.instance.id": f"{prefix}.worker",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.subscribe([f"{prefix}.orders"])
+    for message in until_the_end(consumer):
+        order = text(message)
+        # Waits for the answer. An asynchronous commit may still be on its way when the work is
+        # done, and then a crash would let the work be done twice.
+        consumer.commit(message=message, asynchronous=False)
+        if order == crash_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        ship(producer, f"{prefix}.parcels", order)
+    consumer.close()
+
+
+def ship(producer: Producer, topic: str, order: str) -> None:
+    """Do the work; it is a record in another topic, so that the example can count it."""
+    producer.produce(topic, value=f"parcel for {order}", on_delivery=raise_if_lost)
+    producer.flush()
+
+
+def raise_if_lost(error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+def until_the_end(consumer: Consumer) -> Iterator[Message]:
+    """Yield the records of the one partition up to its end, where a real worker would wait."""
+    while True:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return
+        elif error.fatal():
+            raise KafkaException(error)
+        else:  # the client goes on trying by itself
+            print(f"trying again: {error}", file=sys.stderr)
+
+
+def text(message: Message) -> str:
+    return (message.value() or b"").decode()
+
+
+# -- the scenario
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    server, prefix = arguments.bootstrap_server, arguments.prefix
+    make_topics(server, [f"{prefix}.orders", f"{prefix}.parcels"])
+    publish(server, f"{prefix}.orders", ORDERS)
+    for crash_at in (CRASH_AT, None):
+        print(run_worker(server, prefix, crash_at))
+
+    parcels = Counter(read_all(server, f"{prefix}.parcels"))
+    print(f"orders   {len(ORDERS)}")
+    print(f"parcels  {parcels.total()}")
+    lost = [order for order in ORDERS if f"parcel for {order}" not in parcels]
+    twice = [parcel for parcel, count in parcels.items() if count > 1]
+    print(f"lost     {', '.join(lost) or 'none'}")
+    print(f"twice    {', '.join(twice) or 'none'}")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="At most once, with a crash.")
+    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    unique = f"at-most-once-{uuid.uuid4().hex[:8]}"
+    parser.add_argument("--prefix", default=unique, help="what topics and group begin with")
+    return parser.parse_args()
+
+
+def make_topics(bootstrap_server: str, topics: list[str]) -> None:
+    """Create topics of one partition and three copies."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_server})
+    new = [NewTopic(topic, num_partitions=1, replication_factor=3) for topic in topics]
+    for created in admin.create_topics(new).values():
+        created.result()
+
+
+def publish(bootstrap_server: str, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_server})
+    for value in values:
+        producer.produce(topic, value=value, on_delivery=raise_if_lost)
+    producer.flush()
+
+
+def run_worker(bootstrap_server: str, prefix: str, crash_at: str | None) -> str:
+    """Run a worker in a process of its own and return how it ended."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=work, args=(bootstrap_server, prefix, crash_at), daemon=True
+    )
+    process.start()
+    process.join(WORKER_TIMEOUT_S)
+    if process.exitcode == -signal.SIGKILL:
+        return f"worker killed: the offset of {crash_at} was committed, its parcel not yet shipped"
+    if process.exitcode != 0:
+        raise SystemExit(f"the worker ended with {process.exitcode}")
+    return "worker came to the end of the orders"
+
+
+def read_all(bootstrap_server: str, topic: str) -> list[str]:
+    """Return what the one partition of the topic holds, without joining a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_server,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    values = [text(message) for message in until_the_end(consumer)]
+    consumer.close()
+    return values
+
+
+if __name__ == "__main__":
+    main()

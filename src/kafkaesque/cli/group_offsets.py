@@ -1,0 +1,94 @@
+"""Where groups are: their members, what they have committed, and the ends of what they read."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
+
+Partition = tuple[str, int]
+
+READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
+READ_COMMITTED = IsolationLevel.READ_COMMITTED
+
+
+def describe_group(admin: AdminClient, group: str) -> ConsumerGroupDescription | None:
+    """Return a group with its members; None where it does not exist.
+
+    Raises:
+        CommandFailed: its coordinator does not answer.
+    """
+    request = admin.describe_consumer_groups([group])
+    found: ConsumerGroupDescription = result_of(request[group], f"group {group}")
+    return None if found.state.name in ("DEAD", "UNKNOWN") else found
+
+
+def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:
+    """Return the offsets that a group has committed.
+
+    Raises:
+        CommandFailed: its coordinator does not answer.
+    """
+    request = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = result_of(request[group], f"group {group}").topic_partitions or []
+    return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+
+def list_offsets(
+    admin: AdminClient,
+    partitions: Iterable[Partition],
+    spec: Callable[[Partition], OffsetSpec],
+) -> dict[Partition, int]:
+    """Return the offset of each partition that its specification means; -1 where there is none.
+
+    Raises:
+        CommandFailed: a partition does not exist or has no leader.
+    """
+    found, failures = find_offsets(admin, partitions, spec)
+    if failures:
+        raise failures[0]
+    return found
+
+
+def find_offsets(
+    admin: AdminClient,
+    partitions: Iterable[Partition],
+    spec: Callable[[Partition], OffsetSpec],
+    isolation_level: IsolationLevel = READ_UNCOMMITTED,
+) -> tuple[dict[Partition, int], list[CommandFailed]]:
+    """Return the offset of each partition that can be asked, and why others cannot."""
+    request = {TopicPartition(*each): spec(each) for each in partitions}
+    if not request:
+        return {}, []
+    found, failures = {}, []
+    answers = admin.list_offsets(
+        request, isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S
+    )
+    for each, future in answers.items():
+        try:
+            result = result_of(future, f"partition {each.topic}-{each.partition}")
+        except CommandFailed as failure:
+            failures.append(failure)
+        else:
+            found[each.topic, each.partition] = result.offset
+    return found, failures
+
+
+def commit_for(admin: AdminClient, group: str, offsets: dict[Partition, int]) -> Sequence[str]:
+    """Commit in the name of a group that has no members; return what was refused, in sentences.
+
+    Raises:
+        CommandFailed: all of it was refused.
+    """
+    if not offsets:
+        return []
+    wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+    request = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
+    done = result_of(next(iter(request.values())), f"group {group}")
+    return [
+        f"{each.topic}-{each.partition}: {each.error.str()}"
+        for each in done.topic_partitions or ()
+        if each.error is not None
+    ]

@@ -1,0 +1,1 @@
+"""Workers that consume, transform and produce in transactions, as a group; exactly once."""

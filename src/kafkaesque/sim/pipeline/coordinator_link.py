@@ -1,0 +1,67 @@
+"""The way to whoever coordinates a group or a transactional id at the moment."""
+
+from enum import IntEnum
+from typing import Any, Final
+
+from kafkaesque.env.network import Address
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkaesque.sim.clients.kafka_client import KafkaClient, OnResponse
+
+FIND_COORDINATOR_VERSION: Final = 3
+
+#: The coordinator is another one, or does not say what has become of the request.
+LOST: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+#: Nothing has become of the request; it may be sent again.
+BUSY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+class KeyType(IntEnum):
+    """What a coordinator coordinates."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class CoordinatorLink:
+    """Finds the coordinator of one key, and asks it."""
+
+    def __init__(self, client: KafkaClient, key: str, key_type: KeyType) -> None:
+        self._client: Final = client
+        self._key: Final = key
+        self._key_type: Final = key_type
+        self._address: Address | None = None
+
+    def forget(self) -> None:
+        """Look for the coordinator again: it is another one."""
+        self._address = None
+
+    def ask(self, api: ApiKey, version: int, request: Any, on_response: OnResponse) -> None:
+        """Ask once; None is answered if there is no coordinator, or no answer."""
+        if self._address is None:
+            self._find(api, version, request, on_response)
+            return
+
+        def receive(response: Any) -> None:
+            if response is None:
+                self.forget()
+            on_response(response)
+
+        self._client.link(self._address).send(api, version, request, receive)
+
+    def _find(self, api: ApiKey, version: int, request: Any, on_response: OnResponse) -> None:
+        def receive(response: Any) -> None:
+            if response is None or response.error_code:
+                on_response(None)
+                return
+            self._address = Address(response.host, response.port)
+            self.ask(api, version, request, on_response)
+
+        find = FindCoordinatorRequest(key=self._key, key_type=self._key_type)
+        link = self._client.any_link()
+        link.send(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, find, receive)

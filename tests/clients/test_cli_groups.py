@@ -1,0 +1,232 @@
+"""`kafkaesque group` against a cluster: how far groups are behind, and sending them elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.clients.kafka_helpers import (
+    DEADLINE_S,
+    Sent,
+    TopicMaker,
+    admin_client,
+    eventually,
+    produce,
+    unique,
+)
+from tests.clients.raw_transactions import Raw, RawProducer, settled
+from tests.clients.test_cli import Cli, cli
+from tests.clients.test_confluent_groups import Member, group_of, wait_for_shares
+
+__all__ = ["cli"]
+
+HOUR_MS = 3_600_000
+#: What a slow machine may make of no time at all.
+SOON_MS = HOUR_MS // 2
+
+
+def commit(bootstrap_servers: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Commit offsets by partition as somebody who manages partitions by himself."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    try:
+        named = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+        consumer.commit(offsets=named, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def delete_before(bootstrap_servers: str, place: TopicPartition) -> None:
+    admin = admin_client(bootstrap_servers)
+    for each in admin.delete_records([place]).values():
+        each.result(DEADLINE_S)
+
+
+def lag_rows(cli: Cli, group: str, *words: str) -> dict[int, dict[str, Any]]:
+    """Return what `group describe` says of each partition."""
+    found = cli("group", "describe", group, "--json", *words).document["partitions"]
+    return {row["partition"]: row for row in found}
+
+
+def test_a_group_goes_on_where_it_was(cli: Cli, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(partitions=1), unique("readers")
+    cli("publish", topic, text="".join(f"{n}\n" for n in range(10)))
+    words = ["consume", topic, "--group", group, "--from-beginning"]
+    assert cli(*words, "--max", "4").output.split() == ["0", "1", "2", "3"]
+
+    described = cli("group", "describe", group, "--json").document
+    assert (described["state"], described["members"]) == ("empty", 0)
+    assert described["lag_messages"] == 6
+    (row,) = described["partitions"]
+    assert (row["topic"], row["committed"], row["start"], row["end"]) == (topic, 4, 0, 10)
+    assert row["lag_messages"] == 6
+    assert described["lag_ms"] == row["lag_ms"] < SOON_MS
+    rows = cli("group", "describe", group).rows
+    assert ["lag", "6"] in rows
+    (printed,) = [each for each in rows if each[0] == topic]
+    assert (printed[:6], printed[7:]) == ([topic, "0", "4", "0", "10", "6"], ["-", "-", "-"])
+    assert 0 <= float(printed[6]) < SOON_MS / 1000
+    assert [group, "empty"] in cli("group", "list").rows
+
+    assert cli(*words, "--until-end").output.split() == ["4", "5", "6", "7", "8", "9"]
+    described = cli("group", "describe", group, "--json").document
+    assert (described["lag_messages"], described["lag_ms"]) == (0, 0)
+
+
+def test_a_lag_is_as_long_as_the_oldest_unread_message_is_old(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, group = make_topic(partitions=3), unique("readers")
+    now_ms = int(time.time() * 1000)
+    times = [now_ms - hours * HOUR_MS for hours in (5, 4, 3)]
+    for partition in (0, 1, 2):
+        records = [Sent(value=b"v", partition=partition, timestamp_ms=each) for each in times]
+        produce(bootstrap_servers, topic, records)
+    # In the midst of a batch, at its end, and before what is deleted below.
+    commit(bootstrap_servers, group, topic, {0: 1, 1: 3, 2: 0})
+    delete_before(bootstrap_servers, TopicPartition(topic, 2, 2))
+
+    rows = lag_rows(cli, group)
+    assert [rows[number]["lag_messages"] for number in (0, 1, 2)] == [2, 0, 1]
+    assert rows[0]["oldest_unread_ms"] == times[1]
+    assert 4 * HOUR_MS <= rows[0]["lag_ms"] < 4 * HOUR_MS + SOON_MS
+    assert (rows[1]["lag_ms"], rows[1]["oldest_unread_ms"]) == (0, None)
+    assert (rows[2]["committed"], rows[2]["start"]) == (0, 2)
+    assert rows[2]["oldest_unread_ms"] == times[2]
+    described = cli("group", "describe", group, "--json").document
+    assert described["lag_messages"] == 3
+    assert 4 * HOUR_MS <= described["lag_ms"] < 4 * HOUR_MS + SOON_MS
+
+
+def test_a_lag_is_told_by_the_brokers_clock_where_they_stamp_messages(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1, message_timestamp_type="LogAppendTime")
+    group = unique("readers")
+    produce(bootstrap_servers, topic, [Sent(value=b"v", timestamp_ms=1)])
+    commit(bootstrap_servers, group, topic, {0: 0})
+    assert 0 <= lag_rows(cli, group)[0]["lag_ms"] < SOON_MS
+
+
+def test_a_lag_without_what_members_do_not_get_of_transactions(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, group = make_topic(partitions=1), unique("readers")
+    committed_only = ("--isolation", "read_committed")
+    with Raw(bootstrap_servers) as raw:
+        producer = RawProducer(raw, unique("lag"))
+        settled(producer.init)
+        settled(lambda: max(producer.add({topic: [0]})))
+        settled(lambda: producer.send(topic, 0, b"open"))
+        commit(bootstrap_servers, group, topic, {0: 0})
+        assert lag_rows(cli, group)[0]["lag_messages"] == 1
+        row = lag_rows(cli, group, *committed_only)[0]
+        assert (row["end"], row["lag_messages"], row["lag_ms"]) == (0, 0, 0)
+        settled(lambda: producer.end(is_commit=False))
+    eventually(lambda: lag_rows(cli, group, *committed_only)[0]["end"] == 2, "the marker behind it")
+    row = lag_rows(cli, group, *committed_only)[0]
+    assert (row["lag_messages"], row["lag_ms"], row["oldest_unread_ms"]) == (2, 0, None)
+    assert lag_rows(cli, group)[0]["oldest_unread_ms"] is not None
+
+
+def committed(cli: Cli, group: str) -> list[int]:
+    rows = cli("group", "describe", group, "--json").document["partitions"]
+    return [row["committed"] for row in rows]
+
+
+def test_a_group_is_sent_elsewhere(cli: Cli, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(partitions=2), unique("readers")
+    for partition in ("0", "1"):
+        lines = [{"value": "v", "timestamp_ms": 1_000_000 + n * 1000} for n in range(10)]
+        text = "".join(json.dumps(each) + "\n" for each in lines)
+        cli("publish", topic, "--format", "json", "--partition", partition, text=text)
+    reset = ["group", "reset-offsets", group, "--topic"]
+
+    planned = cli(*reset, topic, "--to", "latest")
+    assert planned.rows[1:] == [[topic, "0", "-", "10"], [topic, "1", "-", "10"]]
+    assert "Nothing was changed" in planned.errors
+    assert f"makes group {group}, which does not exist" in planned.errors
+    cli("group", "describe", group, code=1)
+
+    def after(*words: str) -> list[int]:
+        cli(*reset, *words, "--execute")
+        return committed(cli, group)
+
+    assert after(topic, "--to", "latest") == [10, 10]
+    assert after(f"{topic}:1", "--to", "earliest") == [10, 0]
+    assert after(topic, "--shift", "-3") == [7, 0]
+    assert after(topic, "--to", "5") == [5, 5]
+    assert after(topic, "--shift", "99") == [10, 10]
+    assert after(topic, "--to", "1970-01-01T00:16:42+00:00") == [2, 2]
+    assert after(topic, "--to", "-1") == [9, 9]
+
+    cli("group", "delete", group)
+    cli("group", "describe", group, code=1)
+
+
+def test_a_group_is_sent_back_by_some_time_in_all_its_topics(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topics, group = sorted(make_topic(partitions=2) for _ in range(2)), unique("readers")
+    now_ms = int(time.time() * 1000)
+    for topic in topics:
+        records = [
+            Sent(value=b"v", partition=0, timestamp_ms=now_ms - hours * HOUR_MS)
+            for hours in (3, 2, 1, 0)
+        ]
+        produce(bootstrap_servers, topic, records)
+        commit(bootstrap_servers, group, topic, {0: 4})
+    reset = ["group", "reset-offsets", group, "--all-topics", "--json"]
+
+    def planned(*words: str) -> list[tuple[str, int, int | None, int]]:
+        rows = cli(*reset, *words).document["partitions"]
+        found = [(row["topic"], row["partition"], row["before"], row["after"]) for row in rows]
+        return sorted(found)
+
+    first, second = topics
+    assert planned("--to", "PT2H30M") == [
+        (first, 0, 4, 1),
+        (first, 1, None, 0),
+        (second, 0, 4, 1),
+        (second, 1, None, 0),
+    ]
+    delete_before(bootstrap_servers, TopicPartition(first, 0, 4))
+    commit(bootstrap_servers, group, first, {0: 1})
+    # What was never begun has no place that it could keep, and what is deleted is none.
+    assert planned("--to", "current") == [(first, 0, 1, 4), (second, 0, 4, 4)]
+    nobody = cli("group", "reset-offsets", unique("g"), "--all-topics", "--to", "1", code=1)
+    assert "has committed no offsets" in nobody.errors
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_at_work_is_left_alone(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str, protocol: str
+) -> None:
+    topic, group = make_topic(partitions=1), unique("readers")
+    produce(bootstrap_servers, topic, [b"v"])
+    commit(bootstrap_servers, group, topic, {0: 1})
+    reset = ["group", "reset-offsets", group, "-t", topic, "--to", "0"]
+    member = Member(bootstrap_servers, group, topic, group_protocol=protocol)
+    with group_of(member):
+        wait_for_shares([member], [1])
+        described = cli("group", "describe", group, "--json").document
+        assert (described["state"], described["members"]) == ("stable", 1)
+        assert described["protocol"] == protocol
+        assert described["partitions"][0]["client"] == "rdkafka"
+        assert "once the group has stopped: 1 member at work" in cli(*reset).errors
+        refused = cli(*reset, "--execute", code=1)
+        assert "has 1 member at work" in refused.errors
+        assert "stop its consumers first" in refused.errors
+        assert committed(cli, group) == [1]
+        assert "members at work" in cli("group", "delete", group, code=1).errors
+    eventually(
+        lambda: cli("group", "describe", group, "--json").document["members"] == 0,
+        "the member to be gone",
+        seconds=DEADLINE_S,
+    )
+    cli(*reset, "--execute")
+    assert committed(cli, group) == [0]
