@@ -1,0 +1,62 @@
+"""What a user says about a sink is understood, or refused in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.model.compression import Codec
+from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
+
+
+def parse(**options: str) -> SinkOptions:
+    return parse_sink({"kafka.bootstrap.servers": "one:9092", **options})
+
+
+def test_exactly_once_is_the_default() -> None:
+    assert parse().is_exactly_once
+    assert not parse(deliveryGuarantee="At-Least-Once").is_exactly_once
+    assert parse(**{"kafka.compression.type": "zstd"}).codec is Codec.ZSTD
+    assert parse(checkpointLocation="/somewhere", topic="t").topic == "t"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"deliveryGuarantee": "twice"}, "exactly-once or at-least-once, not 'twice'"),
+        ({"kafka.compression.type": "rar"}, "zstd, not 'rar'"),
+        ({"topics": "t"}, "the nearest is topic"),
+        ({"kafka.transaction.timeout.ms": "1"}, "from 1000 to"),
+    ],
+    ids=["guarantee", "codec", "name", "timeout"],
+)
+def test_what_is_wrong_is_told(options: dict[str, str], words: str) -> None:
+    with pytest.raises(WrongOption, match=words):
+        parse(**options)
+
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def test_columns_of_the_right_types_are_taken() -> None:
+    check_columns([("value", "string"), ("other", "double")], parse(topic="t"))
+    columns = [("KEY", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int")]
+    check_columns([*columns, ("headers", HEADERS)], parse())
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([("key", "binary")], "no column value among key"),
+        ([("value", "bigint")], "value has the type bigint; it has to be string or binary"),
+        ([("value", "binary")], "neither the option topic nor a column topic"),
+        ([("value", "binary"), ("topic", "string"), ("partition", "bigint")], "to be int"),
+        ([("value", "binary"), ("topic", "string"), ("headers", "map<string,binary>")], "headers"),
+    ],
+    ids=["missing", "type", "topic", "partition", "headers"],
+)
+def test_a_table_that_cannot_be_written_is_refused(
+    columns: list[tuple[str, str]], words: str
+) -> None:
+    with pytest.raises(WrongOption, match=words):
+        check_columns(columns, parse())
