@@ -102,3 +102,25 @@ def test_a_commit_that_is_repeated_commits_once(
     transaction._end(is_commit=True)
     assert Transaction(brokers, name, TIMEOUT_MS).open() == Marker(3, 1, 5)
     assert len(consume(bootstrap_servers, topic, 1, at_rest_s=0.5)) == 1
+
+
+def test_partitions_may_join_while_batches_are_under_way(
+    brokers: Cluster, make_topic: TopicMaker, bootstrap_servers: str, name: str
+) -> None:
+    topic = make_topic(partitions=6)
+    transaction = Transaction(brokers, name, TIMEOUT_MS)
+    transaction.open()
+    sender = BatchSender(brokers, name)
+    for partition in range(6):
+        batch = BatchOptions(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        transaction.add([(topic, partition)])
+        sender.send({(topic, partition): encode_batch([Record(0, 1, None, b"x")], batch)})
+    sender.finish()
+    transaction.commit(Marker(0, 6, 6))
+    found = consume(bootstrap_servers, topic, 6, isolation_level="read_committed")
+    assert {message.partition() for message in found} == set(range(6))

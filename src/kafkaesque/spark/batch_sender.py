@@ -27,7 +27,8 @@ class _Round:
     """Batches that are under way: at most one for each partition."""
 
     waiting: dict[Partition, bytearray]
-    leaders: list[Connection]
+    #: Where the answers are to come from, and the requests' numbers.
+    requests: list[tuple[Connection, int]]
 
 
 class BatchSender:
@@ -50,7 +51,7 @@ class BatchSender:
         except (Passing, OSError):
             # `finish` tries again, and tells if it is in vain.
             self._cluster.close()
-            self._round.leaders.clear()
+            self._round.requests.clear()
 
     def finish(self) -> None:
         """Wait until all that was sent is acknowledged by all replicas in sync.
@@ -64,12 +65,12 @@ class BatchSender:
             return
 
         def attempt() -> None:
-            if not current.leaders:
+            if not current.requests:
                 self._start(current)
             troubles: list[Passing] = []
-            leaders, current.leaders = current.leaders, []
-            for leader in leaders:
-                troubles += self._take(leader.receive(), current.waiting)
+            requests, current.requests = current.requests, []
+            for leader, number in requests:
+                troubles += self._take(leader.receive(number), current.waiting)
             if current.waiting:
                 raise troubles[0] if troubles else Passing("a leader did not answer for all")
 
@@ -85,8 +86,7 @@ class BatchSender:
         for leader, topics in by_leader.values():
             data = [TopicProduceData(name=name, partition_data=d) for name, d in topics.items()]
             request = ProduceRequest(self._transactional_id, _ALL_IN_SYNC, timeout_ms, data)
-            leader.send(ApiKey.PRODUCE, _VERSION, request)
-            current.leaders.append(leader)
+            current.requests.append((leader, leader.send(ApiKey.PRODUCE, _VERSION, request)))
 
     def _take(self, answer: Any, waiting: dict[Partition, bytearray]) -> list[Passing]:
         """Strike off what has been written and return the troubles that may pass."""

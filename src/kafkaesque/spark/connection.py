@@ -17,7 +17,10 @@ _LENGTH = Struct(">i")
 
 
 class Connection:
-    """A socket and the requests that wait for an answer, oldest first."""
+    """A socket and the requests that wait for an answer.
+
+    Every answer has to be asked for; the number of requests under way is the callers' to bound.
+    """
 
     def __init__(
         self, host: str, port: int, *, connect_timeout_s: float, timeout_s: float, client_id: str
@@ -26,43 +29,53 @@ class Connection:
         self.address = f"{host}:{port}"
         self._client_id = client_id
         self._sent: deque[tuple[int, int, int]] = deque()
-        self._next_id = 0
+        #: Answers that came while another one was asked for, by the request's number.
+        self._early: dict[int, Any] = {}
+        self._last_number = 0
         self._socket = socket.create_connection((host, port), timeout=connect_timeout_s)
         self._socket.settimeout(timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is still to come."""
-        return bool(self._sent)
+        """Whether an answer has not been asked for yet."""
+        return bool(self._sent or self._early)
 
-    def send(self, api_key: int, api_version: int, message: Message) -> None:
-        """Send a request; raises OSError."""
-        self._next_id += 1
-        frame = write_request(api_key, api_version, self._next_id, self._client_id, message)
-        self._sent.append((self._next_id, api_key, api_version))
+    def send(self, api_key: int, api_version: int, message: Message) -> int:
+        """Send a request and return its number; raises OSError."""
+        self._last_number += 1
+        frame = write_request(api_key, api_version, self._last_number, self._client_id, message)
+        self._sent.append((self._last_number, api_key, api_version))
         self._socket.sendall(frame)
+        return self._last_number
 
-    def receive(self) -> Any:
-        """Return the answer to the oldest request; bytes in it are views of a buffer of its own.
+    def receive(self, number: int) -> Any:
+        """Return the answer to that request; bytes in it are views of a buffer of its own.
+
+        Brokers answer in the order of the requests; answers to earlier ones are kept.
 
         Raises:
             OSError: the connection broke or no answer came in time; it cannot be used any more.
             MalformedRequest: what came is no answer to it; likewise.
         """
+        while number not in self._early:
+            found, message = self._receive_next()
+            self._early[found] = message
+        return self._early.pop(number)
+
+    def ask(self, api_key: int, api_version: int, message: Message) -> Any:
+        """Send a request and return its answer; raises as `receive`."""
+        return self.receive(self.send(api_key, api_version, message))
+
+    def _receive_next(self) -> tuple[int, Any]:
         wanted, api_key, api_version = self._sent.popleft()
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if not 0 < length <= ANSWER_BYTES_MAX:
             raise MalformedRequest(f"{self.address}: an answer of {length} bytes")
-        correlation_id, message = read_response(self._read(length), api_key, api_version)
-        if correlation_id != wanted:
+        number, message = read_response(self._read(length), api_key, api_version)
+        if number != wanted:
             raise MalformedRequest(f"{self.address}: an answer to another request")
-        return message
-
-    def ask(self, api_key: int, api_version: int, message: Message) -> Any:
-        """Send a request and return its answer; raises as `receive`."""
-        self.send(api_key, api_version, message)
-        return self.receive()
+        return number, message
 
     def close(self) -> None:
         """End the connection; answers that were to come are lost."""

@@ -87,5 +87,8 @@ def check(code: int, what: str) -> None:
     if code in _PASSING:
         raise Passing(message)
     if code in _FENCING:
-        raise Fenced(message)
+        raise Fenced(
+            f"{message}: another attempt has begun since, or the transaction was open for longer"
+            " than kafka.transaction.timeout.ms"
+        )
     raise Refused(message, code)

@@ -40,11 +40,13 @@ def list_offsets(
             leader = cluster.leader(topic, partition)
             _, part = by_leader.setdefault(leader.address, (leader, {}))
             part[topic, partition] = time
-        for leader, part in by_leader.values():
-            leader.send(ApiKey.LIST_OFFSETS, _VERSION, _request(part, is_read_committed))
+        numbers = [
+            (leader, leader.send(ApiKey.LIST_OFFSETS, _VERSION, _request(part, is_read_committed)))
+            for leader, part in by_leader.values()
+        ]
         troubles: list[Passing] = []
-        for leader, _ in by_leader.values():
-            troubles += _take(leader.receive(), found)
+        for leader, number in numbers:
+            troubles += _take(leader.receive(number), found)
         if troubles:
             raise troubles[0]
 

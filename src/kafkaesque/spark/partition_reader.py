@@ -66,8 +66,8 @@ class PartitionReader:
         self._wanted = wanted
         self._name = f"{wanted.topic}-{wanted.partition}"
         self._position = wanted.start
-        #: The connection on which an answer for `_position` is to come.
-        self._fetching: Connection | None = None
+        #: Where an answer for `_position` is to come from, and the request's number.
+        self._fetching: tuple[Connection, int] | None = None
         self._moved_at = time.monotonic()
 
     def read(self) -> Iterator[tuple[RecordColumns, bool]]:
@@ -97,10 +97,9 @@ class PartitionReader:
 
     def _fetch(self) -> tuple[Any, list[BatchHeader]] | None:
         """Return the next answer's partition and its batches; None where the offset is gone."""
-        connection, self._fetching = self._fetching, None
-        if connection is None:
-            connection = self._send()
-        answer = connection.receive()
+        fetching, self._fetching = self._fetching, None
+        connection, number = fetching or self._send()
+        answer = connection.receive(number)
         check(answer.error_code, f"reading {self._name}")
         if not answer.responses:
             time.sleep(answer.throttle_time_ms / 1000)
@@ -127,7 +126,7 @@ class PartitionReader:
             with suppress(Passing, OSError):
                 self._fetching = self._send()
 
-    def _send(self) -> Connection:
+    def _send(self) -> tuple[Connection, int]:
         leader = self._cluster.leader(self._wanted.topic, self._wanted.partition)
         size = self._options.fetch_bytes
         partition = FetchPartition(
@@ -142,8 +141,7 @@ class PartitionReader:
             isolation_level=int(self._options.is_read_committed),
             topics=[FetchTopic(topic=self._wanted.topic, partitions=[partition])],
         )
-        leader.send(ApiKey.FETCH, _VERSION, request)
-        return leader
+        return leader, leader.send(ApiKey.FETCH, _VERSION, request)
 
     def _checked(self, records: memoryview | bytes) -> list[BatchHeader]:
         """Return the batches of an answer from the position on; the last may be cut off."""

@@ -13,6 +13,8 @@ from kafkaesque.spark.options import OptionReader, parse_cluster
 BATCH_BYTES = 256 << 10
 _BATCH_BYTES_MAX = 1 << 28
 _TIMEOUT_MS_MAX = 900_000
+#: Longer than a task takes; whoever comes after a task that died ends its transaction at once.
+_TIMEOUT_MS = 600_000
 _EXACTLY_ONCE = "exactly-once"
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 
@@ -47,7 +49,7 @@ class SinkOptions:
     codec: Codec = Codec.NONE
     #: Of a batch before compression.
     batch_bytes: int = BATCH_BYTES
-    transaction_timeout_ms: int = 60_000
+    transaction_timeout_ms: int = _TIMEOUT_MS
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -69,7 +71,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
             "kafka.batch.size", least=1, most=_BATCH_BYTES_MAX, default=BATCH_BYTES
         ),
         transaction_timeout_ms=options.number(
-            "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=60_000
+            "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=_TIMEOUT_MS
         ),
     )
 
