@@ -180,3 +180,19 @@ def test_aborted_and_open_transactions_are_not_read(
 
 def test_an_empty_topic_is_an_empty_table(read: Reader, make_topic: TopicMaker) -> None:
     assert read(subscribe=make_topic()).count() == 0
+
+
+def test_filters_keep_records_from_being_fetched(spark: Any, read: Reader, numbers: str) -> None:
+    name = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "true")
+    try:
+        table = read(subscribe=numbers, pushFilters="true")
+        found = table.where(
+            "partition = 1 AND offset < 8 AND timestamp >= timestamp_millis(1700000003000)"
+        )
+        assert values(found) == [b"1-%d" % row for row in range(3, 8)]
+        assert found.rdd.getNumPartitions() == 1
+        assert values(table.where("offset = 99")) == []
+    finally:
+        spark.conf.set(name, before)

@@ -19,6 +19,7 @@ from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.cluster_cache import borrowed_cluster
 from kafkaesque.spark.errors import ConnectorError, DataLoss
 from kafkaesque.spark.log_offsets import list_offsets
+from kafkaesque.spark.narrowing import Narrowing, read_filters
 from kafkaesque.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -71,10 +72,38 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._options.cluster) as cluster:
             bounds = LogBounds(cluster, self._options, find_partitions(cluster, self._options))
-            return _plan(self._options, bounds.starts(), bounds.ends())
+            return _plan(self._options, *self._narrow(cluster, bounds.starts(), bounds.ends()))
+
+    def _narrow(self, cluster: Cluster, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
+        return starts, ends
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
+
+
+class FilteringReader(BatchReader):
+    """Leaves out what the query's filters leave out, as far as offsets tell.
+
+    Spark refuses a reader that takes filters unless `spark.sql.python.filterPushdown.enabled` is
+    set, so it is one of its own.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
+        """Note what the filters say; all of them are left to Spark, too."""
+        self._narrowing = read_filters(filters)
+        return filters
+
+    def _narrow(self, cluster: Cluster, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
+        found = self._narrowing
+        ends, at_time = found.narrow(starts, ends), {}
+        if found.timestamp_ms_min is not None:
+            wanted = dict.fromkeys(ends, found.timestamp_ms_min)
+            at_time = list_offsets(cluster, wanted, is_read_committed=False)
+        return found.first(starts, ends, at_time), ends
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

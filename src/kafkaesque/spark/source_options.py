@@ -53,6 +53,7 @@ _NAMES = (
     "maxTriggerDelay",
     "minOffsetsPerTrigger",
     "minPartitions",
+    "pushFilters",
     *_OF_NO_CONSEQUENCE,
 )
 _ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -88,6 +89,7 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     is_read_committed: bool = True
     group_id: str | None = None
+    takes_filters: bool = False
     partitions_min: int | None = None
     partition_records_max: int | None = None
     trigger_offsets_max: int | None = None
@@ -123,6 +125,7 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         is_read_committed=options.choice("kafka.isolation.level", isolation, isolation[0])
         == isolation[0],
         group_id=_group_id(options),
+        takes_filters=options.flag("pushFilters", default=False),
         partitions_min=options.maybe_number("minPartitions", least=1, most=PARTITIONS_MAX),
         partition_records_max=options.maybe_number(
             "maxRecordsPerPartition", least=1, most=NUMBER_MAX
