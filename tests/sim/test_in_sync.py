@@ -1,5 +1,6 @@
 """Who is told to be in sync: nobody that cannot open the partition, and all that can, at once."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -95,6 +96,23 @@ def test_a_leader_that_was_told_nothing_refuses_nobody_before_the_others_can_ans
     assert list(replica.in_sync()) == [scenario.broker(scenario.leader).node]
     scenario.partition(scenario.leader)._check_in_sync(replica)
     scenario.loop.run_until(lambda: len(replica.in_sync()) == 3, 5_000)
+    scenario.write(10)
+    assert scenario.findings.anomalies == []
+
+
+def test_a_replica_whose_connection_is_stuck_is_in_sync_again() -> None:
+    scenario = Scenario(6)
+    scenario.write(100)
+    scenario.settle()
+    leading = scenario.broker(scenario.leader)
+    name = next(each for each in scenario.cluster.names if each != scenario.leader)
+    link = scenario.broker(name).peers._outbound[leading.node].connection
+    assert link is not None
+    link.write([struct.pack(">I", 1 << 20)])  # all that follows is the inside of a long frame
+    replica = scenario.partition(scenario.leader).replica
+    assert replica is not None
+    scenario.loop.run_until(lambda: len(replica.in_sync()) == 2, 10_000)
+    scenario.loop.run_until(lambda: len(replica.in_sync()) == 3, 10_000)
     scenario.write(10)
     assert scenario.findings.anomalies == []
 

@@ -9,6 +9,8 @@ A peer becomes *alive* when it has greeted us and our own connection to it stand
 both hear and be heard, and stays so while something comes from it within `peer_timeout_ms`. It is
 *lost* when nothing came for that long, or at once when its process is evidently gone: a connection
 to it broke and dialling it again is refused. `on_peer_lost` and `on_peer_seen` tell each change.
+Who is lost for its silence is hung up on, so that both dial anew: what holds a connection back may
+outlast its cause, such as the kernel's growing pauses between attempts, or a frame without an end.
 Between a broken connection and the proof whether its process is gone, an alive peer is *doubted*.
 
 Whoever connects is a stranger until it has greeted in a short frame of its own; `peer_door` bounds
@@ -421,6 +423,8 @@ class PeerNetwork:
             peer = self._peers[node]
             if peer.alive and now_ms - peer.heard_ms > self._timings.peer_timeout_ms:
                 self._lose(node, peer)
+                if peer.inbound is not None and peer.inbound.connection is not None:
+                    peer.inbound.connection.abort()
             word = self.write_word(node)
             beat = Heartbeat(self._sequence, peer.sequence_seen, wall_ms, *word)
             link.add(write_section(SectionKind.HEARTBEAT, beat))

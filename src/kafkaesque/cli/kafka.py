@@ -36,6 +36,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "TOPIC_ALREADY_EXISTS": ("{what} exists already", "--if-not-exists, to accept that"),
     "GROUP_ID_NOT_FOUND": ("{what} does not exist", "kafkaesque group list"),
     "NON_EMPTY_GROUP": ("{what} has members at work", "stop its consumers first"),
+    "LEADER_NOT_AVAILABLE": ("{what} has no leader at the moment", "kafkaesque cluster status"),
     "COORDINATOR_NOT_AVAILABLE": ("no broker coordinates {what} at the moment", "again, shortly"),
     "NOT_ENOUGH_REPLICAS": (
         "{what} has fewer replicas in sync than min.insync.replicas",

@@ -23,11 +23,10 @@ ACTIVITIES: Final = (
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
-#: Drawn for itself, because it came later: a seed draws the others as it did before.
-_LATER: Final = ("compaction",)
-#: Not drawn, but for the asking: seed 202 with the first one ends with a replica that stays out of
-#: sync, the second one takes long.
-_ASKED_FOR: Final = ("transactions", "exactly-once")
+#: Each drawn for itself, because they came later: a seed draws the others as it did before.
+_LATER: Final = ("compaction", "transactions")
+#: Not drawn, but for the asking: it takes long.
+_ASKED_FOR: Final = ("exactly-once",)
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
 

@@ -242,6 +242,18 @@ def test_a_peer_that_greets_anew_has_one_connection(port: Port) -> None:
     assert not after.closed
 
 
+def test_a_peer_whose_connection_is_stuck_is_heard_on_another_one(port: Port) -> None:
+    port.meet()
+    link = port.two._outbound[NodeId(1)].connection
+    assert link is not None
+    link.write([struct.pack(">I", 1 << 20)])  # all that follows is the inside of a long frame
+    port.world.loop.run_until(lambda: port.events.lost == [2], 10_000)
+    port.run_until_met()
+    port.run_for(20_000)
+    assert port.events.lost == [2]
+    assert port.events.seen == [2, 2]
+
+
 def test_many_strangers_cost_one_another_and_no_peer(port: Port) -> None:
     port.meet()
     strangers = [port.dial() for _ in range(STRANGERS_MAX)]
