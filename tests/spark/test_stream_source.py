@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import NewPartitions
+
 from tests.clients.kafka_helpers import (
     Sent,
     TopicMaker,
@@ -82,11 +85,9 @@ def test_a_limit_holds_for_every_micro_batch(
     assert found.values == sent
 
 
-def test_new_records_and_new_partitions_are_read_while_the_query_runs(
+def test_new_records_are_read_while_the_query_runs(
     stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
 ) -> None:
-    from confluent_kafka.admin import NewPartitions
-
     topic, found = make_topic(partitions=1), Collected()
     table = stream(subscribe=topic, startingOffsets="earliest")
     writer = table.writeStream.foreachBatch(found).option("checkpointLocation", str(tmp_path))
@@ -94,12 +95,29 @@ def test_new_records_and_new_partitions_are_read_while_the_query_runs(
     query = writer.trigger(processingTime="200 milliseconds").start()
     try:
         eventually(lambda: found.values == sent, "the first records", seconds=60)
-        admin = admin_client(bootstrap_servers)
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
-        produce(bootstrap_servers, topic, [Sent(value=b"new", partition=1)])
-        eventually(lambda: found.values == [*sent, b"new"], "the new partition's", seconds=60)
+        sent += send(bootstrap_servers, topic, 10, 10)
+        eventually(lambda: found.values == sent, "the second records", seconds=60)
     finally:
         query.stop()
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    sent = send(bootstrap_servers, topic, 10)
+    assert run(stream(**options), tmp_path).values == sent
+    admin = admin_client(bootstrap_servers)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+
+    def is_there() -> bool:
+        partitions = admin.list_topics(topic).topics[topic].partitions.values()
+        return [each.leader >= 0 for each in partitions] == [True, True]
+
+    eventually(is_there, "a leader of the new partition")
+    produce(bootstrap_servers, topic, [Sent(value=b"new", partition=1)])
+    assert run(stream(**options), tmp_path).values == [b"new"]
 
 
 def test_too_little_waits_until_there_is_enough(
@@ -128,8 +146,6 @@ def test_too_little_waits_until_there_is_enough(
 def test_progress_is_committed_to_the_group(
     stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
 ) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
     topic, group = make_topic(partitions=1), unique("spark")
     send(bootstrap_servers, topic, 25)
     run(
