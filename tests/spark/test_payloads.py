@@ -1,0 +1,169 @@
+"""Typed payloads come in columns; what is poison is kept aside, whole, with its reason."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.payloads import bad_records, good_records, read_avro, read_json
+from tests.clients.kafka_helpers import TopicMaker, produce
+
+SCHEMA = "carrier STRING, delay INT, tags ARRAY<STRING>"
+AVRO = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [
+        {"name": "carrier", "type": "string"},
+        {"name": "delay", "type": ["null", "int"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "stops", "type": {"type": "array", "items": "string"}},
+        {"name": "extra", "type": {"type": "map", "values": "double"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {
+            "name": "from",
+            "type": {
+                "type": "record",
+                "name": "Place",
+                "fields": [{"name": "code", "type": "bytes"}],
+            },
+        },
+        {"name": "to", "type": ["null", "Place"]},
+    ],
+}
+
+
+def table_of(spark: Any, values: list[bytes | None]) -> Any:
+    rows = [("t", 0, offset, None, value) for offset, value in enumerate(values)]
+    schema = "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY"
+    return spark.createDataFrame(rows, schema)
+
+
+def bad(table: Any) -> dict[int, tuple[bytes, str]]:
+    rows = bad_records(table).collect()
+    assert all((row.topic, row.partition) == ("t", 0) for row in rows)
+    return {row.offset: (bytes(row.value), row.reason) for row in rows}
+
+
+def test_json_in_columns(spark: Any) -> None:
+    poison = {
+        2: b"{not json",
+        3: b'{"carrier": "UA", "delay": "late"}',
+        4: b"\xff\xfe",
+        5: b"7",
+        6: b"",
+    }
+    values: list[bytes | None] = [
+        b'{"carrier": "UA", "delay": 5, "tags": ["a", "b"], "more": 1}',
+        b"{}",
+        *poison.values(),
+        None,
+    ]
+    table = read_json(table_of(spark, values), SCHEMA)
+    good = good_records(table).orderBy("offset").collect()
+    assert [row.offset for row in good] == [0, 1, 7]
+    first = good[0].payload
+    assert (first.carrier, first.delay, first.tags) == ("UA", 5, ["a", "b"])
+    assert good[1].payload.asDict() == {"carrier": None, "delay": None, "tags": None}
+    assert good[2].payload is None
+    found = bad(table)
+    assert {offset: value for offset, (value, _) in found.items()} == poison
+    assert found[4][1] == "the value is not UTF-8"
+    assert "no JSON object of the schema struct<carrier:string" in found[3][1]
+
+
+def framed(number: int, body: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + body
+
+
+def test_a_registrys_framing_is_taken_off(spark: Any) -> None:
+    good = framed(0xFFFFFFFE, b'{"delay": 1}')
+    values: list[bytes | None] = [good, b"\1\0\0\0\1{}", b"\0\0\0\1", framed(3, b"{"), None]
+    table = read_json(table_of(spark, values), SCHEMA, framed=True)
+    (first, last) = good_records(table).orderBy("offset").collect()
+    assert (first.schema_id, first.payload.delay) == (0xFFFFFFFE, 1)
+    assert (last.schema_id, last.payload) == (None, None)
+    reasons = {offset: reason for offset, (_, reason) in bad(table).items()}
+    assert list(reasons) == [1, 2, 3]
+    assert "does not begin with a zero byte" in reasons[1]
+    assert "does not begin with a zero byte" in reasons[2]
+    assert "no JSON" in reasons[3]
+
+
+def avro(record: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(AVRO))), record)
+    return out.getvalue()
+
+
+FLIGHT = {
+    "carrier": "UA",
+    "delay": -3,
+    "at": 1_700_000_000_123,
+    "stops": ["EWR", "é"],
+    "extra": {"wind": 1.5},
+    "kind": "B",
+    "from": {"code": b"\0\xff"},
+    "to": None,
+}
+
+
+def test_avro_in_columns(spark: Any) -> None:
+    good = avro(FLIGHT)
+    poison = {1: good[:-3], 2: good + b"x", 3: b"", 4: b"\xff" * 40}
+    other = avro({**FLIGHT, "delay": None, "to": {"code": b"x"}})
+    table = read_avro(table_of(spark, [good, *poison.values(), other, None]), json.dumps(AVRO))
+    rows = good_records(table).selectExpr("*", "unix_millis(payload.at) AS ms").orderBy("offset")
+    first, second, third = rows.collect()
+    assert [row.offset for row in (first, second, third)] == [0, 5, 6]
+    found = first.payload
+    assert (found.carrier, found.delay, found.stops) == ("UA", -3, ["EWR", "é"])
+    assert (found.extra, found.kind, first.ms) == ({"wind": 1.5}, "B", FLIGHT["at"])
+    assert (bytes(found["from"].code), found.to) == (b"\0\xff", None)
+    assert (second.payload.delay, bytes(second.payload.to.code)) == (None, b"x")
+    assert third.payload is None
+    kept = bad(table)
+    assert {offset: value for offset, (value, _) in kept.items()} == poison
+    assert kept[2][1] == f"the Avro record ends at byte {len(good)} of {len(good) + 1}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("{", "it is no Avro schema"),
+        ('"string"', "not that of a record"),
+        ({"name": "a", "type": ["int", "string"]}, "a union of more than null and one type"),
+        ({"name": "a", "type": ["null", "R"]}, "the record R within itself"),
+        ({"name": "a", "type": {"type": "int", "logicalType": "time-millis"}}, "time-millis"),
+    ],
+    ids=["no-schema", "no-record", "union", "recursive", "type"],
+)
+def test_schemas_that_spark_cannot_have_are_refused(
+    spark: Any, schema: str | dict[str, Any], words: str
+) -> None:
+    if isinstance(schema, dict):
+        schema = json.dumps({"type": "record", "name": "R", "fields": [schema]})
+    with pytest.raises(WrongOption, match=words):
+        read_avro(table_of(spark, []), schema)
+
+
+def test_a_poison_message_stops_no_stream(
+    stream: Callable[..., Any], make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic, found = make_topic(partitions=1), {}
+    produce(bootstrap_servers, topic, [b'{"delay": 1}', b"poison", b'{"delay": 2}'])
+    table = read_json(stream(subscribe=topic, startingOffsets="earliest"), SCHEMA)
+
+    def divide(batch: Any, number: int) -> None:
+        found["good"] = [row.payload.delay for row in good_records(batch).collect()]
+        found["bad"] = [(row.offset, bytes(row.value)) for row in bad_records(batch).collect()]
+
+    writer = table.writeStream.foreachBatch(divide).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert found == {"good": [1, 2], "bad": [(1, b"poison")]}
