@@ -1,6 +1,7 @@
 """A query from topic to topic, as a process of its own that a test kills: source, copy, sink.
 
-Arguments: bootstrap servers, source topic, sink topic, checkpoint folder.
+Arguments: bootstrap servers, source topic, sink topic, checkpoint folder, Spark's master if it is
+not this process.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from kafkaesque.spark.java import ensure_java
 
 
 def main() -> None:
-    bootstrap_servers, source, sink, checkpoint = sys.argv[1:]
+    bootstrap_servers, source, sink, checkpoint, *master = sys.argv[1:]
     ensure_java()
     spark = (
-        SparkSession.builder.master("local[2,3]")
+        SparkSession.builder.master(*(master or ["local[2,3]"]))
+        .config("spark.executor.memory", "512m")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, consume, produce, unique
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
+from tests.spark.query_process import committed_count, running, wait_until
 
-APP = Path(__file__).with_name("copy_app.py")
 RECORDS = 6000
 PARTITIONS = 3
-WAIT_S = 120.0
-
-
-@contextmanager
-def running(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the query; in the end it is killed with its JVM and workers, at once."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, str(APP), *arguments],
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.getcwd()},
-        )
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def committed_count(bootstrap_servers: str, topic: str) -> int:
-    """Return how far committed records reach, markers included."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": unique("watcher"),
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=DEADLINE_S)[1]
-            for each in range(PARTITIONS)
-        )
-    finally:
-        consumer.close()
-
-
-def wait_until(
-    process: subprocess.Popen[bytes], log: Path, bootstrap_servers: str, topic: str, count: int
-) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while committed_count(bootstrap_servers, topic) < count:
-        assert process.poll() is None, log.read_text()[-4000:]
-        assert time.monotonic() < deadline, f"not {count} records\n{log.read_text()[-4000:]}"
-        time.sleep(0.1)
 
 
 def test_each_record_arrives_once_whatever_is_killed(tmp_path: Path) -> None:
@@ -87,9 +32,9 @@ def test_each_record_arrives_once_whatever_is_killed(tmp_path: Path) -> None:
         )
         arguments = [addresses, source, sink, str(tmp_path / "checkpoint")]
         for round_number in range(3):
-            before = committed_count(addresses, sink)
+            before = committed_count(addresses, sink, PARTITIONS)
             with running(arguments, log) as process:
-                wait_until(process, log, addresses, sink, before + 1)
+                wait_until(process, log, addresses, sink, PARTITIONS, before + 1)
                 if round_number == 1:
                     broker = dice.choice(brokers.brokers)
                     broker.kill()
@@ -97,9 +42,9 @@ def test_each_record_arrives_once_whatever_is_killed(tmp_path: Path) -> None:
                     broker.start()
                     brokers.wait_until_ready()
                 time.sleep(dice.uniform(0.0, 0.6))
-        assert committed_count(addresses, sink) < RECORDS, "the kills came too late"
+        assert committed_count(addresses, sink, PARTITIONS) < RECORDS, "the kills came too late"
         with running(arguments, log) as process:
-            wait_until(process, log, addresses, sink, RECORDS)
+            wait_until(process, log, addresses, sink, PARTITIONS, RECORDS)
             messages = consume(
                 addresses, sink, RECORDS, isolation_level="read_committed", at_rest_s=3.0
             )
