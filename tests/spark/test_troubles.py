@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from kafkaesque.cli.broker_ports import unused_ports
+from kafkaesque.model.records import decode_batch
 from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.errors import DataLoss, Refused, Unavailable, WrongOption
-from kafkaesque.spark.partition_reader import PartitionReader
+from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX, PartitionReader
 from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source_options import SourceOptions, parse_source
 from kafkaesque.spark.subscription import LogBounds, find_partitions
@@ -46,7 +47,11 @@ def bounds(cluster: Cluster, options: SourceOptions) -> LogBounds:
 
 def offsets_read(cluster: Cluster, options: SourceOptions, wanted: OffsetRange) -> list[int]:
     reader = PartitionReader(cluster, options, wanted)
-    return [offset for columns, _ in reader.read() for offset in columns.offsets]
+    return [
+        record.offset
+        for answer, batch in reader.read()
+        for record in decode_batch(answer, BATCH_BYTES_MAX, at=batch.at)
+    ]
 
 
 def test_topics_and_partitions_that_are_not_there(source: Maker, make_topic: TopicMaker) -> None:
@@ -146,10 +151,9 @@ def test_reading_goes_on_when_a_leader_is_killed(tmp_path: Path) -> None:
         )
         with Cluster(options.cluster) as cluster:
             found: list[int] = []
-            for columns, _ in PartitionReader(
-                cluster, options, OffsetRange(topic, 0, 0, 20)
-            ).read():
-                found += columns.offsets
+            reader = PartitionReader(cluster, options, OffsetRange(topic, 0, 0, 20))
+            for answer, batch in reader.read():
+                found += [each.offset for each in decode_batch(answer, 1 << 20, at=batch.at)]
                 if len(found) == 5:
                     address = cluster.leader(topic, 0).address
                     (leader,) = [each for each in brokers.brokers if each.address == address]

@@ -9,6 +9,7 @@ from kafkaesque.model.kernel import (
     HeaderColumns,
     Headers,
     RecordTuple,
+    TableParts,
 )
 
 def scan_batches(
@@ -63,6 +64,19 @@ def gather_into(
     offsets: array[int],
     data: bytearray,
     validity: bytearray,
+    /,
+) -> int: ...
+def append_records(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    at: int,
+    first_offset: int,
+    end_offset: int,
+    table: TableParts,
     /,
 ) -> int: ...
 def gather_headers_into(

@@ -67,6 +67,8 @@ cdef enum:
     CONTROL = 0x20
     HORIZON = 0x40
     RESERVED = 0xFF80
+    # Columns up to this size grow by more than is needed.
+    DOUBLED_BYTES_MAX = 1 << 26
 
 cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t INT64_MIN = -INT64_MAX - 1
@@ -763,7 +765,7 @@ cdef int _copy_values(
     cdef uint8_t* bits
     cdef char* out
     _grow(validity, (rows + count + 7) >> 3)
-    PyByteArray_Resize(data, <Py_ssize_t>total)
+    _resize(data, <Py_ssize_t>total)
     bits = <uint8_t*>PyByteArray_AS_STRING(validity)
     out = PyByteArray_AS_STRING(data) + before
     for i in range(count):
@@ -774,10 +776,19 @@ cdef int _copy_values(
     return 0
 
 
+cdef int _resize(bytearray data, Py_ssize_t size) except -1:
+    """Resize with room for what follows: a bytearray's own eighth has everything copied too often."""
+    if DOUBLED_BYTES_MAX > size >= data.__alloc__():
+        # Shrinking to more than half of what is allocated keeps it.
+        PyByteArray_Resize(data, 2 * size - (size >> 3))
+    PyByteArray_Resize(data, size)
+    return 0
+
+
 cdef int _grow(bytearray bits, Py_ssize_t size) except -1:
     """Append zeros."""
     cdef Py_ssize_t before = len(bits)
-    PyByteArray_Resize(bits, size)
+    _resize(bits, size)
     memset(PyByteArray_AS_STRING(bits) + before, 0, size - before)
     return 0
 
@@ -861,6 +872,162 @@ def gather_headers_into(
             value_offsets.append(len(values))
         row_offsets.append(len(name_offsets) - 1)
     return nulls
+
+
+def append_records(
+    payload,
+    int64_t count,
+    int64_t base_offset,
+    int64_t last_offset_delta,
+    int64_t base_timestamp,
+    append_timestamp,
+    Py_ssize_t at,
+    int64_t first_offset,
+    int64_t end_offset,
+    tuple table not None,
+    /,
+):
+    cdef Py_buffer view
+    cdef bint appended = append_timestamp is not None
+    cdef int64_t fixed = append_timestamp if appended else 0
+    cdef array.array offsets, timestamps, types, scratch
+    cdef Py_ssize_t before, rows = 0
+    cdef int fault
+    offsets, timestamps, types, keys, values = table
+    before = len(offsets)
+    if offsets.typecode != "q" or timestamps.typecode != "q" or types.typecode != "i":
+        raise ValueError("the parts are no table")
+    if len(timestamps) != before or len(types) != before:
+        raise ValueError("the parts are no table")
+    for column in (keys, values):
+        if column is not None:
+            _require_column(column[0], column[1], column[2])
+            if len(column[0]) != before + 1:
+                raise ValueError("the parts are no table")
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > INT32_MAX:
+            raise OverflowError("a payload is at most 2 GiB")
+        fault = _offsets_fault(base_offset, last_offset_delta) or _count_fault(view.len, count)
+        if not fault:
+            # Starts and lengths of keys, and of values; the rows' places are written at once.
+            scratch = array.clone(_INT32_TEMPLATE, 4 * count, False)
+            array.resize_smart(offsets, before + count)
+            array.resize_smart(timestamps, before + count)
+            try:
+                fault = _find_rows(
+                    <const uint8_t*>view.buf, view.len, count, base_offset, last_offset_delta,
+                    base_timestamp, appended, fixed, first_offset, end_offset,
+                    offsets.data.as_longlongs + before, timestamps.data.as_longlongs + before,
+                    scratch.data.as_ints, &rows,
+                )
+                if fault:
+                    rows = 0
+                elif rows:
+                    _require_room(keys, scratch.data.as_ints + count, rows)
+                    _require_room(values, scratch.data.as_ints + 3 * count, rows)
+            except BaseException:
+                rows = 0
+                raise
+            finally:
+                array.resize_smart(offsets, before + rows)
+                array.resize_smart(timestamps, before + rows)
+            if rows:
+                array.resize_smart(types, before + rows)
+                for i in range(rows):
+                    types.data.as_ints[before + i] = appended
+                _append_column(
+                    keys, <const uint8_t*>view.buf, scratch.data.as_ints,
+                    scratch.data.as_ints + count, rows, before,
+                )
+                _append_column(
+                    values, <const uint8_t*>view.buf, scratch.data.as_ints + 2 * count,
+                    scratch.data.as_ints + 3 * count, rows, before,
+                )
+    finally:
+        PyBuffer_Release(&view)
+    if fault:
+        _fail(fault, at)
+    return rows
+
+
+cdef int _find_rows(
+    const uint8_t* p,
+    Py_ssize_t size,
+    int64_t count,
+    int64_t base_offset,
+    int64_t last_delta,
+    int64_t base_timestamp,
+    bint appended,
+    int64_t fixed,
+    int64_t first_offset,
+    int64_t end_offset,
+    long long* offsets,
+    long long* timestamps,
+    int* places,
+    Py_ssize_t* rows,
+) noexcept nogil:
+    """Check all records and note those within the bounds; return a fault or 0."""
+    cdef Fields fields
+    cdef Py_ssize_t at = 0, row = 0
+    cdef int64_t i, offset, previous = -1
+    cdef int fault
+    for i in range(count):
+        at = _read_record(p, at, size, &fields)
+        if at < 0:
+            return <int>-at
+        fault = _sequence_fault(&fields, previous, last_delta, base_timestamp, False)
+        if fault:
+            return fault
+        previous = fields.offset_delta
+        offset = base_offset + previous
+        if first_offset <= offset < end_offset:
+            offsets[row] = offset
+            timestamps[row] = fixed if appended else base_timestamp + fields.timestamp_delta
+            places[row] = <int>fields.key_at
+            places[count + row] = fields.key_bytes
+            places[2 * count + row] = <int>fields.value_at
+            places[3 * count + row] = fields.value_bytes
+            row += 1
+    rows[0] = row
+    return 0 if at == size else TRAILING
+
+
+cdef int _require_room(column, const int* lengths, Py_ssize_t rows) except -1:
+    cdef int64_t total
+    cdef Py_ssize_t i
+    if column is None:
+        return 0
+    total = len(column[1])
+    for i in range(rows):
+        total += max(lengths[i], 0)
+    if total > INT32_MAX:
+        raise OverflowError("a column holds at most 2 GiB")
+    return 0
+
+
+cdef int _append_column(
+    column,
+    const uint8_t* p,
+    const int* starts,
+    const int* lengths,
+    Py_ssize_t rows,
+    Py_ssize_t before,
+) except -1:
+    """Append values for which there is room."""
+    cdef array.array offsets
+    cdef int64_t total
+    cdef Py_ssize_t i
+    if column is None:
+        return 0
+    offsets = column[0]
+    total = len(column[1])
+    array.resize_smart(offsets, before + 1 + rows)
+    for i in range(rows):
+        total += max(lengths[i], 0)
+        offsets.data.as_ints[before + 1 + i] = <int>total
+    _copy_values(p, starts, lengths, rows, before, total, column[1], column[2])
+    return 0
 
 
 # Encoding

@@ -5,6 +5,7 @@ a change there. Bytes come from outside: every length is checked before it is us
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from struct import Struct
 
@@ -15,7 +16,14 @@ from kafkaesque.model._kernel_encode_py import hash_partitions as hash_partition
 from kafkaesque.model._kernel_encode_py import murmur2 as murmur2
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.checksum import crc32c
-from kafkaesque.model.kernel import BatchTuple, ColumnTuple, HeaderColumns, Headers, RecordTuple
+from kafkaesque.model.kernel import (
+    BatchTuple,
+    ColumnTuple,
+    HeaderColumns,
+    Headers,
+    RecordTuple,
+    TableParts,
+)
 from kafkaesque.model.record_errors import Fault, RecordError, record_error
 
 INT32_MAX = 2**31 - 1
@@ -525,6 +533,57 @@ def gather_into(
     offsets.extend(added)
     data += b"".join(parts)
     return nulls
+
+
+def append_records(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    at: int,
+    first_offset: int,
+    end_offset: int,
+    table: TableParts,
+    /,
+) -> int:
+    """Append the records from `first_offset` to before `end_offset` to a table; return how many.
+
+    All of the payload is checked, as by `decode_columns`. On an error nothing has been appended.
+
+    Raises:
+        CorruptBatch: the batch's offsets do not fit in 63 bits.
+        InvalidRecord: the framing, the offsets or the timestamps are not possible.
+        ValueError: the parts are no table.
+        OverflowError: the payload, or a column, would be larger than 2 GiB.
+    """
+    offsets, timestamps, types, keys, values = table
+    if (offsets.typecode, timestamps.typecode, types.typecode) != ("q", "q", "i"):
+        raise ValueError("the parts are no table")
+    columns = [column for column in (keys, values) if column is not None]
+    for column in columns:
+        _require_column(*column)
+    lengths = {len(timestamps), len(types), *(len(column[0]) - 1 for column in columns)}
+    if lengths != {len(offsets)}:
+        raise ValueError("the parts are no table")
+    found = decode_columns(
+        payload, count, base_offset, last_offset_delta, base_timestamp, append_timestamp, at
+    )
+    first, end = bisect_left(found[0], first_offset), bisect_left(found[0], end_offset)
+    end = max(first, end)
+    for parts, sizes in ((keys, found[3]), (values, found[5])):
+        more = sum(max(size, 0) for size in sizes[first:end])
+        if parts is not None and len(parts[1]) + more > INT32_MAX:
+            raise OverflowError("a column holds at most 2 GiB")
+    if keys is not None:
+        gather_into(payload, found[2], found[3], first, end, *keys)
+    if values is not None:
+        gather_into(payload, found[4], found[5], first, end, *values)
+    offsets.extend(found[0][first:end])
+    timestamps.extend(found[1][first:end])
+    types.extend(array("i", [append_timestamp is not None]) * (end - first))
+    return end - first
 
 
 def gather_headers_into(

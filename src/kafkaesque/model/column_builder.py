@@ -5,8 +5,10 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from kafkaesque.model import kernel
+from kafkaesque.model.batch import BatchHeader, read_payload
+from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.kernel import HeaderColumns
-from kafkaesque.model.records import RecordColumns
+from kafkaesque.model.records import RecordColumns, decode_columns
 
 
 class GrownColumn(NamedTuple):
@@ -57,14 +59,44 @@ class ColumnBuilder:
         return sum(len(column.data) for column in (self._table.keys, self._table.values) if column)
 
     def append(
-        self, columns: RecordColumns, *, first_offset: int, end_offset: int, is_append_time: bool
+        self,
+        buffer: Buffer,
+        batch: BatchHeader,
+        decompressed_bytes_max: int,
+        *,
+        first_offset: int,
+        end_offset: int,
     ) -> None:
-        """Add the records with offsets from `first_offset` to before `end_offset`.
+        """Add a batch's records with offsets from `first_offset` to before `end_offset`.
 
         Raises:
-            InvalidRecord: a record's headers are broken.
+            CorruptBatch: the compressed data is broken. UnknownCompression: there is no such codec.
+            InvalidRecord: the records are not what the header says, or broken.
+            DecompressionTooLarge: the records take more than `decompressed_bytes_max`.
             OverflowError: a column would hold more than 2 GiB.
         """
+        is_append_time = batch.is_append_time
+        if self._table.headers is not None:
+            columns = decode_columns(buffer, decompressed_bytes_max, at=batch.at)
+            self._append_columns(columns, first_offset, end_offset, is_append_time)
+            return
+        kernel.active.append_records(
+            read_payload(buffer, batch, decompressed_bytes_max),
+            batch.record_count,
+            batch.base_offset,
+            batch.last_offset_delta,
+            batch.base_timestamp_ms,
+            batch.max_timestamp_ms if is_append_time else None,
+            batch.at,
+            first_offset,
+            end_offset,
+            self._table[:5],
+        )
+
+    def _append_columns(
+        self, columns: RecordColumns, first_offset: int, end_offset: int, is_append_time: bool
+    ) -> None:
+        """Do the same with headers."""
         first, end = 0, len(columns.offsets)
         if end and columns.offsets[0] < first_offset:
             first = bisect_left(columns.offsets, first_offset)

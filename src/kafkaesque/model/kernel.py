@@ -40,6 +40,16 @@ HeaderColumns: TypeAlias = tuple[
     bytearray,
     bytearray,
 ]
+#: A column that grows, in Arrow's layout: int32 offsets, data, bitmap of what is not null.
+GrowingColumn: TypeAlias = tuple["array[int]", bytearray, bytearray]
+#: A table that grows: offsets and timestamps (int64), timestamp types (int32), keys, values.
+TableParts: TypeAlias = tuple[
+    "array[int]",
+    "array[int]",
+    "array[int]",
+    GrowingColumn | None,
+    GrowingColumn | None,
+]
 #: An Arrow column of byte strings: data, int32 offsets, bitmap of what is not null (None: nothing
 #: is null), and the place of its first row in these buffers.
 ArrowColumn: TypeAlias = tuple[Buffer, Buffer, Buffer | None, int]
@@ -111,6 +121,21 @@ class Kernel(Protocol):
         offsets: "array[int]",
         data: bytearray,
         validity: bytearray,
+        /,
+    ) -> int: ...
+
+    def append_records(
+        self,
+        payload: Buffer,
+        count: int,
+        base_offset: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        append_timestamp: int | None,
+        at: int,
+        first_offset: int,
+        end_offset: int,
+        table: TableParts,
         /,
     ) -> int: ...
 

@@ -11,7 +11,6 @@ from kafkaesque.model import records as codec
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.batch_encoder import MarkerType, decode_end_marker
 from kafkaesque.model.record_errors import CorruptBatch, Fault, record_error
-from kafkaesque.model.records import RecordColumns
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.fetch_request import (
@@ -70,8 +69,8 @@ class PartitionReader:
         self._fetching: tuple[Connection, int] | None = None
         self._moved_at = time.monotonic()
 
-    def read(self) -> Iterator[tuple[RecordColumns, bool]]:
-        """Yield the records of batch after batch, and whether a broker gave their timestamps.
+    def read(self) -> Iterator[tuple[memoryview, BatchHeader]]:
+        """Yield answers and, one after the other, the batches in them that are to be read.
 
         Batches at the bounds may have records outside of the range.
 
@@ -90,10 +89,9 @@ class PartitionReader:
             aborted_filter = AbortedFilter(aborted or ())
             for batch in batches:
                 is_aborted = aborted_filter.is_aborted(batch, records)
-                if is_aborted or batch.is_control or batch.base_offset >= self._wanted.end:
-                    continue
-                columns = codec.decode_columns(records, BATCH_BYTES_MAX, at=batch.at)
-                yield columns, batch.is_append_time
+                is_beyond = batch.base_offset >= self._wanted.end
+                if not (is_aborted or is_beyond or batch.is_control):
+                    yield records, batch
 
     def _fetch(self) -> tuple[Any, list[BatchHeader]] | None:
         """Return the next answer's partition and its batches; None where the offset is gone."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.column_builder import ColumnBuilder, GrownColumn, RecordTable
 from kafkaesque.model.kernel import HeaderColumns
-from kafkaesque.model.records import RecordColumns
+from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX
 from kafkaesque.spark.ranges import OffsetRange
 
 #: A record batch is handed over as soon as it has either; a batch of the log is never divided.
@@ -48,19 +50,20 @@ def arrow_schema(columns: Iterable[str]) -> Any:
 
 
 def read_tables(
-    batches: Iterable[tuple[RecordColumns, bool]], columns: tuple[str, ...], wanted: OffsetRange
+    batches: Iterable[tuple[Buffer, BatchHeader]], columns: tuple[str, ...], wanted: OffsetRange
 ) -> Iterator[Any]:
     """Yield the records of a range as Arrow record batches."""
     maker = TableMaker(columns, wanted)
     builder = ColumnBuilder(
         keys="key" in columns, values="value" in columns, headers="headers" in columns
     )
-    for found, is_append_time in batches:
+    for answer, batch in batches:
         builder.append(
-            found,
+            answer,
+            batch,
+            BATCH_BYTES_MAX,
             first_offset=wanted.start,
             end_offset=wanted.end,
-            is_append_time=is_append_time,
         )
         if len(builder) >= ROWS_MAX or builder.size_bytes >= BYTES_MAX:
             yield maker.make(builder.take())
