@@ -127,27 +127,27 @@ def test_a_given_assignment_is_followed(admin: AdminClient) -> None:
         (NewTopic("bad name!", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("x" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
-        (NewTopic(unique("t"), 1, 100), KafkaError.INVALID_REPLICATION_FACTOR),
-        (NewTopic(unique("t"), 1, 1, config={"no.such": "1"}), KafkaError.INVALID_CONFIG),
-        (NewTopic(unique("t"), 1, 1, config={"retention.ms": "x"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("too-many-copies", 1, 100), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("unknown-option", 1, 1, config={"no.such": "1"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("bad-number", 1, 1, config={"retention.ms": "x"}), KafkaError.INVALID_CONFIG),
         (
-            NewTopic(unique("t"), 1, 1, config={"cleanup.policy": "burn"}),
+            NewTopic("bad-policy", 1, 1, config={"cleanup.policy": "burn"}),
             KafkaError.INVALID_CONFIG,
         ),
         (
-            NewTopic(unique("t"), 2, replica_assignment=[[1], [1, 2]]),
+            NewTopic("uneven-copies", 2, replica_assignment=[[1], [1, 2]]),
             KafkaError.INVALID_REPLICA_ASSIGNMENT,
         ),
         (
-            NewTopic(unique("t"), 1, replica_assignment=[[1, 1]]),
+            NewTopic("doubled-copy", 1, replica_assignment=[[1, 1]]),
             KafkaError.INVALID_REPLICA_ASSIGNMENT,
         ),
         (
-            NewTopic(unique("t"), 1, replica_assignment=[[77]]),
+            NewTopic("unknown-broker", 1, replica_assignment=[[77]]),
             KafkaError.INVALID_REPLICA_ASSIGNMENT,
         ),
     ],
-    ids=lambda value: value.topic[:12] if isinstance(value, NewTopic) else str(value),
+    ids=lambda value: value.topic[:16] if isinstance(value, NewTopic) else str(value),
 )
 def test_a_topic_that_cannot_be_is_refused(admin: AdminClient, topic: NewTopic, code: int) -> None:
     error = error_of(lambda: only(admin.create_topics([topic])))
