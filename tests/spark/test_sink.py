@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Message
 
 from kafkaesque.model.murmur2 import partition_for_key
-from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce, unique
 
 Writer = Callable[..., None]
 Streamer = Callable[..., Any]
@@ -35,9 +35,11 @@ def write(bootstrap_servers: str) -> Writer:
     return save
 
 
-def copy(table: Any, bootstrap_servers: str, topic: str, checkpoint: Path, **options: str) -> Any:
+def copy(
+    table: Any, bootstrap_servers: str, topic: str, checkpoint: Path, mode: str = "append"
+) -> Any:
     """Run a query that writes what is available to a topic, and return it."""
-    writer = table.writeStream.format("kafkaesque").options(topic=topic, **options)
+    writer = table.writeStream.format("kafkaesque").option("topic", topic).outputMode(mode)
     writer = writer.option("kafka.bootstrap.servers", bootstrap_servers)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -140,3 +142,44 @@ def test_after_a_failure_only_tasks_that_had_not_committed_write(
     copy(table, bootstrap_servers, sink, checkpoint)
     found = committed(bootstrap_servers, sink, 100)
     assert sorted_values(found) == sorted(b"%d" % row for row in range(100))
+
+
+def test_in_complete_mode_the_whole_result_is_appended(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    source, sink = make_topic(partitions=1), make_topic(partitions=1)
+    counts = stream(subscribe=source, startingOffsets="earliest").groupBy("key").count()
+    table = counts.selectExpr("key", "cast(count AS string) AS value")
+    produce(bootstrap_servers, source, [Sent(value=b"x", key=b"a"), Sent(value=b"x", key=b"b")])
+    copy(table, bootstrap_servers, sink, tmp_path, mode="complete")
+    produce(bootstrap_servers, source, [Sent(value=b"x", key=b"a")])
+    copy(table, bootstrap_servers, sink, tmp_path, mode="complete")
+    found = committed(bootstrap_servers, sink, 4)
+    assert sorted((m.key() or b"", m.value() or b"") for m in found) == [
+        (b"a", b"1"),
+        (b"a", b"2"),
+        (b"b", b"1"),
+        (b"b", b"1"),
+    ]
+
+
+def test_a_table_that_is_written_again_under_its_number_is_skipped(
+    spark: Any, write: Writer, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, name = make_topic(partitions=2), unique("application")
+    table = spark.range(50).selectExpr("cast(id AS string) AS value")
+    for number in ("7", "7", "6", "8"):
+        write(table, topic=topic, txnAppId=name, txnVersion=number)
+    found = Counter(sorted_values(committed(bootstrap_servers, topic, 100)))
+    assert found == Counter({b"%d" % row: 2 for row in range(50)})
+    with pytest.raises(Exception, match="now it is given 40 of"):
+        write(table.limit(40).coalesce(1), topic=topic, txnAppId=name, txnVersion="8")
+
+
+def test_a_topic_is_not_overwritten(
+    spark: Any, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    table = spark.range(1).selectExpr("cast(id AS string) AS value")
+    writer = table.write.format("kafkaesque").mode("overwrite").option("topic", make_topic())
+    with pytest.raises(Exception, match="a topic cannot be overwritten, only appended to"):
+        writer.option("kafka.bootstrap.servers", bootstrap_servers).save()

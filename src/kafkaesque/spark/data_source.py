@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
-from kafkaesque.spark.sink import BatchWriter, StreamWriter
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, FilteringReader, StreamReader
 from kafkaesque.spark.source_options import parse_source
 from kafkaesque.spark.tables import SPARK_SCHEMA
+
+if TYPE_CHECKING:
+    # Half of the time that loading this package takes in each of Spark's Python processes, of which
+    # only those that write need it.
+    from kafkaesque.spark.sink import BatchWriter, StreamWriter
 
 
 class KafkaesqueDataSource(DataSource):
@@ -38,15 +42,19 @@ class KafkaesqueDataSource(DataSource):
         return StreamReader(options)
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
-        return BatchWriter(self._sink(schema, overwrite))
+        from kafkaesque.spark.sink import BatchWriter
+
+        if overwrite:
+            raise WrongOption("a topic cannot be overwritten, only appended to: use mode append")
+        return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """Return the writer of a stream."""
-        return StreamWriter(self._sink(schema, overwrite))
+        """Return the writer of a stream; in the mode `complete`, too, rows are appended."""
+        from kafkaesque.spark.sink import StreamWriter
 
-    def _sink(self, schema: Any, overwrite: bool) -> SinkOptions:
-        if overwrite:
-            raise WrongOption("a topic can be appended to only: neither overwrite nor complete")
+        return StreamWriter(self._sink(schema))
+
+    def _sink(self, schema: Any) -> SinkOptions:
         options = parse_sink(self.options)
         columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         check_columns(columns, options)

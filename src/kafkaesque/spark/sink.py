@@ -61,15 +61,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a table once; the tasks of one job know each other's by the job's own id."""
+    """Writes a table; attempts of a task know each other by the job's id, or the user's for it."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._job = uuid.uuid4().hex
+        self._job = options.written_as or (uuid.uuid4().hex, 0)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         task = TaskContext.get().partitionId()
-        return write_task(self._options, iterator, self._job, 0, task)
+        return write_task(self._options, iterator, *self._job, task)
 
 
 def write_task(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kafkaesque.model.compression import Codec
 from kafkaesque.spark.cluster import ClusterOptions
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.offsets import NUMBER_MAX
 from kafkaesque.spark.options import OptionReader, parse_cluster
 
 BATCH_BYTES = 256 << 10
@@ -24,6 +25,8 @@ _NAMES = (
     "deliveryGuarantee",
     "includeHeaders",
     "topic",
+    "txnAppId",
+    "txnVersion",
     "kafka.batch.size",
     "kafka.compression.type",
     "kafka.transaction.timeout.ms",
@@ -47,6 +50,8 @@ class SinkOptions:
     topic: str | None = None
     is_exactly_once: bool = True
     codec: Codec = Codec.NONE
+    #: A table that is written once under this name and number, however often it is written.
+    written_as: tuple[str, int] | None = None
     #: Of a batch before compression.
     batch_bytes: int = BATCH_BYTES
     transaction_timeout_ms: int = _TIMEOUT_MS
@@ -65,6 +70,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         cluster=parse_cluster(options),
         topic=options.text("topic"),
+        written_as=_written_as(options),
         is_exactly_once=guarantee == _EXACTLY_ONCE,
         codec=_CODECS[options.choice("kafka.compression.type", _CODECS, "none")],
         batch_bytes=options.number(
@@ -74,6 +80,15 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
             "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=_TIMEOUT_MS
         ),
     )
+
+
+def _written_as(options: OptionReader) -> tuple[str, int] | None:
+    number = options.maybe_number("txnVersion", least=0, most=NUMBER_MAX)
+    if number is None and not options.has("txnAppId"):
+        return None
+    if number is None or not options.has("txnAppId"):
+        raise WrongOption("the options txnAppId and txnVersion are set together or not at all")
+    return options.required("txnAppId"), number
 
 
 def check_columns(columns: Sequence[tuple[str, str]], options: SinkOptions) -> None:

@@ -17,6 +17,7 @@ def test_exactly_once_is_the_default() -> None:
     assert parse().is_exactly_once
     assert not parse(deliveryGuarantee="At-Least-Once").is_exactly_once
     assert parse(**{"kafka.compression.type": "zstd"}).codec is Codec.ZSTD
+    assert parse(txnAppId="a", txnVersion="7").written_as == ("a", 7)
     assert parse(checkpointLocation="/somewhere", topic="t").topic == "t"
 
 
@@ -27,8 +28,11 @@ def test_exactly_once_is_the_default() -> None:
         ({"kafka.compression.type": "rar"}, "zstd, not 'rar'"),
         ({"topics": "t"}, "the nearest is topic"),
         ({"kafka.transaction.timeout.ms": "1"}, "from 1000 to"),
+        ({"txnAppId": "a"}, "set together"),
+        ({"txnVersion": "1"}, "set together"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "from 0 to"),
     ],
-    ids=["guarantee", "codec", "name", "timeout"],
+    ids=["guarantee", "codec", "name", "timeout", "no-version", "no-name", "version"],
 )
 def test_what_is_wrong_is_told(options: dict[str, str], words: str) -> None:
     with pytest.raises(WrongOption, match=words):
