@@ -10,9 +10,10 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kafkaesque.spark.errors import WrongOption
-from kafkaesque.spark.payloads import bad_records, good_records, read_avro, read_json
+from kafkaesque.spark.payloads import bad_records, good_records, read_avro, read_json, read_protobuf
 from tests.clients.kafka_helpers import TopicMaker, produce
 
 SCHEMA = "carrier STRING, delay INT, tags ARRAY<STRING>"
@@ -151,6 +152,104 @@ def test_schemas_that_spark_cannot_have_are_refused(
         schema = json.dumps({"type": "record", "name": "R", "fields": [schema]})
     with pytest.raises(WrongOption, match=words):
         read_avro(table_of(spark, []), schema)
+
+
+FIELDS = [
+    # Name, number, type, label (3: repeated), type's name; types are those of FieldDescriptorProto.
+    ("carrier", 1, 9, 1, ""),
+    ("delay", 2, 5, 1, ""),
+    ("big", 3, 4, 1, ""),
+    ("stops", 4, 9, 3, ""),
+    ("raw", 5, 12, 1, ""),
+    ("kind", 6, 14, 1, ".test.Kind"),
+    ("origin", 7, 11, 1, ".test.Place"),
+    ("extra", 8, 11, 3, ".test.Flight.ExtraEntry"),
+]
+
+
+def add_fields(message: Any, fields: list[tuple[str, int, int, int, str]]) -> None:
+    for name, number, kind, label, type_name in fields:
+        field = message.field.add(name=name, number=number, type=kind, label=label)
+        if type_name:
+            field.type_name = type_name
+
+
+def descriptor_set() -> bytes:
+    """Return what protoc would write for test.Flight."""
+    found = descriptor_pb2.FileDescriptorSet()
+    file = found.file.add(name="test.proto", package="test", syntax="proto3")
+    kinds = file.enum_type.add(name="Kind")
+    for number, name in enumerate(("CARGO", "PEOPLE")):
+        kinds.value.add(name=name, number=number)
+    add_fields(file.message_type.add(name="Place"), [("code", 1, 9, 1, "")])
+    flight = file.message_type.add(name="Flight")
+    add_fields(flight, FIELDS)
+    entry = flight.nested_type.add(name="ExtraEntry")
+    entry.options.map_entry = True
+    add_fields(entry, [("key", 1, 9, 1, ""), ("value", 2, 1, 1, "")])
+    add_fields(file.message_type.add(name="Tree"), [("child", 1, 11, 3, ".test.Tree")])
+    return found.SerializeToString()
+
+
+def flight(**fields: Any) -> bytes:
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set()).file:
+        pool.Add(file)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("test.Flight"))
+    return bytes(kind(**fields).SerializeToString())
+
+
+def test_protobuf_in_columns(spark: Any) -> None:
+    full = flight(
+        carrier="UA",
+        delay=-3,
+        big=2**64 - 1,
+        stops=["EWR", "é"],
+        raw=b"\0\xff",
+        kind=1,
+        origin={"code": "JFK"},
+        extra={"wind": 1.5},
+    )
+    values: list[bytes | None] = [full, b"", full[:-2], None]
+    table = read_protobuf(table_of(spark, values), descriptor_set(), "test.Flight")
+    first, second, third = good_records(table).orderBy("offset").collect()
+    found = first.payload
+    assert (found.carrier, found.delay, int(found.big)) == ("UA", -3, 2**64 - 1)
+    assert (found.stops, bytes(found.raw), found.kind) == (["EWR", "é"], b"\0\xff", "PEOPLE")
+    assert (found.origin.code, found.extra) == ("JFK", {"wind": 1.5})
+    assert (second.payload.carrier, second.payload.kind, second.payload.origin) == (
+        "",
+        "CARGO",
+        None,
+    )
+    assert third.payload is None
+    ((offset, (value, reason)),) = bad(table).items()
+    assert (offset, value) == (2, full[:-2])
+    assert "the value is no message test.Flight" in reason
+
+
+def test_protobuf_in_a_registrys_framing(spark: Any) -> None:
+    body = flight(carrier="UA")
+    values: list[bytes | None] = [
+        framed(5, b"\0" + body),
+        framed(6, b"\x04\x02\x00" + body),
+        framed(7, b"\x80"),
+        framed(8, b"\x7f" + body),
+    ]
+    table = read_protobuf(table_of(spark, values), descriptor_set(), "test.Flight", framed=True)
+    rows = good_records(table).orderBy("offset").collect()
+    assert [(row.schema_id, row.payload.carrier) for row in rows] == [(5, "UA"), (6, "UA")]
+    assert list(bad(table)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("test.Nothing", "no message 'test.Nothing'"), ("test.Tree", "contains itself")],
+    ids=["missing", "recursive"],
+)
+def test_messages_that_spark_cannot_have_are_refused(spark: Any, name: str, words: str) -> None:
+    with pytest.raises(WrongOption, match=words):
+        read_protobuf(table_of(spark, []), descriptor_set(), name)
 
 
 def test_a_poison_message_stops_no_stream(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.payload_column import PAYLOAD, REASON, decode_column
 
 _SIMPLE = {
     "boolean": spark.BooleanType,
@@ -31,7 +33,6 @@ _LOGICAL = {
     "timestamp-micros": spark.TimestampType,
     "uuid": spark.StringType,
 }
-_PAYLOAD, _REASON = "payload", "bad_reason"
 
 
 def avro_decoder(text: str) -> tuple[Any, Callable[[Any], Any]]:
@@ -52,14 +53,14 @@ def avro_decoder(text: str) -> tuple[Any, Callable[[Any], Any]]:
     payload = spark_type(schema, names)
     kind = spark.StructType(
         [
-            spark.StructField(_PAYLOAD, payload),
-            spark.StructField(_REASON, spark.StringType()),
+            spark.StructField(PAYLOAD, payload),
+            spark.StructField(REASON, spark.StringType()),
         ]
     )
     arrow_type = to_arrow_type(payload, timezone="UTC")
 
     def decode(values: pa.Array) -> pa.Array:
-        return decode_column(values, schema, arrow_type)
+        return decode_column(values, partial(_decode, schema=schema), arrow_type)
 
     return kind, decode
 
@@ -113,30 +114,7 @@ def _record(schema: Mapping[str, Any], names: Mapping[str, Any], within: tuple[s
     )
 
 
-def decode_column(values: pa.Array, schema: Any, arrow_type: pa.DataType) -> pa.Array:
-    """Return a column of (payload, why it is bad); what is null is neither."""
-    rows: list[Any] = []
-    reasons: list[str | None] = []
-    for value in values.to_pylist():
-        row, reason = _decode(value, schema)
-        rows.append(row)
-        reasons.append(reason)
-    try:
-        payload = pa.array(rows, arrow_type)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):
-        for number, row in enumerate(rows):
-            reason = _misfit(row, arrow_type)
-            if reason is not None:
-                rows[number], reasons[number] = None, reason
-        payload = pa.array(rows, arrow_type)
-    return pa.StructArray.from_arrays(
-        [payload, pa.array(reasons, pa.string())], names=[_PAYLOAD, _REASON]
-    )
-
-
-def _decode(value: bytes | None, schema: Any) -> tuple[Any, str | None]:
-    if value is None:
-        return None, None
+def _decode(value: bytes, schema: Any) -> tuple[Any, str | None]:
     import fastavro
 
     stream = io.BytesIO(value)
@@ -156,11 +134,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return str(value) if isinstance(value, UUID) else value
-
-
-def _misfit(row: Any, arrow_type: pa.DataType) -> str | None:
-    try:
-        pa.array([row], arrow_type)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        return f"the Avro record does not fit Spark's types: {error}"
-    return None

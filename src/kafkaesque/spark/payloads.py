@@ -1,4 +1,4 @@
-"""Typed payloads: JSON and Avro as columns, with the records that are neither kept aside.
+"""Typed payloads: JSON, Avro and Protobuf as columns, with the records that are neither kept aside.
 
 A reader adds columns to a table of the source; `good_records` and `bad_records` divide it. What
 cannot be read never stops a query.
@@ -6,6 +6,7 @@ cannot be read never stops a query.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -14,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaesque.spark.avro import avro_decoder
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.protobuf import protobuf_decoder
 
 #: What a reader adds: the payload in columns (null where the value is, or is bad), why it is bad
 #: (null where it is not), and with a registry's framing the number of its schema.
@@ -59,9 +61,28 @@ def read_avro(table: DataFrame, schema: str, *, framed: bool = False) -> DataFra
     Raises:
         WrongOption: it is no schema of a record, or has a type that Spark has not.
     """
-    kind, decode = avro_decoder(schema)
+    return _decoded(_with_body(table, framed), *avro_decoder(schema))
+
+
+def read_protobuf(
+    table: DataFrame, descriptors: bytes, message: str, *, framed: bool = False
+) -> DataFrame:
+    """Return the table with its values read as messages, such as "package.Flight".
+
+    `descriptors` is a FileDescriptorSet with all that the message needs, as `protoc` writes it with
+    --include_imports --descriptor_set_out. A value is bad if it cannot be parsed.
+
+    Raises:
+        WrongOption: there is no such message, or it contains itself.
+    """
+    found = _with_body(table, framed)
+    return _decoded(found, *protobuf_decoder(descriptors, message, framed=framed))
+
+
+def _decoded(found: DataFrame, kind: StructType, decode: Callable[[Any], Any]) -> DataFrame:
+    """Return the table with its bodies decoded, without the columns that were for that."""
     decoded = f.arrow_udf(decode, kind)(f.col(_BODY))
-    found = _with_body(table, framed).withColumn("__decoded", decoded)
+    found = found.withColumn("__decoded", decoded)
     reason = f.coalesce(f.col(BAD_REASON), f.col("__decoded").getField(BAD_REASON))
     found = found.withColumn(BAD_REASON, reason)
     payload = f.when(reason.isNull(), f.col("__decoded").getField(PAYLOAD))
