@@ -188,7 +188,7 @@ def descriptor_set() -> bytes:
     entry.options.map_entry = True
     add_fields(entry, [("key", 1, 9, 1, ""), ("value", 2, 1, 1, "")])
     add_fields(file.message_type.add(name="Tree"), [("child", 1, 11, 3, ".test.Tree")])
-    return found.SerializeToString()
+    return bytes(found.SerializeToString())
 
 
 def flight(**fields: Any) -> bytes:
