@@ -16,7 +16,13 @@ from kafkaesque.groups.consumer.events import (
     TopicsChanged,
 )
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import DeletedTopic, ListGroups, TopicsDeleted, TransactionEnded
+from kafkaesque.groups.events import (
+    DeletedTopic,
+    FetchOffsets,
+    ListGroups,
+    TopicsDeleted,
+    TransactionEnded,
+)
 from kafkaesque.groups.results import AppendInTransaction, ListedGroup, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
@@ -53,6 +59,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             perform=_perform,
             on_event=self._on_event,
             before_request=self._bring_topics,
+            is_read=lambda event: isinstance(event, FetchOffsets),
         )
         super().__init__(broker, kind)
 
