@@ -1,6 +1,7 @@
 """Options: a name, a type, a default, a range and what it means; values are text on the wire."""
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -113,7 +114,11 @@ def _parse_int(value: object) -> int:
 def _parse_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(value)
-    return float(value)
+    parsed = float(value)
+    if math.isnan(parsed):
+        # It is neither below nor above anything: no range would refuse it.
+        raise ValueError(value)
+    return parsed
 
 
 def _parse_text(value: object) -> str:
@@ -188,3 +193,19 @@ class OptionTable:
             ConfigError: a name is unknown or a value not allowed.
         """
         return {name: self.get(name).parse(value) for name, value in values.items()}
+
+    def parse_stored(
+        self, values: Mapping[str, object]
+    ) -> tuple[dict[str, OptionValue], dict[str, str]]:
+        """Return the values that are allowed, and of the others, by name, why they are not.
+
+        What was stored has been checked, but maybe by an older release that allowed more.
+        """
+        parsed: dict[str, OptionValue] = {}
+        refused: dict[str, str] = {}
+        for name, value in values.items():
+            try:
+                parsed[name] = self.get(name).parse(value)
+            except ConfigError as error:
+                refused[name] = str(error)
+        return parsed, refused
