@@ -351,6 +351,7 @@ class Broker:
             alive=[node for node in state.brokers if self.peers.is_alive(node)],
             expected_brokers=max(len(state.brokers), len(self.config.controllers)),
             broker_option=self.option,
+            start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
         )

@@ -25,10 +25,10 @@ class OptionsInForce:
 def resolve_options(
     static: Values, configs: Mapping[NodeId, Mapping[str, str]], node: NodeId
 ) -> OptionsInForce:
-    """Return what holds on a broker that was started with these options.
+    """Return what holds on a broker that was started with these options, which fit one another.
 
-    What is stored may be from a release that allowed more: such a value does not hold, and the
-    next one does, as if it had never been set.
+    What is stored may be from a release that allowed more, or not fit what the broker was started
+    with: such a value does not hold, and the next one does, as if it had never been set.
     """
     values = dict(static)
     dynamic: dict[NodeId, Values] = {}
@@ -38,4 +38,13 @@ def resolve_options(
         dynamic[layer] = parsed
         values.update(parsed)
         refused.extend(wrong.values())
+    # What is taken back for one order may break one that was looked at before.
+    for order in [*BROKER_OPTIONS.orders] * len(BROKER_OPTIONS.orders):
+        sentence = order.find_contradiction(values.__getitem__)
+        if sentence is not None:
+            refused.append(sentence)
+            for name in (order.low, order.high):
+                values[name] = static[name]
+                for own in dynamic.values():
+                    own.pop(name, None)
     return OptionsInForce(values=values, dynamic=dynamic, refused=tuple(refused))
