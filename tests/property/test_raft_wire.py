@@ -19,6 +19,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    ConfirmRequest,
+    ConfirmResponse,
     NotHere,
     Readmit,
     SnapshotRequest,
@@ -80,6 +82,8 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(TimeoutNow, *HEAD),
     st.builds(NotHere, *HEAD),
     st.builds(Readmit, *HEAD, U64, U64),
+    st.builds(ConfirmRequest, *HEAD, U64),
+    st.builds(ConfirmResponse, *HEAD, U64),
 )
 
 

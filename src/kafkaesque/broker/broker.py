@@ -6,13 +6,13 @@ again and again until that is committed; from then on `is_ready`. `stop` hands l
 closes the links and leaves the disk in a state that needs no recovery.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
 
 from kafkaesque.broker.batch_checks import BatchChecks
-from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState
+from kafkaesque.broker.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AddToTransaction,
     AdvanceStart,
@@ -25,6 +25,7 @@ from kafkaesque.broker.commands import (
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
+from kafkaesque.broker.dynamic_options import resolve_options
 from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.founding import Decision, Founding
 from kafkaesque.broker.group_coordinators import GroupCoordinators
@@ -45,7 +46,7 @@ from kafkaesque.broker.metadata_records import (
     TopicDeleted,
 )
 from kafkaesque.broker.metadata_store import MetadataStore
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_table import PartitionTable
 from kafkaesque.broker.peer_link import PeerNetwork
@@ -107,6 +108,9 @@ class Broker:
         #: Told when client quotas have changed in `state`.
         self.on_quotas_changed: Callable[[], None] = _nothing
         self.options: dict[str, OptionValue] = {}
+        #: What of them was set while brokers run, for all brokers and for this one.
+        self.dynamic_options: Mapping[NodeId, Mapping[str, OptionValue]] = {}
+        self._refused_options: tuple[str, ...] = ()
         self._on_ready: Callable[[], None] | None = None
         self._sweep: Timer | None = None
         self._dirty_reports: dict[GroupId, None] = {}
@@ -185,7 +189,7 @@ class Broker:
             self.env, self.store, self.report_error, self.config.metadata_snapshot_records
         )
         state, applied_offset, snapshot = self.metadata_store.load()
-        self._refresh_options(state)
+        self._on_state_loaded(state)
         self.controller = Controller(
             state=state,
             applied_offset=applied_offset,
@@ -347,6 +351,7 @@ class Broker:
             alive=[node for node in state.brokers if self.peers.is_alive(node)],
             expected_brokers=max(len(state.brokers), len(self.config.controllers)),
             broker_option=self.option,
+            start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
         )
@@ -358,7 +363,7 @@ class Broker:
             self.metadata_store.enlist_learners(self.state)
 
     def _on_snapshot_loaded(self, state: ClusterState) -> None:
-        self._refresh_options(state)
+        self._on_state_loaded(state)
         for broker in state.brokers.values():
             self._on_record(broker)
         self.partitions.reconcile()
@@ -368,13 +373,17 @@ class Broker:
         match record:
             case BrokerRegistered():
                 self._on_broker_registered(record)
-            case TopicCreated() | PartitionsAdded():
+            case TopicCreated():
+                self._tell_refused(self.state.topics_by_id.get(TopicId(record.topic_id)))
+                self.partitions.reconcile_soon()
+            case PartitionsAdded():
                 self.partitions.reconcile_soon()
             case TopicDeleted():
                 self.partitions.reconcile_soon()
                 self.group_coordinators.on_topic_deleted(record.name, record.topic_id)
                 self.transaction_coordinators.on_topic_deleted(record.name)
             case TopicConfigChanged():
+                self._tell_refused(self.state.topics_by_id.get(TopicId(record.topic_id)))
                 self.partitions.refresh_configs()
             case BrokerConfigChanged():
                 self._refresh_options(self.state)
@@ -395,12 +404,25 @@ class Broker:
             if self._on_ready is not None and not self.is_stopping:
                 self.env.clock.call_soon(self._on_ready)
 
+    def _on_state_loaded(self, state: ClusterState) -> None:
+        self._refresh_options(state)
+        for topic in state.topics.values():
+            self._tell_refused(topic)
+
     def _refresh_options(self, state: ClusterState) -> None:
-        options = BROKER_OPTIONS.defaults()
-        options.update(self.config.options)
-        for node in (ALL_BROKERS, self.node):
-            options.update(BROKER_OPTIONS.parse(state.broker_configs.get(node, {})))
-        self.options = options
+        static = {**BROKER_OPTIONS.defaults(), **self.config.options}
+        found = resolve_options(static, state.broker_configs, self.node)
+        self.options, self.dynamic_options = found.values, found.dynamic
+        if found.refused != self._refused_options:
+            self._refused_options = found.refused
+            for sentence in found.refused:
+                self.report(f"an option that was set does not hold: {sentence}")
+
+    def _tell_refused(self, topic: TopicState | None) -> None:
+        """Say which options of a topic do not hold, because an older release allowed more."""
+        if topic is not None:
+            for sentence in TOPIC_OPTIONS.parse_stored(topic.configs)[1].values():
+                self.report(f"an option of topic {topic.name} does not hold: {sentence}")
 
     # -- who leads what
 

@@ -55,6 +55,7 @@ class BrokerConfig:
                 f"a peer timeout of {self.timings.peer_timeout_ms} ms is less than three "
                 f"heartbeats of {self.timings.heartbeat_ms} ms"
             )
+        BROKER_OPTIONS.check_orders(self.option)
 
     def option(self, name: str) -> OptionValue:
         """Return a broker option as it was when the broker started."""

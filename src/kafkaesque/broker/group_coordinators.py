@@ -16,7 +16,13 @@ from kafkaesque.groups.consumer.events import (
     TopicsChanged,
 )
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import DeletedTopic, ListGroups, TopicsDeleted, TransactionEnded
+from kafkaesque.groups.events import (
+    DeletedTopic,
+    FetchOffsets,
+    ListGroups,
+    TopicsDeleted,
+    TransactionEnded,
+)
 from kafkaesque.groups.results import AppendInTransaction, ListedGroup, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
@@ -53,6 +59,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             perform=_perform,
             on_event=self._on_event,
             before_request=self._bring_topics,
+            is_read=lambda event: isinstance(event, FetchOffsets),
         )
         super().__init__(broker, kind)
 
@@ -123,20 +130,12 @@ class GroupCoordinators(TableHosts[GroupTable]):
         )
 
     def _consumer_config(self) -> ConsumerConfig:
-        """Return the options of groups of the new kind; what is out of its bounds is brought in."""
+        """Return the options of groups of the new kind."""
         option = self._broker.option
-
-        def bounded_ms(name: str) -> int:
-            value = int(option(f"group.consumer.{name}"))
-            low = int(option(f"group.consumer.min.{name}"))
-            high = int(option(f"group.consumer.max.{name}"))
-            return max(low, min(value, high))
-
-        session_timeout_ms = max(2, bounded_ms("session.timeout.ms"))
         assignors = str(option("group.consumer.assignors")).split(",")
         return ConsumerConfig(
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=min(bounded_ms("heartbeat.interval.ms"), session_timeout_ms - 1),
+            session_timeout_ms=int(option("group.consumer.session.timeout.ms")),
+            heartbeat_interval_ms=int(option("group.consumer.heartbeat.interval.ms")),
             members_max=int(option("group.consumer.max.size")),
             migration_policy=MigrationPolicy(str(option("group.consumer.migration.policy"))),
             assignors=tuple(dict.fromkeys(each.strip() for each in assignors)),

@@ -5,7 +5,7 @@ Names, types and defaults are Apache Kafka's where Kafka has the option.
 
 from kafkaesque.broker.absent_options import absent_broker_option, absent_topic_option
 from kafkaesque.broker.cleaner_options import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
-from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
+from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType, Order
 
 BOOLEAN = OptionType.BOOLEAN
 INT = OptionType.INT
@@ -14,6 +14,28 @@ LIST = OptionType.LIST
 STRING = OptionType.STRING
 
 DAY_MS = 24 * 60 * 60 * 1000
+
+#: What is above its bound would be refused or cut off later, by whom it was not set.
+TOPIC_ORDERS = (Order(low="min.compaction.lag.ms", high="max.compaction.lag.ms"),)
+_CONSUMER = "group.consumer"
+BROKER_ORDERS = (
+    Order(low="group.min.session.timeout.ms", high="group.max.session.timeout.ms"),
+    *(
+        order
+        for name in ("session.timeout.ms", "heartbeat.interval.ms")
+        for order in (
+            Order(low=f"{_CONSUMER}.min.{name}", high=f"{_CONSUMER}.max.{name}"),
+            Order(low=f"{_CONSUMER}.min.{name}", high=f"{_CONSUMER}.{name}"),
+            Order(low=f"{_CONSUMER}.{name}", high=f"{_CONSUMER}.max.{name}"),
+        )
+    ),
+    Order(
+        low=f"{_CONSUMER}.heartbeat.interval.ms",
+        high=f"{_CONSUMER}.session.timeout.ms",
+        is_strict=True,
+    ),
+    Order(low="log.cleaner.min.compaction.lag.ms", high="log.cleaner.max.compaction.lag.ms"),
+)
 
 TOPIC_OPTIONS = OptionTable(
     "topic",
@@ -125,6 +147,7 @@ TOPIC_OPTIONS = OptionTable(
         *TOPIC_CLEANER_OPTIONS,
     ],
     absent_topic_option,
+    TOPIC_ORDERS,
 )
 
 BROKER_OPTIONS = OptionTable(
@@ -445,4 +468,5 @@ BROKER_OPTIONS = OptionTable(
         ),
     ],
     absent_broker_option,
+    BROKER_ORDERS,
 )

@@ -49,7 +49,7 @@ from kafkaesque.model.errors import (
     TopicExists,
 )
 from kafkaesque.model.ids import NodeId, TopicId
-from kafkaesque.model.options import Option, OptionTable, OptionType
+from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 
 #: Partitions of one topic.
 TOPIC_PARTITIONS_MAX = 100_000
@@ -75,7 +75,9 @@ class PlanInputs:
     #: How many brokers the cluster is meant to have, as far as is known.
     expected_brokers: int
     #: Broker options in force, by name.
-    broker_option: Callable[[str], object]
+    broker_option: Callable[[str], OptionValue]
+    #: Broker options as they were given to this broker at its start; the others have the same.
+    start_option: Callable[[str], OptionValue]
     new_topic_id: Callable[[], TopicId]
     #: Any number; breaks ties in placement.
     draw: int
@@ -97,7 +99,7 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         case CreatePartitions():
             return _plan_partitions(state, command, inputs)
         case ChangeConfig():
-            return _plan_config(state, command)
+            return _plan_config(state, command, inputs)
         case ChangeQuotas():
             return _plan_quotas(state, command)
         case AllocateProducerIds():
@@ -129,7 +131,7 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         raise InvalidTopic(
             f"topic {command.name!r} collides with {other!r}: '.' and '_' are not told apart"
         )
-    configs = _checked(TOPIC_OPTIONS, command.configs)
+    configs = _checked_topic({}, command.configs, inputs)
     if command.assignments is not None:
         if command.partition_count not in (-1,) or command.replication_factor not in (-1,):
             raise InvalidRequest("give either replica assignments or counts, not both")
@@ -252,28 +254,60 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
     return Plan(records=[] if command.validate_only else [record], result=Done())
 
 
-def _checked(table: OptionTable, configs: Mapping[str, str]) -> dict[str, str]:
+def _checked_topic(
+    before: Mapping[str, str], configs: Mapping[str, str], inputs: PlanInputs
+) -> dict[str, str]:
+    """Return a topic's options, each checked, and what has changed against the others."""
     try:
-        parsed = table.parse(configs)
+        values = TOPIC_OPTIONS.defaults()
+        for option in TOPIC_OPTIONS:
+            if option.broker_name is not None:
+                values[option.name] = inputs.broker_option(option.broker_name)
+        values.update(TOPIC_OPTIONS.parse(configs))
+        TOPIC_OPTIONS.check_orders(values.__getitem__, _differing(before, configs))
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
-    least, most = (parsed.get(f"{each}.compaction.lag.ms") for each in ("min", "max"))
-    if least is not None and most is not None and int(least) > int(most):
-        raise InvalidConfig(f"min.compaction.lag.ms = {least} is above max.compaction.lag.ms")
     return dict(configs)
 
 
-def _plan_config(state: ClusterState, command: ChangeConfig) -> Plan:
+def _checked_broker(
+    state: ClusterState, node: NodeId, configs: Mapping[str, str], inputs: PlanInputs
+) -> dict[str, str]:
+    """Return a broker's options, each checked, and what has changed against the others.
+
+    What is set for all brokers has to fit on each of them.
+    """
+    layers = {**state.broker_configs, node: configs}
+    changed = _differing(state.broker_configs.get(node, {}), configs)
+    try:
+        BROKER_OPTIONS.parse(configs)
+        for each in layers if node == ALL_BROKERS else (node,):
+            values = {name: inputs.start_option(name) for name in BROKER_OPTIONS.names()}
+            for layer in (ALL_BROKERS, each):
+                values.update(BROKER_OPTIONS.parse_stored(layers.get(layer, {}))[0])
+            BROKER_OPTIONS.check_orders(values.__getitem__, changed)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
+    return dict(configs)
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    return {name for name in {*before, *after} if before.get(name) != after.get(name)}
+
+
+def _plan_config(state: ClusterState, command: ChangeConfig, inputs: PlanInputs) -> Plan:
     record: AnyMetadataRecord
     if command.topic is not None:
         topic = state.topic(command.topic)
         configs = _changed(TOPIC_OPTIONS, topic.configs, command)
+        configs = _checked_topic(topic.configs, configs, inputs)
         record = TopicConfigChanged(topic_id=topic.topic_id, configs=configs)
     else:
         if command.node != ALL_BROKERS and NodeId(command.node) not in state.brokers:
             raise InvalidRequest(f"there is no broker {command.node}")
         current = state.broker_configs.get(NodeId(command.node), {})
         configs = _changed(BROKER_OPTIONS, current, command)
+        configs = _checked_broker(state, NodeId(command.node), configs, inputs)
         record = BrokerConfigChanged(node=command.node, configs=configs)
     return Plan(records=[] if command.validate_only else [record], result=Done())
 
@@ -288,7 +322,7 @@ def _changed(
             raise InvalidRequest(f"option {change.name!r} is named twice")
         seen.append(change.name)
         _change_one(table, configs, change)
-    return _checked(table, configs)
+    return configs
 
 
 def _change_one(table: OptionTable, configs: dict[str, str], change: ConfigChange) -> None:

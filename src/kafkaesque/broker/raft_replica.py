@@ -1,7 +1,8 @@
 """One group on this broker: its consensus core, its log, and the state machine that it feeds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,6 +60,7 @@ class Replica:
     """A member of a group, performed by the driver at the end of each turn."""
 
     __slots__ = (
+        "_confirming",
         "_durable_index",
         "_is_leading",
         "_keep_leading_ms",
@@ -118,6 +120,8 @@ class Replica:
         self._report_due_ms = 0
         #: Whether this leader has committed an entry of its own term.
         self.term_committed = False
+        #: Those who wait to hear whether this broker leads still, and for which round.
+        self._confirming: list[tuple[int, Callable[[bool], None]]] = []
         listener.on_durable(log.end_offset)
         if self.core.commit_index > 0:
             listener.on_committed(log.offset_after(self.core.commit_index))
@@ -225,6 +229,32 @@ class Replica:
         self.driver.perform_now(self)
         self.driver.touch(self)
 
+    def confirm(self, on_done: Callable[[bool], None]) -> None:
+        """Find out whether this broker leads still; tell it in a later turn, exactly once.
+
+        With True everything that was committed by now, wherever, is committed here. It takes an
+        answer from a majority, and as long as that cannot be had.
+        """
+        if not self.is_leader:
+            self.driver.env.clock.call_soon(lambda: on_done(False))
+            return
+        self._confirming.append((self.core.confirm(), on_done))
+        self.driver.touch(self)
+
+    def _on_confirmed(self, number: int) -> None:
+        confirmed = [each for each in self._confirming if each[0] <= number]
+        self._confirming = [each for each in self._confirming if each[0] > number]
+        self._tell(confirmed, True)
+
+    def _tell(self, confirming: list[tuple[int, Callable[[bool], None]]], is_leader: bool) -> None:
+        # Not within the group's turn: who hears it may append to the log.
+        for _, on_done in confirming:
+            self.driver.env.clock.call_soon(partial(on_done, is_leader))
+
+    def _drop_confirming(self) -> None:
+        dropped, self._confirming = self._confirming, []
+        self._tell(dropped, False)
+
     def can_hand_over(self) -> bool:
         """Whether another voter is alive."""
         configuration = self.core.configuration
@@ -243,11 +273,13 @@ class Replica:
     def close(self) -> None:
         """Take part no more."""
         self.is_closed = True
+        self._drop_confirming()
         self._listener.on_following(self.core.term, None)
 
     def fail(self, error: Exception) -> None:
         """The disk failed."""
         self.is_closed = True
+        self._drop_confirming()
         self._listener.on_failed(error)
 
     # -- performing what the core returns
@@ -288,6 +320,8 @@ class Replica:
             self._send_snapshot(snapshot_work)
         if ready.commit_index is not None:
             self._on_committed(ready.commit_index)
+        if ready.confirmed_round is not None:
+            self._on_confirmed(ready.confirmed_round)
         if ready.in_sync is not None and self.is_leader:
             self.driver.on_leadership(self)
 
@@ -347,6 +381,7 @@ class Replica:
 
     def _on_role(self, role: Role, term: int) -> None:
         leading = role is Role.LEADER
+        self._drop_confirming()
         if leading:
             self._is_leading = True
             self.term_committed = False

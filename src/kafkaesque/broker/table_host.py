@@ -123,6 +123,9 @@ class TableKind(Generic[TableT]):
     perform: "Callable[[TableHost[TableT], Any], None]"
     #: Told after each event.
     on_event: "Callable[[TableHost[TableT]], None]"
+    #: Tells requests whose answer others build upon, and that append nothing, which would show
+    #: whether this broker coordinates still: that is confirmed first.
+    is_read: Callable[[Any], bool] = lambda event: False
     #: Told before each request that a loaded table gets.
     before_request: "Callable[[TableHost[TableT], Any], None]" = lambda host, event: None
 
@@ -247,6 +250,19 @@ class TableHost(Generic[TableT]):
 
     def step(self, event: Any, on_result: OnResult) -> None:
         """Take a request; `on_result` gets its answer, exactly once."""
+        replica = self.partition.replica
+        if self.kind.is_read(event) and replica is not None:
+            replica.confirm(lambda is_leader: self._on_confirmed(is_leader, event, on_result))
+        else:
+            self._step_now(event, on_result)
+
+    def _on_confirmed(self, is_leader: bool, event: Any, on_result: OnResult) -> None:
+        if is_leader and not self.is_closed:
+            self._step_now(event, on_result)
+        else:
+            on_result(self.kind.not_coordinator)
+
+    def _step_now(self, event: Any, on_result: OnResult) -> None:
         self.kind.before_request(self, event)
         self._waiting[event.token] = on_result
         self.table.step(event, self._instant())

@@ -1,9 +1,11 @@
 """A topic's options as typed values: its own, else the broker's defaults, else Kafka's."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkaesque.broker.options import TOPIC_OPTIONS
+from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import OptionValue
 
 
@@ -43,10 +45,14 @@ class TopicConfig:
 def resolve_option(
     name: str, configs: Mapping[str, str], broker_option: Mapping[str, OptionValue]
 ) -> tuple[OptionValue, str]:
-    """Return an option's value in force and where it is from: "topic", "broker" or "default"."""
+    """Return an option's value in force and where it is from: "topic", "broker" or "default".
+
+    What is stored and no longer allowed does not hold.
+    """
     option = TOPIC_OPTIONS.get(name)
     if name in configs:
-        return option.parse(configs[name]), "topic"
+        with suppress(ConfigError):
+            return option.parse(configs[name]), "topic"
     if option.broker_name is not None and option.broker_name in broker_option:
         value = broker_option[option.broker_name]
         return value, "default" if value == option.default else "broker"
@@ -56,7 +62,7 @@ def resolve_option(
 def make_topic_config(
     configs: Mapping[str, str], broker_option: Mapping[str, OptionValue]
 ) -> TopicConfig:
-    """Return the typed options; all values have been checked when they were set."""
+    """Return the typed options."""
 
     def value(name: str) -> OptionValue:
         return resolve_option(name, configs, broker_option)[0]

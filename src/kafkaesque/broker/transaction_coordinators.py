@@ -58,6 +58,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             not_available=TransactionError.COORDINATOR_NOT_AVAILABLE,
             perform=self._perform,
             on_event=lambda _: None,
+            is_read=_is_verification,
         )
         super().__init__(broker, kind)
 
@@ -177,6 +178,10 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
                 option("transaction.remove.expired.transaction.cleanup.interval.ms")
             ),
         )
+
+
+def _is_verification(event: object) -> bool:
+    return isinstance(event, AddPartitions) and all(each.verify_only for each in event.transactions)
 
 
 def _error_of(outcome: object) -> TransactionError:

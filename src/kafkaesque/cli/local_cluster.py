@@ -177,7 +177,8 @@ class LocalCluster:
             CommandFailed: an option is wrong, a port is taken, or the directory is another's.
         """
         try:
-            BROKER_OPTIONS.parse(self._options)
+            options = {**BROKER_OPTIONS.defaults(), **BROKER_OPTIONS.parse(self._options)}
+            BROKER_OPTIONS.check_orders(options.__getitem__)
         except ConfigError as error:
             raise wrong_usage(str(error), "--option name=value") from None
         try:

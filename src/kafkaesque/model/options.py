@@ -1,7 +1,8 @@
 """Options: a name, a type, a default, a range and what it means; values are text on the wire."""
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -84,6 +85,27 @@ class Option:
         return ConfigError(f"{self.name} = {value!r} is not allowed: it must be {self.allowed}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Two options of which one must not be above the other."""
+
+    low: str
+    high: str
+    #: Whether they must not be equal either.
+    is_strict: bool = False
+
+    def find_contradiction(self, value_of: Callable[[str], OptionValue]) -> str | None:
+        """Return what is wrong with the values, in a sentence; None where nothing is."""
+        low, high = float(value_of(self.low)), float(value_of(self.high))
+        if low < high or (low == high and not self.is_strict):
+            return None
+        relation = "not below" if self.is_strict else "above"
+        return (
+            f"{self.low} = {write_value(value_of(self.low))} is {relation} "
+            f"{self.high} = {write_value(value_of(self.high))}"
+        )
+
+
 def _write_bound(bound: float) -> str:
     """Return a number with all its digits: who is to type it does not want an exponent."""
     return str(int(bound)) if bound == int(bound) else str(bound)
@@ -113,7 +135,11 @@ def _parse_int(value: object) -> int:
 def _parse_float(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(value)
-    return float(value)
+    parsed = float(value)
+    if math.isnan(parsed):
+        # It is neither below nor above anything: no range would refuse it.
+        raise ValueError(value)
+    return parsed
 
 
 def _parse_text(value: object) -> str:
@@ -143,9 +169,11 @@ class OptionTable:
         kind: str,
         options: Iterable[Option],
         why_absent: Callable[[str], str | None] = lambda _: None,
+        orders: Sequence[Order] = (),
     ) -> None:
         """`why_absent` says of a name why Apache Kafka has an option of it, and we do not."""
         self.kind = kind
+        self.orders = orders
         self._why_absent = why_absent
         self._options = {option.name: option for option in options}
 
@@ -188,3 +216,33 @@ class OptionTable:
             ConfigError: a name is unknown or a value not allowed.
         """
         return {name: self.get(name).parse(value) for name, value in values.items()}
+
+    def check_orders(
+        self, value_of: Callable[[str], OptionValue], names: Collection[str] | None = None
+    ) -> None:
+        """Check values in force against one another: all, or those that have to do with `names`.
+
+        Raises:
+            ConfigError: two contradict each other; the message names both with their values.
+        """
+        for order in self.orders:
+            if names is None or order.low in names or order.high in names:
+                sentence = order.find_contradiction(value_of)
+                if sentence is not None:
+                    raise ConfigError(sentence)
+
+    def parse_stored(
+        self, values: Mapping[str, object]
+    ) -> tuple[dict[str, OptionValue], dict[str, str]]:
+        """Return the values that are allowed, and of the others, by name, why they are not.
+
+        What was stored has been checked, but maybe by an older release that allowed more.
+        """
+        parsed: dict[str, OptionValue] = {}
+        refused: dict[str, str] = {}
+        for name, value in values.items():
+            try:
+                parsed[name] = self.get(name).parse(value)
+            except ConfigError as error:
+                refused[name] = str(error)
+        return parsed, refused

@@ -40,6 +40,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    ConfirmRequest,
+    ConfirmResponse,
     NotHere,
     Readmit,
     SnapshotRequest,
@@ -166,6 +168,20 @@ class RaftCore(Elector):
             self._told_term = term
             self._told_in_sync = {node for node in nodes if node in self._alive}
 
+    def confirm(self) -> int:
+        """Begin to find out whether this member leads still; return the number of the round.
+
+        Once a Ready tells this round or a later one as confirmed, nobody led in a later term when
+        it was asked for: what was committed by then is in this log. A round that is overtaken by
+        the end of this leadership is never confirmed.
+
+        Raises:
+            NotLeader: this member does not lead.
+        """
+        if self._leadership is None:
+            raise NotLeader(leader=self._leader)
+        return self._leadership.confirmation.ask()
+
     # --- messages ---------------------------------------------------------------------------
 
     def step(self, message: AnyMessage) -> None:
@@ -200,6 +216,11 @@ class RaftCore(Elector):
                     self._leadership.on_not_here(message.sender)
             case Readmit():
                 self._follower_log.on_readmit(message)
+            case ConfirmRequest():
+                self._on_confirm_request(message)
+            case ConfirmResponse():
+                if self._leadership is not None:
+                    self._leadership.on_confirmed(message.sender, message.round)
 
     def _settle_term(self, message: AnyMessage) -> bool:
         """Bring this member's term in line with a message; tell whether to go on with it."""
@@ -211,7 +232,7 @@ class RaftCore(Elector):
                 return True  # its handler decides whether to move on
             case VoteResponse(pre=True, granted=True):
                 return True
-            case AppendRequest() | SnapshotRequest():
+            case AppendRequest() | SnapshotRequest() | ConfirmRequest():
                 self._become_follower(message.term, message.sender)
             case _:
                 self._become_follower(message.term, None)
@@ -223,6 +244,8 @@ class RaftCore(Elector):
                 self._follower_log.reject(message.sender, self.term, message.prev_index, 0)
             case SnapshotRequest():
                 self._follower_log.reject(message.sender, self.term, message.last_index, 0)
+            case ConfirmRequest():
+                self._follower_log.reject(message.sender, self.term, 0, 0)
             case VoteRequest():
                 self._answer_vote(message, granted=False)
             case _:
@@ -232,6 +255,13 @@ class RaftCore(Elector):
         self._accept_leader(message.sender)
         if self._follower_log.on_append_request(message):
             self._on_committed()
+
+    def _on_confirm_request(self, message: ConfirmRequest) -> None:
+        self._accept_leader(message.sender)
+        if not self.amnesia:  # else it may have forgotten a later term
+            self._outbox.send(
+                ConfirmResponse(self.group, self.node, message.sender, self.term, message.round)
+            )
 
     def _on_append_response(self, message: AppendResponse) -> None:
         leadership = self._leadership
@@ -373,7 +403,7 @@ class RaftCore(Elector):
         """Return the work that has come up since the last call, or None."""
         leadership = self._leadership
         if leadership is not None:
-            if leadership.due:
+            if leadership.due or leadership.confirmation.is_due:
                 leadership.collect()
         elif self._follower_log.owes_answer and self._leader is not None:
             self._follower_log.answer(self._leader, self.term)

@@ -24,12 +24,14 @@ from collections.abc import Collection, Sequence
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration, PlacedConfiguration
+from kafkaesque.raft.confirmation import Confirmation
 from kafkaesque.raft.entries import EntryMeta, Payload
 from kafkaesque.raft.errors import RaftInvariantBroken, TransferRefused
 from kafkaesque.raft.log_outline import LogOutline
 from kafkaesque.raft.messages import (
     AppendRequest,
     AppendResponse,
+    ConfirmRequest,
     Readmit,
     SnapshotRequest,
     TimeoutNow,
@@ -65,6 +67,7 @@ class Leadership:
         "_transfer_ticks",
         "_uncounted",
         "_wanted_voters",
+        "confirmation",
         "due",
         "is_astray",
         "transferee",
@@ -99,6 +102,8 @@ class Leadership:
         self._transfer_ticks = 0
         #: Who is to take over; nothing is proposed meanwhile.
         self.transferee: NodeId | None = None
+        #: To be asked and read only.
+        self.confirmation = Confirmation()
         #: Entries from here on are this term's.
         self._term_first_index = log.last_index + 1
         self._own = PeerProgress(node, 0, 0, is_alive=True)
@@ -223,6 +228,8 @@ class Leadership:
 
     def collect(self) -> None:
         """Put what is due into the outbox."""
+        if self.confirmation.is_due:
+            self._ask_round()
         due, self.due = self.due, []
         for peer in due:
             peer.is_due = False
@@ -497,6 +504,25 @@ class Leadership:
             peer.is_in_sync = peer.is_absent = False
             self._announce_in_sync()
 
+    def _ask_round(self) -> None:
+        self.confirmation.on_sent(self._tick)
+        number = self.confirmation.sent
+        for peer in self._peers.values():
+            if peer.is_alive:
+                self._outbox.send(
+                    ConfirmRequest(self._group, self._node, peer.node, self._term, number)
+                )
+        self._count_answers()
+
+    def on_confirmed(self, node: NodeId, number: int) -> None:
+        """A peer has answered a round."""
+        self.confirmation.on_answer(node, number)
+        self._count_answers()
+
+    def _count_answers(self) -> None:
+        if self.confirmation.count([half for half, _ in self._halves], self._own):
+            self._outbox.confirm(self.confirmation.confirmed)
+
     def contact(self, node: NodeId) -> None:
         """A peer asks for votes, so it does not know its leader: answer with a probe."""
         peer = self._peers.get(node)
@@ -508,6 +534,9 @@ class Leadership:
         self._tick += 1
         for peer in self._peers.values():
             self._tick_peer(peer)
+        confirmation = self.confirmation
+        if confirmation.is_open and self._tick - confirmation.sent_tick >= self._config.retry_ticks:
+            self._ask_round()
         if self.transferee is not None:
             self._transfer_ticks += 1
             if self._transfer_ticks >= self._config.election_ticks:
@@ -635,6 +664,8 @@ class Leadership:
     def is_quiet(self) -> bool:
         """Whether nothing would come of a tick."""
         if self.due or self.transferee is not None or self.is_astray:
+            return False
+        if self.confirmation.is_open:
             return False
         if not self._peers:
             return True

@@ -107,6 +107,20 @@ class Readmit(Message):
     index: int
 
 
+@dataclass(slots=True)
+class ConfirmRequest(Message):
+    """Asks whether the receiver knows of no later term; the sender leads in this one."""
+
+    round: int
+
+
+@dataclass(slots=True)
+class ConfirmResponse(Message):
+    """The sender knew of no later term when this round came."""
+
+    round: int
+
+
 AnyMessage = (
     VoteRequest
     | VoteResponse
@@ -116,4 +130,6 @@ AnyMessage = (
     | TimeoutNow
     | NotHere
     | Readmit
+    | ConfirmRequest
+    | ConfirmResponse
 )

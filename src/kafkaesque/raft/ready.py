@@ -81,6 +81,8 @@ class Ready:
     in_sync: tuple[NodeId, ...] | None
     #: This member is readmitted: write that it has lost nothing, in any order with the rest.
     is_readmitted: bool
+    #: The newest round in which this leader was confirmed, if it is another.
+    confirmed_round: int | None
 
 
 class Outbox:
@@ -89,6 +91,7 @@ class Outbox:
     __slots__ = (
         "commit_index",
         "configuration",
+        "confirmed_round",
         "entries",
         "hard_state",
         "has_work",
@@ -120,6 +123,7 @@ class Outbox:
         self.configuration: Configuration | None = None
         self.in_sync: tuple[NodeId, ...] | None = None
         self.is_readmitted = False
+        self.confirmed_round: int | None = None
 
     def touch(self) -> None:
         """Note that a field was set."""
@@ -148,11 +152,17 @@ class Outbox:
         self.commit_index = commit_index
         self.has_work = True
 
+    def confirm(self, number: int) -> None:
+        """Announce that this leader was confirmed in a round."""
+        self.confirmed_round = number
+        self.has_work = True
+
     def abandon_leadership(self) -> None:
         """Drop the work that only a leader can hand out."""
         self.replicate.clear()
         self.send_snapshots.clear()
         self.in_sync = None
+        self.confirmed_round = None
 
     def take(self, generation: int) -> Ready:
         """Return what was collected and start anew."""
@@ -170,6 +180,7 @@ class Outbox:
             self.configuration,
             self.in_sync,
             self.is_readmitted,
+            self.confirmed_round,
         )
         self._clear()
         return ready

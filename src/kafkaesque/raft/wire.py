@@ -22,6 +22,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    ConfirmRequest,
+    ConfirmResponse,
     NotHere,
     Readmit,
     SnapshotRequest,
@@ -44,6 +46,7 @@ _APPEND_RESPONSE = struct.Struct(">BQQQQQQ")
 _AMNESIA = struct.Struct(">Q")
 _SNAPSHOT_REQUEST = struct.Struct(">QQQHQ")
 _READMIT = struct.Struct(">QQ")
+_ROUND = struct.Struct(">Q")
 
 _FLAG_PRE = 1
 _FLAG_TRANSFER = 2
@@ -59,6 +62,8 @@ _TYPE_SNAPSHOT_REQUEST = 5
 _TYPE_TIMEOUT_NOW = 6
 _TYPE_NOT_HERE = 7
 _TYPE_READMIT = 8
+_TYPE_CONFIRM_REQUEST = 9
+_TYPE_CONFIRM_RESPONSE = 10
 
 _Head = tuple[GroupId, NodeId, NodeId, Term]
 
@@ -107,6 +112,10 @@ def _write(message: AnyMessage) -> list[Payload]:
         case Readmit():
             fields = _READMIT.pack(message.amnesia, message.index)
             return [_head(_TYPE_READMIT, message) + fields]
+        case ConfirmRequest():
+            return [_head(_TYPE_CONFIRM_REQUEST, message) + _ROUND.pack(message.round)]
+        case ConfirmResponse():
+            return [_head(_TYPE_CONFIRM_RESPONSE, message) + _ROUND.pack(message.round)]
 
 
 def _head(kind: int, message: AnyMessage) -> bytes:
@@ -264,6 +273,14 @@ def _read_readmit(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, i
     return Readmit(*head, amnesia, index), at + _READMIT.size
 
 
+def _read_confirm_request(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
+    return ConfirmRequest(*head, *_ROUND.unpack_from(view, at)), at + _ROUND.size
+
+
+def _read_confirm_response(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
+    return ConfirmResponse(*head, *_ROUND.unpack_from(view, at)), at + _ROUND.size
+
+
 _KINDS = {int(kind): kind for kind in EntryKind}
 
 _READERS: dict[int, Callable[[_Head, memoryview, int], tuple[AnyMessage, int]]] = {
@@ -275,4 +292,6 @@ _READERS: dict[int, Callable[[_Head, memoryview, int], tuple[AnyMessage, int]]] 
     _TYPE_TIMEOUT_NOW: _read_timeout_now,
     _TYPE_NOT_HERE: _read_not_here,
     _TYPE_READMIT: _read_readmit,
+    _TYPE_CONFIRM_REQUEST: _read_confirm_request,
+    _TYPE_CONFIRM_RESPONSE: _read_confirm_response,
 }

@@ -22,6 +22,8 @@ from kafkaesque.raft.messages import (
     AnyMessage,
     AppendRequest,
     AppendResponse,
+    ConfirmRequest,
+    ConfirmResponse,
     NotHere,
     Readmit,
     SnapshotRequest,
@@ -77,6 +79,10 @@ def told_message(message: AnyMessage) -> str:
             text = "not here"
         case Readmit():
             text = f"of loss {message.amnesia} you are over, with the log up to {message.index}"
+        case ConfirmRequest():
+            text = f"do I lead still? round {message.round}"
+        case ConfirmResponse():
+            text = f"I know of nobody else, round {message.round}"
     if isinstance(message, AppendResponse) and message.amnesia:
         text += f" (loss {message.amnesia})"
     return f"{message.sender} -> {message.to}  t{message.term} {text}"

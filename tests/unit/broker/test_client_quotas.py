@@ -33,6 +33,7 @@ INPUTS = PlanInputs(
     alive=[],
     expected_brokers=1,
     broker_option=BROKER_OPTIONS.defaults().__getitem__,
+    start_option=BROKER_OPTIONS.defaults().__getitem__,
     new_topic_id=lambda: ZERO_TOPIC_ID,
     draw=0,
 )

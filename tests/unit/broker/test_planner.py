@@ -41,6 +41,7 @@ class Cluster:
 
     def __init__(self, brokers: int = 3) -> None:
         self.state = ClusterState()
+        self.options = BROKER_OPTIONS.defaults()
         self._ids = count(1)
         self.alive = [NodeId(node) for node in range(1, brokers + 1)]
         for node in self.alive:
@@ -61,7 +62,8 @@ class Cluster:
         inputs = PlanInputs(
             alive=self.alive,
             expected_brokers=len(self.alive),
-            broker_option=BROKER_OPTIONS.defaults().__getitem__,
+            broker_option=self.options.__getitem__,
+            start_option=BROKER_OPTIONS.defaults().__getitem__,
             new_topic_id=lambda: TopicId(next(self._ids).to_bytes(16, "big")),
             draw=0,
         )
@@ -151,6 +153,52 @@ def test_options_are_set_deleted_and_listed() -> None:
     assert cluster.state.topic("a").configs == {"cleanup.policy": "compact"}
 
 
+def set_options(node: int, **values: int) -> ChangeConfig:
+    """Returns the command; underscores stand for dots, after `log.cleaner.`."""
+    names = {f"log.cleaner.{name.replace('_', '.')}": str(each) for name, each in values.items()}
+    return ChangeConfig(
+        node=node, changes=[ConfigChange(name=n, value=v) for n, v in names.items()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (set_options(1, min_compaction_lag_ms=9), set_options(1, max_compaction_lag_ms=8)),
+        (set_options(1, max_compaction_lag_ms=8), set_options(1, min_compaction_lag_ms=9)),
+        (set_options(0, max_compaction_lag_ms=8), set_options(1, min_compaction_lag_ms=9)),
+        (set_options(1, min_compaction_lag_ms=9), set_options(0, max_compaction_lag_ms=8)),
+        (set_options(0, min_compaction_lag_ms=9), set_options(0, max_compaction_lag_ms=8)),
+    ],
+)
+def test_a_brokers_option_is_not_set_against_another(
+    first: ChangeConfig, second: ChangeConfig
+) -> None:
+    cluster = Cluster()
+    cluster.do(first)
+    said = (
+        r"log\.cleaner\.min\.compaction\.lag\.ms = 9 is above "
+        r"log\.cleaner\.max\.compaction\.lag\.ms = 8"
+    )
+    with pytest.raises(InvalidConfig, match=said):
+        cluster.do(second)
+    cluster.do(set_options(2, min_compaction_lag_ms=7))
+
+
+def test_a_topics_option_is_not_set_against_what_holds_for_all() -> None:
+    cluster = Cluster()
+    cluster.options["log.cleaner.max.compaction.lag.ms"] = 8
+    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms = 9 is above .* = 8"):
+        cluster.do(CreateTopic(name="a", configs={"min.compaction.lag.ms": "9"}))
+    lags = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "10"}
+    cluster.do(CreateTopic(name="a", configs=lags))
+    own_maximum = ConfigChange(name="max.compaction.lag.ms", value=None, operation="delete")
+    with pytest.raises(InvalidConfig, match="above"):
+        cluster.do(ChangeConfig(topic="a", changes=[own_maximum]))
+    cluster.options["log.cleaner.min.compaction.lag.ms"] = 11
+    cluster.do(CreateTopic(name="b", configs={"retention.ms": "1"}))
+
+
 @pytest.mark.parametrize(
     ("command", "error", "says"),
     [
@@ -171,7 +219,7 @@ def test_options_are_set_deleted_and_listed() -> None:
                 name="a", configs={"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
             ),
             InvalidConfig,
-            "above max.compaction.lag.ms",
+            "min.compaction.lag.ms = 9 is above max.compaction.lag.ms = 8",
         ),
         (CreateTopic(name="a", assignments=[]), InvalidReplicaAssignment, "no partition"),
         (CreateTopic(name="a", assignments=[[1, 1]]), InvalidReplicaAssignment, "twice"),

@@ -136,6 +136,11 @@ def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
         ("num.partition=3", "did you mean num.partitions?"),
         ("num.partitions=many", "it must be a number from 1 to"),
         ("num.partitions", "is not name=value"),
+        ("log.cleaner.io.max.bytes.per.second=nan", "it must be a number from 1 to ∞"),
+        (
+            "group.min.session.timeout.ms=1800001",
+            "1800001 is above group.max.session.timeout.ms = 1800000",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_written(
@@ -185,6 +190,8 @@ def test_a_brokers_end_by_a_signal_is_said_by_its_name() -> None:
     [
         (["--port", "0"], "kafka.port = '0' is not allowed"),
         (["--option", "log.retention.mss=1"], "did you mean log.retention.ms?"),
+        (["--option", "log.cleaner.io.max.bytes.per.second=nan"], "a number from 1 to ∞"),
+        (["--option", "group.consumer.session.timeout.ms=9"], "= 45000 is above"),
         (["--log-level", "loud"], "one of debug, info, warning, error"),
     ],
 )

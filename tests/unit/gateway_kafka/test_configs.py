@@ -362,3 +362,27 @@ def test_a_topic_is_not_created_with_an_option_that_is_not_here(live: LiveCluste
         assert result.error_code == ErrorCode.INVALID_CONFIG
         assert said in result.error_message
     assert "orders" not in live.broker.state.topics
+
+
+def test_a_stored_value_that_is_no_longer_allowed_does_not_hold_and_is_told(
+    live: LiveCluster,
+) -> None:
+    live.create_topic("orders", configs={})
+    broker, rate = live.broker, "log.cleaner.io.max.bytes.per.second"
+    broker.controller.state.broker_configs[NodeId(1)] = {rate: "nan", "num.partitions": "3"}
+    broker.state.topics["orders"].configs.update({"min.cleanable.dirty.ratio": "nan"})
+    broker._on_snapshot_loaded(broker.state)
+    assert broker.option(rate) == BROKER_OPTIONS.get(rate).default
+    assert value_of(live, BROKER, "1", rate)[1] == FROM_NOWHERE
+    assert value_of(live, BROKER, "1", "num.partitions") == ("3", FROM_BROKER)
+    assert value_of(live, TOPIC, "orders", "min.cleanable.dirty.ratio") == ("0.5", FROM_NOWHERE)
+    for said in (f"does not hold: {rate} = 'nan'", "topic orders does not hold: min.cleanable"):
+        assert [line for line in live.reports if said in line]
+
+
+@pytest.mark.parametrize("node", ["", "1"])
+def test_a_rate_that_is_not_a_number_is_refused(live: LiveCluster, node: str) -> None:
+    name = "log.cleaner.io.max.bytes.per.second"
+    result = change(live, BROKER, node, (name, SET, "nan"))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert "a number from 1 to ∞" in result.error_message

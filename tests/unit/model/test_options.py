@@ -1,5 +1,7 @@
 """What is said about options that are wrong."""
 
+import math
+
 import pytest
 
 from kafkaesque.model.errors import ConfigError
@@ -17,6 +19,7 @@ TABLE = OptionTable(
             maximum=INT32_MAX,
         ),
         Option(name="share", type=OptionType.DOUBLE, default=0.5, doc="", minimum=0.25, maximum=1),
+        Option(name="rate", type=OptionType.DOUBLE, default=1.0, doc="", minimum=1),
         Option(name="auto.create.topics.enable", type=OptionType.BOOLEAN, default=True, doc=""),
         Option(name="unclean", type=OptionType.BOOLEAN, default=False, doc="", choices=("false",)),
     ],
@@ -34,6 +37,33 @@ TABLE = OptionTable(
 def test_a_range_is_shown_with_all_its_digits(name: str, allowed: str) -> None:
     with pytest.raises(ConfigError, match=f"it must be {allowed}$"):
         TABLE.parse({name: "0"})
+
+
+@pytest.mark.parametrize(
+    "value", ["nan", "NaN", " -nan", math.nan], ids=["text", "mixed", "minus", "float"]
+)
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [("rate", "a number from 1 to ∞"), ("share", "a number from 0.25 to 1")],
+)
+def test_what_is_not_a_number_is_in_no_range(name: str, allowed: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"it must be {allowed}$"):
+        TABLE.parse({name: value})
+
+
+def test_a_limit_can_be_infinite_where_its_range_is() -> None:
+    assert TABLE.parse({"rate": "inf"}) == {"rate": math.inf}
+    with pytest.raises(ConfigError):
+        TABLE.parse({"share": "inf"})
+
+
+def test_of_what_was_stored_the_allowed_is_taken_and_the_rest_is_told() -> None:
+    parsed, refused = TABLE.parse_stored({"rate": "nan", "share": "0.25", "gone": "1"})
+    assert parsed == {"share": 0.25}
+    assert refused == {
+        "rate": "rate = 'nan' is not allowed: it must be a number from 1 to ∞",
+        "gone": "unknown topic option 'gone'",
+    }
 
 
 @pytest.mark.parametrize(

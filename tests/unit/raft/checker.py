@@ -31,6 +31,8 @@ class Checker:
         self.before: dict[Place, Place] = {}
         self.committed: dict[int, tuple[Term, bytes]] = {}
         self.commit: Place = (0, Term(0))
+        #: The newest term in which anybody led when a leader asked for a round.
+        self.asked: dict[tuple[NodeId, Term, int], Term] = {}
 
     def on_leader(self, node: NodeId, term: Term, image: DiskImage) -> None:
         """Election safety (§5.2) and leader completeness (§5.4)."""
@@ -39,6 +41,16 @@ class Checker:
             raise Violation(f"election safety: nodes {other} and {node} lead in term {term}")
         if not image.has(*self.commit):
             raise Violation(f"leader completeness: node {node}, term {term} lacks {self.commit}")
+
+    def on_asked(self, node: NodeId, term: Term, number: int) -> None:
+        """A leader wants to know whether it leads still; who asks last counts for a round."""
+        self.asked[node, term, number] = max(self.leaders)
+
+    def on_confirmed(self, node: NodeId, term: Term, number: int) -> None:
+        """Reads see all that was committed when they were asked for (dissertation 6.4)."""
+        newest = max(self.asked.get((node, term, at), Term(0)) for at in range(1, number + 1))
+        if newest > term:
+            raise Violation(f"node {node} leads still in term {term}, and there was {newest}")
 
     def forget(self, node: NodeId) -> None:
         """Forget what a member has promised: its disk is gone."""

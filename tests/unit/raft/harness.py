@@ -54,6 +54,7 @@ class Member:
         self.configuration = base.configuration
         self.min_insync = 1
         self.led_term: Term | None = None
+        self.confirmed_round = 0
 
     @property
     def up(self) -> RaftCore:
@@ -225,6 +226,14 @@ class Cluster:
         self.settle(node)
         return entry
 
+    def confirm(self, node: int) -> int:
+        """Let a leader find out whether it leads still."""
+        core = self[node]
+        number = core.confirm()
+        self.checker.on_asked(NodeId(node), core.term, number)
+        self.settle(node)
+        return number
+
     def deliver(self, position: int = 0, *, keep: bool = False) -> None:
         """Let a message arrive (and, with `keep`, arrive once more later)."""
         message = self.wire[position] if keep else self.wire.pop(position)
@@ -372,6 +381,9 @@ class Cluster:
             member.pending.append(PendingSync(len(member.journal), ready.hard_state, synced))
         for message in ready.messages:
             self._send(member, message)
+        if ready.confirmed_round is not None:
+            self.checker.on_confirmed(member.node, core.term, ready.confirmed_round)
+            member.confirmed_round = ready.confirmed_round
         member.work.extend(ready.replicate)
         member.work.extend(ready.send_snapshots)
         if ready.install_snapshot is not None:

@@ -38,7 +38,8 @@ SMALL_EAGER = RaftConfig(
 class SeededRun:
     """Random events for a while; then the faults end, and the cluster must come together."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, reads: bool = False) -> None:
+        """With `reads` leaders are deposed often, and ask often whether they lead still."""
         dice = self.dice = Random(seed)
         nodes = dice.choice((1, 2, 3, 3, 3, 4, 5))
         voters = nodes if nodes < 3 else dice.randint(2, nodes)
@@ -83,6 +84,11 @@ class SeededRun:
                 weights[self.actions.index(action)] *= factor
         if dice.random() < 0.2:
             weights[self.actions.index(self.lose_disk)] *= 8
+        if reads:
+            self.actions.append(self.confirm)
+            weights.append(15)
+            for action, factor in ((self.transfer, 20), (self.cut, 4), (self.campaign, 10)):
+                weights[self.actions.index(action)] *= factor
         self.weights = weights
 
         if dice.random() < 0.8:
@@ -150,6 +156,11 @@ class SeededRun:
                     self.cluster.propose(node, self.dice.choice((1, 1, 2, 5)))
                 except NotLeader:
                     pass  # handing over
+
+    def confirm(self) -> None:
+        for node in self._up():
+            if self.cluster[node].is_leader:
+                self.cluster.confirm(node)
 
     def crash(self) -> None:
         if (node := self._node()) is not None:

@@ -10,12 +10,17 @@ import pytest
 from kafkaesque.model.ids import NodeId, Term
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration
+from kafkaesque.raft.confirmation import Confirmation
 from kafkaesque.raft.elector import Elector
 from kafkaesque.raft.errors import RaftInvariantBroken
 from kafkaesque.raft.follower_log import FollowerLog
 from kafkaesque.raft.leadership import Leadership
 from kafkaesque.raft.log_outline import LogOutline
-from kafkaesque.raft.messages import Readmit, VoteRequest, VoteResponse
+from kafkaesque.raft.messages import (
+    Readmit,
+    VoteRequest,
+    VoteResponse,
+)
 from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.restored_state import RestoredState
 from tests.unit.raft.checker import Violation
@@ -234,6 +239,16 @@ def test_a_planted_bug_is_seen(plant: Patch, monkeypatch: pytest.MonkeyPatch) ->
         try:
             SeededRun(seed).run(steps=600)
         except (Violation, RaftInvariantBroken):
+            return
+    pytest.fail(f"{SEEDS_MAX} runs did not see it")
+
+
+def test_a_leader_that_takes_silence_for_consent_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Confirmation, "_majority_of", lambda self, half, own: self.sent)
+    for seed in range(SEEDS_MAX):
+        try:
+            SeededRun(seed, reads=True).run(steps=600)
+        except Violation:
             return
     pytest.fail(f"{SEEDS_MAX} runs did not see it")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from kafkaesque.model.options import Option, write_value
+from kafkaesque.model.options import Option, OptionValue, write_value
 
 
 class ConfigSource(IntEnum):
@@ -54,13 +54,16 @@ def _entry(option: Option, synonyms: list[Synonym]) -> ConfigEntry:
 
 def topic_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a topic that has these of its own."""
-    return [_entry(option, _topic_synonyms(broker, option, configs)) for option in TOPIC_OPTIONS]
+    own, _ = TOPIC_OPTIONS.parse_stored(configs)
+    return [_entry(option, _topic_synonyms(broker, option, own)) for option in TOPIC_OPTIONS]
 
 
-def _topic_synonyms(broker: Broker, option: Option, configs: Mapping[str, str]) -> list[Synonym]:
+def _topic_synonyms(
+    broker: Broker, option: Option, own: Mapping[str, OptionValue]
+) -> list[Synonym]:
     synonyms = []
-    if option.name in configs:
-        value = write_value(option.parse(configs[option.name]))
+    if option.name in own:
+        value = write_value(own[option.name])
         synonyms.append(Synonym(option.name, value, ConfigSource.TOPIC))
     if option.broker_name is not None:
         synonyms.extend(_broker_synonyms(broker, BROKER_OPTIONS.get(option.broker_name)))
@@ -77,15 +80,14 @@ def broker_entries(broker: Broker) -> list[ConfigEntry]:
 
 def _broker_synonyms(broker: Broker, option: Option) -> list[Synonym]:
     name = option.name
-    configs = broker.state.broker_configs
     synonyms = []
     for node, source in (
         (broker.node, ConfigSource.DYNAMIC_BROKER),
         (ALL_BROKERS, ConfigSource.DYNAMIC_DEFAULT_BROKER),
     ):
-        own = configs.get(node, {})
+        own = broker.dynamic_options.get(node, {})
         if name in own:
-            synonyms.append(Synonym(name, write_value(option.parse(own[name])), source))
+            synonyms.append(Synonym(name, write_value(own[name]), source))
     if name in broker.config.options:
         value = write_value(broker.config.options[name])
         synonyms.append(Synonym(name, value, ConfigSource.STATIC_BROKER))
@@ -95,11 +97,11 @@ def _broker_synonyms(broker: Broker, option: Option) -> list[Synonym]:
 
 def broker_default_entries(broker: Broker) -> list[ConfigEntry]:
     """Return the options that are set for all brokers at once."""
-    configs = broker.state.broker_configs.get(ALL_BROKERS, {})
+    own = broker.dynamic_options.get(ALL_BROKERS, {})
     entries = []
     for option in BROKER_OPTIONS:
-        if option.name in configs:
-            value = write_value(option.parse(configs[option.name]))
+        if option.name in own:
+            value = write_value(own[option.name])
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
             entries.append(_entry(option, [Synonym(option.name, value, source)]))
     return entries
