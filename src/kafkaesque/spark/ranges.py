@@ -75,10 +75,15 @@ def limit_ends(starts: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
     total = sum(sizes.values())
     if total <= offsets_max:
         return dict(ends)
-    shares = {each: offsets_max * size // total for each, size in sizes.items()}
-    rest = offsets_max - sum(shares.values())
-    # The fewest first: those got nothing of their small share.
-    for each in sorted(sizes, key=lambda one: (shares[one], one)):
+    waiting = sorted(each for each, size in sizes.items() if size)
+    shares = dict.fromkeys(sizes, 0)
+    for each in waiting[:offsets_max]:
+        shares[each] = 1
+    rest = max(0, offsets_max - len(waiting))
+    more = {each: rest * (sizes[each] - 1) // max(1, total - len(waiting)) for each in waiting}
+    rest -= sum(more.values())
+    for each in waiting:
+        shares[each] += more[each]
         if rest and shares[each] < sizes[each]:
             shares[each] += 1
             rest -= 1
