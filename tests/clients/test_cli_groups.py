@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
 from tests.clients.kafka_helpers import (
     DEADLINE_S,
     Sent,
@@ -70,7 +74,7 @@ def test_a_group_goes_on_where_it_was(cli: Cli, make_topic: TopicMaker) -> None:
     (printed,) = [each for each in rows if each[0] == topic]
     assert (printed[:6], printed[7:]) == ([topic, "0", "4", "0", "10", "6"], ["-", "-", "-"])
     assert 0 <= float(printed[6]) < SOON_MS / 1000
-    assert [group, "empty"] in cli("group", "list").rows
+    assert [group, "empty", "classic"] in cli("group", "list").rows
 
     assert cli(*words, "--until-end").output.split() == ["4", "5", "6", "7", "8", "9"]
     described = cli("group", "describe", group, "--json").document
@@ -230,3 +234,43 @@ def test_a_group_at_work_is_left_alone(
     )
     cli(*reset, "--execute")
     assert committed(cli, group) == [0]
+
+
+def join_raw(raw: Raw, group: str, member: str, topic: str) -> int:
+    """Joins as a consumer that the coordinator assigns partitions to; returns its epoch."""
+    request = ConsumerGroupHeartbeatRequest(
+        group, member, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[topic]
+    )
+    port = raw.coordinator(group, kind=0)
+    answer = raw.ask(port, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+    assert answer.error_code == 0, answer
+    return int(answer.member_epoch)
+
+
+def leave_raw(raw: Raw, group: str, member: str) -> None:
+    request = ConsumerGroupHeartbeatRequest(group, member, -1)
+    raw.ask(raw.coordinator(group, kind=0), ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
+
+
+def test_a_group_whose_partitions_are_on_their_way_is_there_with_its_members(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, group = make_topic(partitions=4), unique("readers")
+    cli("publish", topic, "a", "b", "c", "-p", "0")
+    members = [f"member-{number}-of-{group}" for number in (1, 2)]
+    with Raw(bootstrap_servers) as raw:
+        try:
+            for member in members:
+                # The first one is to give two partitions up, and never says that it has.
+                join_raw(raw, group, member, topic)
+            described = cli("group", "describe", group, "--json").document
+            assert (described["state"], described["protocol"]) == ("reconciling", "consumer")
+            assert described["members"] == 2
+            rows = {row["partition"]: row for row in described["partitions"]}
+            assert {row["member"] for row in rows.values()} == {members[0]}
+            assert [group, "reconciling", "consumer"] in cli("group", "list").rows
+            reset = ["group", "reset-offsets", group, "-t", topic, "--to", "0", "--execute"]
+            assert "has 2 members at work" in cli(*reset, code=1).errors
+        finally:
+            for member in members:
+                leave_raw(raw, group, member)

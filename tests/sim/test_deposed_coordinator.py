@@ -38,6 +38,13 @@ def ask(scenario: Scenario, name: str, event: Any) -> list[Any]:
     return answers
 
 
+def answer_in(scenario: Scenario, answers: list[Any]) -> Any:
+    """Wait for the answer that is to come into a list."""
+    scenario.loop.run_until(lambda: answers != [], 30_000)
+    (answer,) = answers
+    return answer
+
+
 def commit(scenario: Scenario, name: str, offset: int) -> list[Any]:
     event = CommitOffsets(
         token=scenario.broker(name).group_coordinators.next_token(),
@@ -59,8 +66,7 @@ def committed(scenario: Scenario, name: str, offset: int) -> None:
     """Commit an offset, and wait for it."""
     for _ in range(100):
         answers = commit(scenario, name, offset)
-        scenario.loop.run_until(lambda found=answers: found != [], 30_000)
-        if isinstance(answers[0], CommitResult):
+        if isinstance(answer_in(scenario, answers), CommitResult):
             return
         scenario.loop.run_for(100)
     raise AssertionError(answers)
@@ -73,10 +79,9 @@ def test_offsets_of_the_past_are_not_given_out_by_whoever_was_cut_off() -> None:
     scenario.loop.run_until(lambda: len(coordinators(scenario)) == 1, 30_000)
     (old,) = coordinators(scenario)
     committed(scenario, old, 5)
-    answers = fetch(scenario, old)
-    scenario.loop.run_until(lambda: answers != [], 30_000)
-    assert isinstance(answers[0], FetchResult)
-    assert answers[0].offsets[0].committed.offset == 5
+    before = answer_in(scenario, fetch(scenario, old))
+    assert isinstance(before, FetchResult)
+    assert [found.committed and found.committed.offset for found in before.offsets] == [5]
 
     for other in scenario.running():
         scenario.world.wire.block(old, other)
@@ -85,6 +90,4 @@ def test_offsets_of_the_past_are_not_given_out_by_whoever_was_cut_off() -> None:
     (new,) = set(coordinators(scenario)) - {old}
     committed(scenario, new, 9)
     assert old in coordinators(scenario), "it does not know that it was deposed"
-    answers = fetch(scenario, old)
-    scenario.loop.run_until(lambda: answers != [], 30_000)
-    assert answers == [GroupError.NOT_COORDINATOR]
+    assert answer_in(scenario, fetch(scenario, old)) is GroupError.NOT_COORDINATOR

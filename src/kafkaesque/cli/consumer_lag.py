@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.group_offsets import (
@@ -15,6 +15,7 @@ from kafkaesque.cli.group_offsets import (
     committed_offsets,
     find_offsets,
 )
+from kafkaesque.cli.group_states import Group
 from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.oldest_unread import NOTHING, Oldest, Unread, by_leader, find_oldest
 
@@ -73,7 +74,7 @@ class _Range(NamedTuple):
 def measure_lag(
     connection: Connection,
     admin: AdminClient,
-    described: ConsumerGroupDescription,
+    group: Group,
     *,
     committed_only: bool,
 ) -> Lag:
@@ -82,7 +83,7 @@ def measure_lag(
     With `committed_only` the end is the last stable offset, as for members that read only what is
     committed; otherwise it is the high watermark.
     """
-    ranges, problems = _ranges(admin, described, committed_only)
+    ranges, problems = _ranges(admin, group, committed_only)
     unread = [
         Unread(*where, each.first, each.end)
         for where, each in ranges.items()
@@ -91,11 +92,7 @@ def measure_lag(
     leaders = _leaders(connection, admin) if unread else {}
     oldest = find_oldest(by_leader(unread, leaders), committed_only=committed_only)
     now_ms = int(time.time() * 1000)
-    owners = {
-        (each.topic, each.partition): member
-        for member in described.members
-        for each in member.assignment.topic_partitions or ()
-    }
+    owners = {partition: member for member in group.members for partition in member.partitions}
     rows = []
     for where, each in ranges.items():
         owner = owners.get(where)
@@ -139,14 +136,10 @@ def _total(rows: list[LagRow], problems: Sequence[CommandFailed]) -> Lag:
 
 
 def _ranges(
-    admin: AdminClient, described: ConsumerGroupDescription, committed_only: bool
+    admin: AdminClient, group: Group, committed_only: bool
 ) -> tuple[dict[Partition, _Range], list[CommandFailed]]:
-    committed = committed_offsets(admin, described.group_id)
-    owned = {
-        (each.topic, each.partition)
-        for member in described.members
-        for each in member.assignment.topic_partitions or ()
-    }
+    committed = committed_offsets(admin, group.name)
+    owned = {partition for member in group.members for partition in member.partitions}
     partitions = sorted({*committed, *owned})
     # The ends last: what is between them and what was committed earlier is not less than the lag.
     starts, problems = find_offsets(admin, partitions, lambda _: OffsetSpec.earliest())

@@ -1,9 +1,9 @@
-"""Where groups are: their members, what they have committed, and the ends of what they read."""
+"""Where groups are: what they have committed, and the ends of what they read."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
@@ -12,17 +12,6 @@ Partition = tuple[str, int]
 
 READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
-
-
-def describe_group(admin: AdminClient, group: str) -> ConsumerGroupDescription | None:
-    """Return a group with its members; None where it does not exist.
-
-    Raises:
-        CommandFailed: its coordinator does not answer.
-    """
-    request = admin.describe_consumer_groups([group])
-    found: ConsumerGroupDescription = result_of(request[group], f"group {group}")
-    return None if found.state.name in ("DEAD", "UNKNOWN") else found
 
 
 def committed_offsets(admin: AdminClient, group: str) -> dict[Partition, int]:

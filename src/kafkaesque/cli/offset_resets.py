@@ -10,9 +10,9 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.group_offsets import (
     Partition,
     committed_offsets,
-    describe_group,
     list_offsets,
 )
+from kafkaesque.cli.group_states import describe_group
 from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.offset_words import Place, PlaceKind
 

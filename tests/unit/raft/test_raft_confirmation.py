@@ -25,15 +25,19 @@ def confirmed(cluster: Cluster, node: int) -> int:
     return cluster.members[NodeId(node)].confirmed_round
 
 
+def is_quiet(cluster: Cluster, node: int) -> bool:
+    return cluster[node].is_quiet
+
+
 def test_a_leader_is_confirmed_when_a_majority_has_answered() -> None:
     cluster = make_cluster()
-    assert cluster[1].is_quiet
+    assert is_quiet(cluster, 1)
     number = cluster.confirm(1)
     assert confirmed(cluster, 1) < number
-    assert not cluster[1].is_quiet
+    assert not is_quiet(cluster, 1)
     cluster.flow()
     assert confirmed(cluster, 1) == number
-    assert cluster[1].is_quiet
+    assert is_quiet(cluster, 1)
 
 
 def test_one_alone_is_confirmed_at_once() -> None:

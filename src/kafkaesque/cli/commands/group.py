@@ -31,21 +31,21 @@ CURRENT: Final = "current"
 
 
 @app.command("list")
-def list_groups(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
-    """List the groups.
+def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
+    """List the groups: what they are at, and how they share partitions (classic or consumer).
 
     \b
     Example:
       kafkaesque group list
     """
-    from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.group_states import list_groups
+    from kafkaesque.cli.kafka import Connection
 
-    admin = Connection(bootstrap).admin()
-    found = result_of(admin.list_consumer_groups(), "consumer groups").valid
-    rows = sorted((each.group_id, each.state.name.lower()) for each in found or ())
+    connection = Connection(bootstrap)
+    found = list_groups(connection, connection.admin())
+    rows = [(each.group, each.state, each.protocol) for each in found]
     Screen(json=json).show(
-        Table(columns=("GROUP", "STATE"), rows=rows),
-        [{"group": group, "state": state} for group, state in rows],
+        Table(columns=("GROUP", "STATE", "PROTOCOL"), rows=rows), [asdict(each) for each in found]
     )
 
 
@@ -68,7 +68,7 @@ def describe(
       kafkaesque group describe billing
     """
     from kafkaesque.cli.consumer_lag import measure_lag
-    from kafkaesque.cli.group_offsets import describe_group
+    from kafkaesque.cli.group_states import describe_group
     from kafkaesque.cli.kafka import Connection
 
     connection = Connection(bootstrap)
@@ -78,11 +78,10 @@ def describe(
         raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
     committed_only = isolation is Isolation.READ_COMMITTED
     lag = measure_lag(connection, admin, described, committed_only=committed_only)
-    state, protocol = described.state.name.lower(), described.type.name.lower()
     document = {
         "group": group,
-        "state": state,
-        "protocol": protocol,
+        "state": described.state,
+        "protocol": described.protocol,
         "members": len(described.members),
         "isolation": isolation,
         "lag_messages": lag.messages,
@@ -92,8 +91,8 @@ def describe(
     }
     facts: list[tuple[Cell, ...]] = [
         ("group", group),
-        ("state", state),
-        ("protocol", protocol),
+        ("state", described.state),
+        ("protocol", described.protocol),
         ("members", len(described.members)),
         ("lag", lag.messages),
         ("behind-s", _seconds(lag.time_ms)),

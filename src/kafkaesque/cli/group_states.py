@@ -1,0 +1,170 @@
+"""Groups as their coordinators know them: their state, and who is in them.
+
+librdkafka has no word for the states in which a group of the new kind (KIP-848) is given its
+partitions, and calls them unknown: such groups are asked for in Kafka's own messages.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+
+from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, Connection, result_of
+from kafkaesque.cli.kafka_request import ask
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import (
+    ConsumerGroupDescribeRequest,
+)
+from kafkaesque.protocols.kafka.messages.consumer_group_describe_response import DescribedGroup
+from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
+
+AGAIN_S = 0.1
+_DESCRIBE_VERSION = 0
+#: The first that tells the protocol.
+_LIST_VERSION = 5
+#: What passes by itself, or is over by now: librdkafka finds out which.
+_PASSING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """One member, and the partitions that are its own."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One group that exists."""
+
+    name: str
+    state: str
+    protocol: str
+    members: Sequence[GroupMember]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """One group in the list of all."""
+
+    group: str
+    state: str
+    protocol: str
+
+
+def describe_group(admin: AdminClient, name: str) -> Group | None:
+    """Return a group with its members; None where it does not exist.
+
+    Raises:
+        CommandFailed: its coordinator does not answer.
+    """
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        found = result_of(admin.describe_consumer_groups([name])[name], f"group {name}")
+        if found.state is ConsumerGroupState.DEAD:
+            return None
+        if found.state is not ConsumerGroupState.UNKNOWN:
+            return _described(found)
+        address = f"{found.coordinator.host}:{found.coordinator.port}"
+        request = ConsumerGroupDescribeRequest([name])
+        answer = ask(address, ApiKey.CONSUMER_GROUP_DESCRIBE, _DESCRIBE_VERSION, request)
+        (group,) = answer.groups
+        if group.error_code == ErrorCode.NONE:
+            return _with_members(group)
+        if group.error_code not in _PASSING or time.monotonic() > deadline:
+            reason = group.error_message or ErrorCode(group.error_code).name
+            raise CommandFailed(f"group {name}: {reason}", exit_code=UNREACHABLE)
+        time.sleep(AGAIN_S)
+
+
+def list_groups(connection: Connection, admin: AdminClient) -> list[ListedGroup]:
+    """Return all groups, in the order of their names.
+
+    Raises:
+        CommandFailed: no broker answers.
+    """
+    found = result_of(admin.list_consumer_groups(), "consumer groups").valid or ()
+    states: Mapping[str, str] = {}
+    if any(each.state is ConsumerGroupState.UNKNOWN for each in found):
+        states = _states(connection, admin)
+    groups = [
+        ListedGroup(
+            group=each.group_id,
+            state=(
+                states.get(each.group_id, "unknown")
+                if each.state is ConsumerGroupState.UNKNOWN
+                else each.state.name.lower()
+            ),
+            protocol=each.type.name.lower(),
+        )
+        for each in found
+    ]
+    return sorted(groups, key=lambda each: each.group)
+
+
+def _described(found: ConsumerGroupDescription) -> Group:
+    members = [
+        GroupMember(
+            member_id=each.member_id,
+            client_id=each.client_id,
+            host=each.host,
+            partitions=[
+                (place.topic, place.partition) for place in each.assignment.topic_partitions or ()
+            ],
+        )
+        for each in found.members
+    ]
+    return Group(
+        name=found.group_id,
+        state=found.state.name.lower(),
+        protocol=found.type.name.lower(),
+        members=members,
+    )
+
+
+def _with_members(found: DescribedGroup) -> Group:
+    members = [
+        GroupMember(
+            member_id=each.member_id,
+            client_id=each.client_id,
+            host=each.client_host,
+            partitions=[
+                (topic.topic_name, number)
+                for topic in each.assignment.topic_partitions
+                for number in topic.partitions
+            ],
+        )
+        for each in found.members
+    ]
+    state = found.group_state.lower()
+    return Group(name=found.group_id, state=state, protocol="consumer", members=members)
+
+
+def _states(connection: Connection, admin: AdminClient) -> Mapping[str, str]:
+    """Return the states by name, of the groups whose coordinators answer."""
+    states: dict[str, str] = {}
+    for broker in connection.metadata(admin).brokers.values():
+        try:
+            answer = ask(
+                f"{broker.host}:{broker.port}",
+                ApiKey.LIST_GROUPS,
+                _LIST_VERSION,
+                ListGroupsRequest(),
+            )
+        except CommandFailed:
+            continue  # Its groups are not in the list that librdkafka has made, either.
+        states.update({each.group_id: each.group_state.lower() for each in answer.groups})
+    return states
