@@ -274,3 +274,14 @@ def test_a_group_whose_partitions_are_on_their_way_is_there_with_its_members(
         finally:
             for member in members:
                 leave_raw(raw, group, member)
+
+
+def test_a_group_that_is_deleted_is_told_beside_one_that_does_not_exist(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic, group, nobody = make_topic(partitions=1), unique("readers"), unique("nobody")
+    commit(bootstrap_servers, group, topic, {0: 0})
+    done = cli("group", "delete", group, nobody, code=1)
+    assert done.output == f"deleted {group}\n"
+    assert f"group {nobody} does not exist" in done.errors
+    assert group not in cli("group", "list").output

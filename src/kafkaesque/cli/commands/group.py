@@ -183,16 +183,18 @@ def delete(
 ) -> None:
     """Delete groups with their committed offsets; they must have no members.
 
+    Each is deleted by itself: what is said of one that cannot be does not keep the others.
+
     \b
     Example:
       kafkaesque group delete billing
     """
-    from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.outcomes import tell_deleted
 
     admin = Connection(bootstrap).admin()
-    for group, future in admin.delete_consumer_groups(groups).items():
-        result_of(future, f"group {group}")
-    Screen(json=json).done(f"deleted {', '.join(groups)}", {"deleted": groups})
+    named = list(dict.fromkeys(groups))
+    tell_deleted(Screen(json=json), admin.delete_consumer_groups(named), "group")
 
 
 def _at_work(group: str, members: int) -> CommandFailed:

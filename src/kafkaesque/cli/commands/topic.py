@@ -240,22 +240,24 @@ def delete(
       kafkaesque topic delete orders
       kafkaesque topic delete orders prices --yes --if-exists
     """
-    from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.outcomes import tell_deleted
 
     connection = Connection(bootstrap)
     admin = connection.admin()
     known = connection.metadata(admin).topics
+    names = list(dict.fromkeys(names))
     there = [name for name in names if name in known]
     if len(there) < len(names) and not if_exists:
         # Said before anything is deleted: half of a wrong list is not what was meant.
         raise _missing(", ".join(name for name in names if name not in known))
     if there and not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(there)} and all messages in it?", abort=True)
-    requests = admin.delete_topics(there) if there else {}
-    for name, future in requests.items():
-        result_of(future, f"topic {name}")
-    sentence = f"deleted {', '.join(there)}" if there else "nothing to delete"
-    Screen(json=json).done(sentence, {"deleted": there})
+    screen = Screen(json=json)
+    if there:
+        tell_deleted(screen, admin.delete_topics(there), "topic")
+    else:
+        screen.done("nothing to delete", {"deleted": []})
 
 
 def _existing(connection: "Connection", admin: "AdminClient", name: str) -> "TopicMetadata":
