@@ -33,7 +33,7 @@ def tell_deleted(screen: Screen, requests: Mapping[str, "Future[None]"], kind: s
         document["failed"] = {name: failure.message for name, failure in failures.items()}
     sentence = f"deleted {', '.join(deleted)}" if deleted else "nothing is deleted"
     screen.done(sentence, document)
-    for told in tolds.values():
+    for told in failures.values():
         told.show()
     if failures:
         codes = {failure.exit_code for failure in failures.values()}
