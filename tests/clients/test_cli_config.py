@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
 
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
 from tests.clients.test_cli import Done
 
@@ -77,18 +79,34 @@ def test_options_of_one_broker_and_of_all(config: Cli) -> None:
     [
         (["set", "retention.msec=1", "--topic", "{topic}"], "did you mean retention.ms"),
         (["set", "retention.ms=x", "--topic", "{topic}"], "must be a number from -1"),
+        (["set", "flush.ms=1", "--topic", "{topic}"], "does not have"),
+        (["unset", "foo", "--topic", "{topic}"], "unknown topic option 'foo'"),
         (["set", "num.partitions=0", "--all-brokers"], "must be a number from 1"),
         (["set", "connections.max.idle.ms=5", "--broker", "1"], "restarting the broker"),
         (["set", "connections.max.idle.ms=5", "--all-brokers"], "restarting the broker"),
-        (["set", "retention.ms=1", "--topic", "nobody-made-this"], "does not exist"),
     ],
 )
 def test_what_cannot_be_set_is_said_by_name(
     config: Cli, make_topic: TopicMaker, words: list[str], said: str
 ) -> None:
     topic = make_topic(partitions=1) if "{topic}" in words else ""
-    done = config(*(word.format(topic=topic) for word in words), code=1)
+    done = config(*(word.format(topic=topic) for word in words), code=2)
     assert said in done.errors
+
+
+def test_a_right_option_of_a_topic_that_does_not_exist_is_no_wrong_command_line(
+    config: Cli,
+) -> None:
+    done = config("set", "retention.ms=1", "--topic", "nobody-made-this", code=1)
+    assert "does not exist" in done.errors
+
+
+def test_a_broker_that_is_not_there_is_said_at_once(config: Cli) -> None:
+    for words in (["describe"], ["set", "num.partitions=3"], ["unset", "num.partitions"]):
+        begun = time.monotonic()
+        errors = config(*words, "--broker", "99", code=1).errors
+        assert "there is no broker 99 at work; there are 1, 2, 3" in errors
+        assert time.monotonic() - begun < REQUEST_TIMEOUT_S
 
 
 def test_what_is_wrong_is_said_before_anything_is_done(config: Cli) -> None:

@@ -7,9 +7,16 @@ own messages.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from kafkaesque.cli.config_target import Target
+from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import Connection, result_of
 from kafkaesque.cli.kafka_request import ask
@@ -53,7 +60,7 @@ def read_values(bootstrap: str, target: Target) -> list[ValueRow]:
     if target.topic is None and target.broker is None:
         return _values_of_all_brokers(bootstrap)
     resource = _resource(target)
-    admin = Connection(bootstrap).admin()
+    admin = _admin(bootstrap, target)
     entries = result_of(admin.describe_configs([resource])[resource], str(target))
     return [
         ValueRow(
@@ -86,8 +93,27 @@ def change_values(bootstrap: str, target: Target, changes: Mapping[str, str | No
         for name, value in changes.items()
     ]
     resource = _resource(target, entries)
-    admin = Connection(bootstrap).admin()
+    admin = _admin(bootstrap, target)
     result_of(admin.incremental_alter_configs([resource])[resource], str(target))
+
+
+def _admin(bootstrap: str, target: Target) -> AdminClient:
+    """Return a client; librdkafka would look long for a broker that is not there.
+
+    Raises:
+        CommandFailed: no broker answers, or the one that is meant is not there.
+    """
+    connection = Connection(bootstrap)
+    admin = connection.admin()
+    if target.broker is not None:
+        there = sorted(connection.metadata(admin).brokers)
+        if target.broker not in there:
+            raise CommandFailed(
+                f"there is no broker {target.broker} at work; there are"
+                f" {', '.join(map(str, there))}",
+                hint="kafkaesque cluster status",
+            )
+    return admin
 
 
 def _resource(target: Target, changes: list[ConfigEntry] | None = None) -> ConfigResource:
@@ -128,7 +154,10 @@ def _change_all_brokers(bootstrap: str, changes: Mapping[str, str | None]) -> No
 def _check(code: int, message: str | None) -> None:
     if code:
         name = ErrorCode(code).name
-        raise CommandFailed(f"all brokers: {message or 'refused'} ({name})")
+        raise CommandFailed(
+            f"all brokers: {message or 'refused'} ({name})",
+            exit_code=WRONG_USAGE if code == ErrorCode.INVALID_CONFIG else FAILED,
+        )
 
 
 def _source(number: int) -> str:

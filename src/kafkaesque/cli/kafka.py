@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from kafkaesque.cli.arguments import wrong_usage
-from kafkaesque.cli.exit_codes import DAMAGED, UNREACHABLE
+from kafkaesque.cli.exit_codes import DAMAGED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 
 Result = TypeVar("Result")
@@ -171,6 +171,8 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
     code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else 1
     if error.code() == KafkaError._BAD_MSG:
         code = DAMAGED
+    if error.code() == KafkaError.INVALID_CONFIG:
+        code = WRONG_USAGE
     known = _SENTENCES.get(error.name())
     if known is not None:
         sentence, hint = known
