@@ -259,6 +259,18 @@ def test_the_topic_decides_how_large_a_message_may_be(cli: Cli, make_topic: Topi
     assert almost.output == f"published 0 messages to {small}\n"
 
 
+def test_a_message_without_a_key_is_none_for_a_compacted_topic(
+    cli: Cli, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=1, cleanup_policy="compact")
+    refused = cli("publish", topic, "--key-separator", ":", text="a:1\nb\nc:3\n", code=1)
+    assert refused.output == f"published 1 message to {topic}\n"
+    assert f"error: line 2: topic {topic} is compacted: its messages need a key" in refused.errors
+    assert "try:   --key KEY" in refused.errors
+    cli("publish", topic, "2", "--key", "b")
+    assert values(read_all(cli, topic)) == ["1", "2"]
+
+
 def test_places_to_read_from(cli: Cli, make_topic: TopicMaker) -> None:
     topic = make_topic(partitions=2)
     for partition, time_ms in ((0, 1_000_000), (1, 2_000_000)):

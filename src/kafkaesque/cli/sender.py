@@ -1,7 +1,7 @@
 """Publishes messages to one topic, and knows what became of each."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,9 @@ class Sender:
         self._partitions = wait_for_topic(connection, admin, target.topic)
         if target.shared.partition is not None:
             self._check_partition(target.shared.partition)
-        limits = _limits(_max_message_bytes(admin, target.topic))
+        options = _options(admin, target.topic)
+        self._needs_keys = "compact" in options.get("cleanup.policy", "")
+        limits = _limits(options.get("max.message.bytes"))
         self._producer = connection.producer({**settings, **limits})
         self._teller = WaitTeller(note, connection, self._producer, target.topic, "acknowledgement")
 
@@ -127,12 +129,19 @@ class Sender:
         if message.timestamp_ms is not None:
             optional["timestamp"] = message.timestamp_ms
         headers = [*message.headers, *shared.headers]
+        key = shared.key if message.key is None else message.key
         try:
             if target.keeps_partitions and partition is not None:
                 self._check_partition(partition)
+            if key is None and self._needs_keys:
+                # The broker would refuse it, with all that is in its batch.
+                raise CommandFailed(
+                    f"topic {target.topic} is compacted: its messages need a key",
+                    hint="--key KEY, for all messages, or --key-separator :, for lines with a key",
+                )
             self._produce(
                 value=message.value,
-                key=shared.key if message.key is None else message.key,
+                key=key,
                 headers=headers or None,
                 on_delivery=partial(self._on_delivery, number),
                 **optional,
@@ -199,8 +208,8 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
         time.sleep(POLL_S)
 
 
-def _max_message_bytes(admin: "AdminClient", topic: str) -> int | None:
-    """Return what the topic accepts, if the cluster says so."""
+def _options(admin: "AdminClient", topic: str) -> Mapping[str, str]:
+    """Return the topic's options, if the cluster says them."""
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     from kafkaesque.cli.kafka import result_of
@@ -208,19 +217,20 @@ def _max_message_bytes(admin: "AdminClient", topic: str) -> int | None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         found = result_of(admin.describe_configs([resource])[resource], f"topic {topic}")
-        return int(found["max.message.bytes"].value)
-    except (CommandFailed, KeyError, ValueError):
-        return None
+    except CommandFailed:
+        return {}
+    return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
 
-def _limits(max_message_bytes: int | None) -> dict[str, Any]:
+def _limits(accepted: str | None) -> dict[str, Any]:
     """Return librdkafka's settings for a topic that takes batches of so many bytes.
 
     It would refuse what the topic takes, and send many small messages as one batch that is too
     large, because unlike Kafka's own client it never divides what was refused.
     """
-    if max_message_bytes is None:
+    if accepted is None or not accepted.isdecimal():
         return {}
+    max_message_bytes = int(accepted)
     return {
         "message.max.bytes": min(max(max_message_bytes, CLIENT_BYTES_MIN), CLIENT_BYTES_MAX),
         "batch.size": min(max(max_message_bytes, 1), BATCH_BYTES_MAX),
