@@ -267,7 +267,8 @@ def test_a_message_without_a_key_is_none_for_a_compacted_topic(
     assert refused.output == f"published 1 message to {topic}\n"
     assert f"error: line 2: topic {topic} is compacted: its messages need a key" in refused.errors
     assert "try:   --key KEY" in refused.errors
-    cli("publish", topic, "2", "--key", "b")
+    repeated = ["--header", "source=shop", "--header", "source=till"]
+    cli("publish", topic, "2", "--key", "b", *repeated)
     assert values(read_all(cli, topic)) == ["1", "2"]
 
 

@@ -266,6 +266,8 @@ def test_a_group_whose_partitions_are_on_their_way_is_there_with_its_members(
             described = cli("group", "describe", group, "--json").document
             assert (described["state"], described["protocol"]) == ("reconciling", "consumer")
             assert described["members"] == 2
+            # Where it would begin is not known: it has committed nothing.
+            assert (described["lag_messages"], described["lag_ms"]) == (None, None)
             rows = {row["partition"]: row for row in described["partitions"]}
             assert {row["member"] for row in rows.values()} == {members[0]}
             assert [group, "reconciling", "consumer"] in cli("group", "list").rows

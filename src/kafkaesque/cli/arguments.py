@@ -42,15 +42,17 @@ def wrong_usage(message: str, hint: str = "") -> CommandFailed:
 
 
 def parse_pairs(pairs: Iterable[str], option: str, example: str) -> dict[str, str]:
-    """Return `name=value` words as a mapping; the last one of a name wins.
+    """Return `name=value` words as a mapping.
 
     Raises:
-        CommandFailed: a word has no `=` or no name.
+        CommandFailed: a word has no `=` or no name, or a name is given twice.
     """
-    found = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise wrong_usage(f"{option} {pair!r} is not name=value", f"{option} {example}")
+        if name in found:
+            raise wrong_usage(f"{option} {name} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found

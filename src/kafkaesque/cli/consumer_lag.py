@@ -44,9 +44,12 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far a group is: the sum of messages, the longest time, and what could not be asked."""
+    """How far a group is: the sum of messages, the longest time, and what could not be asked.
 
-    messages: int
+    The sum and the time are None where the group has committed nothing.
+    """
+
+    messages: int | None
     time_ms: int | None
     rows: list[LagRow]
     problems: list[str]
@@ -126,9 +129,10 @@ def lag_ms(oldest: Oldest | None, now_ms: int) -> int | None:
 
 
 def _total(rows: list[LagRow], problems: Sequence[CommandFailed]) -> Lag:
+    counts = [row.lag_messages for row in rows if row.lag_messages is not None]
     times = [row.lag_ms for row in rows if row.lag_ms is not None]
     return Lag(
-        messages=sum(row.lag_messages or 0 for row in rows),
+        messages=sum(counts) if counts else None,
         time_ms=max(times, default=None),
         rows=rows,
         problems=sorted({each.message for each in problems}),

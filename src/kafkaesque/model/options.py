@@ -61,7 +61,7 @@ class Option:
         return f"a number from {low} to {high}"
 
     def parse(self, value: object) -> OptionValue:
-        """Return the value, checked.
+        """Return the value, checked; of a list, each word once.
 
         Raises:
             ConfigError: wrong type or out of range; the message names the option and what fits.
@@ -72,9 +72,12 @@ class Option:
             raise self._refused(value) from None
         if isinstance(parsed, str | bool):
             text = write_value(parsed)
-            words = text.split(",") if self.type is OptionType.LIST else [text]
-            if self.choices and any(word.strip() not in self.choices for word in words):
+            is_list = self.type is OptionType.LIST
+            words = [word.strip() for word in text.split(",")] if is_list else [text.strip()]
+            if self.choices and any(word not in self.choices for word in words):
                 raise self._refused(value)
+            if is_list:
+                return ",".join(dict.fromkeys(words))
         elif (self.minimum is not None and parsed < self.minimum) or (
             self.maximum is not None and parsed > self.maximum
         ):
@@ -196,7 +199,7 @@ class OptionTable:
                 raise ConfigError(
                     f"{name} is an option of Apache Kafka that Kafkaesque does not have: {reason}"
                 )
-            near = difflib.get_close_matches(name, self._options, n=1, cutoff=NEAR_MIN)
+            near = difflib.get_close_matches(name.lower(), self._options, n=1, cutoff=NEAR_MIN)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown {self.kind} option {name!r}{hint}")
         return option

@@ -19,6 +19,13 @@ TABLE = OptionTable(
             maximum=INT32_MAX,
         ),
         Option(name="share", type=OptionType.DOUBLE, default=0.5, doc="", minimum=0.25, maximum=1),
+        Option(
+            name="policy",
+            type=OptionType.LIST,
+            default="delete",
+            doc="",
+            choices=("delete", "compact"),
+        ),
         Option(name="rate", type=OptionType.DOUBLE, default=1.0, doc="", minimum=1),
         Option(name="auto.create.topics.enable", type=OptionType.BOOLEAN, default=True, doc=""),
         Option(name="unclean", type=OptionType.BOOLEAN, default=False, doc="", choices=("false",)),
@@ -71,6 +78,7 @@ def test_of_what_was_stored_the_allowed_is_taken_and_the_rest_is_told() -> None:
     [
         ("max.message.byte", "max.message.bytes"),
         ("message.max.bytes", "max.message.bytes"),
+        ("MAX.MESSAGE.BYTES", "max.message.bytes"),
         ("auto.create.topics", "auto.create.topics.enable"),
         ("remote.storage.enable", None),
         ("zookeeper.connect", None),
@@ -81,6 +89,12 @@ def test_only_a_name_that_is_alike_is_suggested(name: str, near: str | None) -> 
         TABLE.get(name)
     hint = f"; did you mean {near}?" if near else ""
     assert str(refused.value) == f"unknown topic option {name!r}{hint}"
+
+
+def test_a_word_that_stands_twice_in_a_list_counts_once() -> None:
+    assert TABLE.parse({"policy": "compact, delete,compact"}) == {"policy": "compact,delete"}
+    with pytest.raises(ConfigError, match=r"a list of delete, compact$"):
+        TABLE.parse({"policy": "compact,,delete"})
 
 
 def test_what_is_true_or_false_may_have_to_be_one_of_them() -> None:

@@ -141,7 +141,9 @@ def _settings(acks: str, compression: str) -> dict[str, Any]:
 
 
 def _headers(words: Sequence[str]) -> list[Header]:
-    parse_pairs(words, "--header", "source=shop")
+    for word in words:
+        # One by one: a message may have several headers of a name.
+        parse_pairs([word], "--header", "source=shop")
     return [(name, value.encode()) for name, _, value in (word.partition("=") for word in words)]
 
 
