@@ -59,6 +59,7 @@ CLIENT_QUOTAS = OptionTable(
             type=OptionType.DOUBLE,
             default=float(INT32_MAX),
             minimum=0,
+            is_open=True,
             doc="Per cent of one broker's loop that clients may keep busy. A broker has one loop, "
             "so that 100 is all of it.",
         ),
@@ -67,6 +68,7 @@ CLIENT_QUOTAS = OptionTable(
             type=OptionType.DOUBLE,
             default=float(INT32_MAX),
             minimum=0,
+            is_open=True,
             doc="Partitions per second that clients may create or delete through one broker.",
         ),
     ],

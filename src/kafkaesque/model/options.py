@@ -39,6 +39,8 @@ class Option:
     doc: str
     minimum: float | None = None
     maximum: float | None = None
+    #: Whether the minimum itself, and the infinite where there is no maximum, are not allowed.
+    is_open: bool = False
     choices: tuple[str, ...] = ()
     #: Whether it can be changed while the broker runs.
     dynamic: bool = True
@@ -58,6 +60,10 @@ class Option:
             return f"a {self.type.name.lower()}"
         low = "-∞" if self.minimum is None else _write_bound(self.minimum)
         high = "∞" if self.maximum is None else _write_bound(self.maximum)
+        if self.is_open:
+            return f"a number above {low} and " + (
+                "finite" if self.maximum is None else f"at most {high}"
+            )
         return f"a number from {low} to {high}"
 
     def parse(self, value: object) -> OptionValue:
@@ -78,11 +84,16 @@ class Option:
                 raise self._refused(value)
             if is_list:
                 return ",".join(dict.fromkeys(words))
-        elif (self.minimum is not None and parsed < self.minimum) or (
-            self.maximum is not None and parsed > self.maximum
-        ):
+        elif not self._is_within(parsed):
             raise self._refused(value)
         return parsed
+
+    def _is_within(self, number: float) -> bool:
+        if self.is_open and (number == self.minimum or math.isinf(number)):
+            return False
+        return (self.minimum is None or number >= self.minimum) and (
+            self.maximum is None or number <= self.maximum
+        )
 
     def _refused(self, value: object) -> ConfigError:
         return ConfigError(f"{self.name} = {value!r} is not allowed: it must be {self.allowed}")

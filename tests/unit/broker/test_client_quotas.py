@@ -14,6 +14,7 @@ from kafkaesque.broker.client_quotas import (
     ENTITIES_MAX,
     NAME_LENGTH_MAX,
     QuotaEntity,
+    check_quota,
     describe_entity,
     levels_of,
     make_entity,
@@ -23,7 +24,7 @@ from kafkaesque.broker.commands import ChangeQuotas, QuotaChange
 from kafkaesque.broker.metadata_records import read_metadata_record, write_metadata_record
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.planner import PlanInputs, plan
-from kafkaesque.model.errors import InvalidRequest, OverBound
+from kafkaesque.model.errors import ConfigError, InvalidRequest, OverBound
 from kafkaesque.model.ids import ZERO_TOPIC_ID
 
 APP: QuotaEntity = (("client-id", "app"),)
@@ -191,3 +192,16 @@ def test_the_levels_are_those_of_kip_55(user: str, client_id: str) -> None:
         assert [kind for kind, _ in shared_by] == [kind for kind, _ in entity]
         assert all(name is not None for _, name in shared_by)
     assert all(one != other for (one, _), (other, _) in pairwise(levels))
+
+
+@pytest.mark.parametrize("name", ["request_percentage", "controller_mutation_rate"])
+def test_the_documented_range_is_the_one_that_is_checked(name: str) -> None:
+    option = CLIENT_QUOTAS.get(name)
+    assert option.allowed == "a number above 0 and finite"
+    assert option.parse(0.5) == 0.5
+    check_quota(APP, name, 0.5)
+    for value in (0.0, math.inf, math.nan):
+        with pytest.raises(ConfigError):
+            option.parse(value)
+        with pytest.raises(InvalidRequest):
+            check_quota(APP, name, value)
