@@ -1,4 +1,4 @@
-"""What all tests share: how hard Hypothesis looks.
+"""What all tests share: how hard Hypothesis looks, and what comes first.
 
 `fast` is what everybody runs; `deep` is for a night: `pytest --hypothesis-profile deep`, or
 `HYPOTHESIS_PROFILE=deep` for everything that starts pytest by itself.
@@ -25,8 +25,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 DEEP_TIMEOUT_S = 3600
 
 
+#: Where single tests take seconds.
+_LONG = ("clients", "sim")
+
+
+def _is_short(item: pytest.Item) -> bool:
+    return item.path.parent.name not in _LONG
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives tests that look longer the time for it."""
+    """Puts the long ones first, so that two processes end together.
+
+    And gives tests that look longer the time for it.
+    """
+    items.sort(key=_is_short)  # otherwise in the random order
     if settings.get_current_profile_name() != "deep":
         return
     for item in items:
