@@ -1,22 +1,27 @@
 """What the compaction of a topic does to whoever produces to the same broker meanwhile.
 
-    .venv/bin/python -m bench.compaction_beside [MiB of input]
+    .venv/bin/python -m bench.compaction_beside [MiB of input] [rounds]
 
-One broker. A compacted topic is written of which one record in ten is live, while compaction is
-switched off. Then a producer is measured on another topic: alone, and from the moment at which
-compaction is switched on. The broker's loop and the worker process share the machine's cores with
-the load, so what it says depends on how many of them there are.
+One broker. In each round a compacted topic is written of which one record in ten is live, while
+compaction is switched off. Then a producer is measured on a topic of its own: from the moment at
+which compaction is switched on, and without it, the one or the other first in turns. Before each,
+the device has written what it was given: otherwise the second always pays for the first. Single
+rounds differ by a quarter even without compaction, so only medians say something. The broker's loop
+and the worker process share the machine's cores with the load: it depends on how many there are.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -39,8 +44,17 @@ SEGMENT_MIB = 64
 #: The load beside: a rate that leaves the broker time, and as much as goes.
 RATE = 5_000
 SECONDS = 5
+ROUNDS = 5
 WAIT_S_MAX = 600
 OPTIONS = {"log.cleaner.backoff.ms": "100", "log.cleaner.enable": "false"}
+
+
+class Round(NamedTuple):
+    """What was measured in one round: the compaction's speed, and the load's figures."""
+
+    mb_per_s: float
+    alone: dict[str, float]
+    beside: dict[str, float]
 
 
 class Bench:
@@ -109,24 +123,29 @@ class Bench:
             options |= {"size": 1000, "acks": "all"}
         return Load(mode, self._servers, topic, options)
 
-    def measure(self, mode: str | None) -> str:
-        """Compact a table, beside a load if one is named; return a row."""
+    def measure(self, mode: str | None, *, is_alone_first: bool) -> Round:
+        """Compact a table, beside a load if one is named."""
         segment_bytes = str(SEGMENT_MIB * MIB)
         with self.topic(cleanup_policy="compact", segment_bytes=segment_bytes) as table:
             self.fill(table)
             before = self.used(table)
-            alone: dict[str, float] = {}
+            alone = self.measure_alone(mode) if mode and is_alone_first else {}
             beside: dict[str, float] = {}
             with self.topic(segment_bytes=segment_bytes) as other:
-                if mode is not None:
-                    alone = self.load(mode, other).result()
+                os.sync()
                 load = None if mode is None else self.load(mode, other)
                 seconds = self.compact(table, before)
                 if load is not None:
                     beside = load.result()
-            left = self.used(table)
-        row = f"| {mode or 'nothing'} | {before / MIB:,.0f} | {left / MIB:,.0f} | {seconds:.1f} |"
-        return f"{row} {before / seconds / 1e6:,.0f} | {_figures(alone)} | {_figures(beside)} |"
+        if mode and not is_alone_first:
+            alone = self.measure_alone(mode)
+        return Round(before / seconds / 1e6, alone, beside)
+
+    def measure_alone(self, mode: str) -> dict[str, float]:
+        """Run a load, and nothing beside it."""
+        with self.topic(segment_bytes=str(SEGMENT_MIB * MIB)) as topic:
+            os.sync()
+            return self.load(mode, topic).result()
 
     def compact(self, table: str, before: int) -> float:
         """Let compaction run until the table is small; return the seconds."""
@@ -148,30 +167,36 @@ def _size(path: Path) -> int:
         return 0  # It has just been replaced.
 
 
-def _figures(found: dict[str, float]) -> str:
-    if "p50_ms" in found:
-        return f"p50 {found['p50_ms']:.2f}, p99 {found['p99_ms']:.2f} ms"
-    if found:
-        return ", ".join(f"{key} {value:,.1f}" for key, value in found.items())
-    return ""
+def _row(mode: str | None, figure: str, found: Sequence[Round]) -> str:
+    speed = f"| {mode or 'nothing'} | {median(each.mb_per_s for each in found):,.0f} |"
+    if mode is None:
+        return speed + " - | - | - |"
+    alone = median(each.alone[figure] for each in found)
+    beside = median(each.beside[figure] for each in found)
+    ratios = [each.beside[figure] / each.alone[figure] for each in found]
+    spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"{speed} {figure} {alone:,.2f} | {beside:,.2f} | {spread} |"
 
 
 def main() -> None:
     """Measure and print a table."""
     size = int(sys.argv[1] if len(sys.argv) > 1 else INPUT_MIB) * MIB
+    rounds = int(sys.argv[2] if len(sys.argv) > 2 else ROUNDS)
     sys.stdout.write(
         f"{size / MIB:,.0f} MiB, {LIVE_PART:.0%} of it live; beside it {SECONDS} s of: {RATE:,} "
-        "messages/s of 100 B (latency), or as many of 1 KB as it takes (produce)\n\n"
-        "| beside | before, MiB | after | seconds | MB/s | alone | beside compaction |\n"
-        "|---|---|---|---|---|---|---|\n"
+        "messages/s of 100 B (latency), or as many of 1 KB as it takes (produce); medians of "
+        f"{rounds} rounds\n\n"
+        "| beside | compacted, MB/s | alone | beside compaction | ratio |\n|---|---|---|---|---|\n"
     )
+    figures = {None: "", "latency": "p99_ms", "produce": "messages"}
     with (
         tempfile.TemporaryDirectory() as directory,
         Kafkaesque(1, options=OPTIONS, directory=Path(directory)) as cluster,
     ):
         bench = Bench(cluster, size)
-        for mode in (None, "latency", "produce"):
-            sys.stdout.write(bench.measure(mode) + "\n")
+        for mode, figure in figures.items():
+            found = [bench.measure(mode, is_alone_first=at % 2 == 0) for at in range(rounds)]
+            sys.stdout.write(_row(mode, figure, found) + "\n")
             sys.stdout.flush()
 
 

@@ -25,8 +25,8 @@ from kafkaesque.runtime.worker_frames import (
     write_frame,
 )
 
-#: How far behind everybody else: whoever serves clients comes first.
-NICENESS: Final = 10
+#: As far behind everybody else as can be: it takes what those leave who serve clients.
+NICENESS: Final = 19
 
 
 def main() -> None:
