@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import InvariantBroken, WorkerLost
-from kafkaesque.runtime import heavy_work
+from kafkaesque.runtime import heavy_work, worker
 from tests.unit.env import steps
 from tests.unit.env.worlds import RealWorld
 
@@ -58,7 +58,7 @@ def test_heavy_work_is_done_elsewhere_at_low_priority(world: RealWorld) -> None:
     world.run_until(lambda: bool(done))
     ((pid, niceness),) = seen
     assert pid != os.getpid()
-    assert niceness == min(19, os.nice(0) + 10)
+    assert niceness == min(19, os.nice(0) + worker.NICENESS)
 
 
 def test_one_piece_of_heavy_work_at_a_time(world: RealWorld) -> None:
