@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "consume": "Print a topic's messages.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "txn": "Transactions: list, describe, producers, abort.",
+    "pipeline": "Data pipelines on Spark: init, dry-run, run, status.",
     "log": "Read a data directory offline: dump and verify.",
     "sim": "Run a simulated cluster with faults, from a seed.",
     "bench": "Measure a cluster, or this machine.",

@@ -1,0 +1,1 @@
+"""Pipelines: projects of Spark Declarative Pipelines, run once or continuously, and watched."""

@@ -1,0 +1,51 @@
+"""The projects that come with Kafkaesque, and making a copy of one."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from pathlib import Path
+
+from kafkaesque.spark.pipelines.errors import WrongProject
+
+SPEC_NAME = "spark-pipeline.yml"
+#: Where the runs of a project keep what they keep; nothing of it is to be under version control.
+STATE_FOLDER = "storage"
+DEFAULT = "blank"
+_FOLDER = Path(__file__).parent.parent / "templates"
+_CACHES = ("__pycache__", "*.pyc")
+
+
+def template_names() -> list[str]:
+    """Return the names of all templates."""
+    return sorted(each.parent.name for each in _FOLDER.glob(f"*/{SPEC_NAME}"))
+
+
+def copy_template(name: str, folder: Path) -> list[Path]:
+    """Make `folder` a project of its own, and return its files.
+
+    Raises:
+        WrongProject: there is no such template, or something is in the folder.
+    """
+    names = template_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"--template {near[0]}" if near else f"one of {', '.join(names)}"
+        raise WrongProject(f"there is no template {name!r}", hint)
+    try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise WrongProject(
+                f"{folder} is not empty: a project is made in a directory that is empty or new"
+            )
+        shutil.copytree(
+            _FOLDER / name,
+            folder,
+            dirs_exist_ok=True,
+            copy_function=shutil.copyfile,
+            ignore=shutil.ignore_patterns(*_CACHES),
+        )
+        (folder / ".gitignore").write_text(f"{STATE_FOLDER}/\n", "utf-8")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise WrongProject(f"cannot write to {folder}: {reason}") from None
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
