@@ -84,6 +84,15 @@ class RealDisk(RealDirectory):
         finally:
             self._close_later(fd)
 
+    def rename(self, old: str, new: str) -> None:
+        # The same for a file that another one takes the place of.
+        fd = self._open_to_free(new)
+        try:
+            super().rename(old, new)
+        finally:
+            if fd is not None:
+                self._close_later(fd)
+
     def remove_tree(self, path: str) -> None:
         self._trash_count += 1
         grave = f"{self.root}/{TRASH_NAME}/{os.getpid()}-{self._trash_count}"
@@ -140,6 +149,13 @@ class RealDisk(RealDirectory):
         return run
 
     # Inside
+
+    def _open_to_free(self, path: str) -> int | None:
+        """Return a descriptor of what is about to lose its name, if there is anything."""
+        try:
+            return os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None  # Only time is lost: it is freed at once.
 
     def _close_later(self, fd: int) -> None:
         # The last holder of a file may be a worker, which can as well wait itself.

@@ -10,7 +10,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import IO, Any, Final, Generic, TypeVar, cast
 
 from kafkaesque.env.disk import ArgumentT, BlockingDisk
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, WorkerLost
@@ -154,11 +154,10 @@ class HeavyWork:
             process = self._process = self._start()
             if self._is_closed:
                 process.kill()
-        assert process.stdin is not None
-        assert process.stdout is not None
+        commands, answers = _pipes(process)
         try:
-            write_frame(process.stdin, command)
-            return read_frame(process.stdout)
+            write_frame(commands, command)
+            return read_frame(answers)
         except (EOFError, OSError) as error:
             status = self._end()
             raise WorkerLost(f"the worker process has ended with status {status}") from error
@@ -166,9 +165,11 @@ class HeavyWork:
     def _start(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "kafkaesque.runtime.worker", self._root]
         try:
-            # A session of its own: Ctrl-C is for the broker, which says what is to end.
+            # A group of its own: Ctrl-C is for the broker, which says what is to end. But not a
+            # session: Linux shares the processors out among sessions first (sched_autogroup), and
+            # how nice a process is counts only within one.
             return subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
             )
         except OSError as error:
             raise DiskFailed(f"cannot start {command[0]}: {error.strerror}") from error
@@ -178,9 +179,7 @@ class HeavyWork:
         process, self._process = self._process, None
         if process is None:
             return None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for pipe in (process.stdin, process.stdout):
+        for pipe in _pipes(process):
             try:
                 pipe.close()
             except OSError:
@@ -190,6 +189,13 @@ class HeavyWork:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+
+def _pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes]]:
+    """Return a process's standard input and output."""
+    if process.stdin is None or process.stdout is None:
+        raise InvariantBroken("a worker process has no pipes")
+    return process.stdin, process.stdout
 
 
 def _ignore(_: object, __: Exception | None) -> None:

@@ -25,7 +25,8 @@ from kafkaesque.runtime.worker_frames import (
     write_frame,
 )
 
-#: As far behind everybody else as can be: it takes what those leave who serve clients.
+#: As far behind everybody else as can be: it takes what those leave who serve clients. That counts
+#: within a session, so the broker begins this process in its own.
 NICENESS: Final = 19
 
 

@@ -30,10 +30,10 @@ def fail(disk: BlockingDisk, what: str) -> Generator[int, None, None]:
     raise DiskFailed(what)
 
 
-def tell_process(disk: BlockingDisk, _: None) -> Generator[tuple[int, int], None, None]:
-    """Yield the process and how nice it is, again and again."""
+def tell_process(disk: BlockingDisk, _: None) -> Generator[tuple[int, int, int, int], None, None]:
+    """Yield the process, its group, its session and how nice it is, again and again."""
     while True:
-        yield os.getpid(), os.nice(0)
+        yield os.getpid(), os.getpgid(0), os.getsid(0), os.nice(0)
 
 
 def sleep(disk: BlockingDisk, seconds: float) -> Generator[int, None, None]:

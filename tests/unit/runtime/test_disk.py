@@ -134,6 +134,35 @@ def test_a_large_removed_file_is_freed_off_the_loop(
     assert closers[0].startswith("work")
 
 
+def test_a_file_that_another_takes_the_place_of_is_freed_off_the_loop(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = world.doors.disk
+    for name in ("log", "log.swap"):
+        disk.open(name, create=True).write_at(0, [name.encode()])
+    old = os.stat(f"{disk.root}/log").st_ino
+    closed: dict[int, tuple[str, int]] = {}
+    close = os.close
+
+    def spy(fd: int) -> None:
+        status = os.fstat(fd)
+        closed[status.st_ino] = threading.current_thread().name[:4], status.st_nlink
+        close(fd)
+
+    monkeypatch.setattr(os, "close", spy)
+    disk.rename("log.swap", "log")
+    assert disk.list_dir("") == ["log"]
+    world.run_until(lambda: old in closed)
+    assert closed[old] == ("work", 0), "a worker was the last holder"
+    assert disk.open("log").read_blocking(0, 100) == b"log.swap"
+    new = os.stat(f"{disk.root}/log").st_ino
+    closed.clear()
+    with pytest.raises(FileNotFoundError):
+        disk.rename("missing", "log")
+    world.run_until(lambda: new in closed)
+    assert disk.exists("log")
+
+
 def test_left_over_trash_is_emptied_at_the_start(tmp_path: Path) -> None:
     grave = tmp_path / "data" / ".trash" / "123-1"
     grave.mkdir(parents=True)

@@ -50,14 +50,16 @@ def begin(world: RealWorld, seen: list[int]) -> None:
 
 
 def test_heavy_work_is_done_elsewhere_at_low_priority(world: RealWorld) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int, int]] = []
     done: list[object] = []
     run = world.env.disk.run_steps(steps.tell_process, None, seen.append, lambda *_: done.append(1))
     world.run_until(lambda: bool(seen))
     run.stop()
     world.run_until(lambda: bool(done))
-    ((pid, niceness),) = seen
+    ((pid, group, session, niceness),) = seen
     assert pid != os.getpid()
+    assert group == pid, "what a terminal sends to the broker's group is not for it"
+    assert session == os.getsid(0), "in a session of its own it would be as good as not nice"
     assert niceness == min(19, os.nice(0) + worker.NICENESS)
 
 
@@ -71,7 +73,7 @@ def test_an_idle_worker_process_ends_and_another_is_begun(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heavy_work, "IDLE_MS_MAX", 10)
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int, int]] = []
     for count in (1, 2):
         done: list[object] = []
         run = world.env.disk.run_steps(
