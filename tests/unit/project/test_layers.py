@@ -23,6 +23,8 @@ PLANTED = [
     ("groups", "time", "kafkaesque.groups.planted -> time"),
     ("storage", "os.path", "kafkaesque.storage.planted -> os"),
     ("raft", "random", "kafkaesque.raft.planted -> random"),
+    ("membership", "socket", "kafkaesque.membership.planted -> socket"),
+    ("membership", "kafkaesque.raft", "kafkaesque.membership.planted -> kafkaesque.raft"),
     (
         "protocols/text",
         "kafkaesque.protocols.kafka",

@@ -1,0 +1,187 @@
+"""Frames that only members can write: a packet with a head and a signature.
+
+Theory of operation. The cluster's secret and its id give a key; a frame ends with the first half of
+the HMAC-SHA256 of all before it (RFC 2104, truncated as its section 5 allows). The head names the
+sender, its life, the number of the frame in that life, and the receiver. So a frame cannot be made,
+changed, or sent to another node or cluster by somebody without the secret; it can be read, for
+nothing is encrypted.
+
+A frame that was recorded counts once: `ReplayGuard` remembers for each sender the newest numbers of
+its newest life. Who has just been started remembers nothing yet; what can be replayed to it until
+the sender's next frame is old news, which outdates nothing (see `membership.entries`).
+
+Two secrets can be known at once, so that the secret can be changed while the cluster works: the
+new one is added behind the old one on every node, then put before it on every node, then the old
+one is removed. All frames are signed with the first and believed with either.
+"""
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kafkaesque.membership.entries import INCARNATION_MAX, NODE_MAX
+from kafkaesque.membership.errors import FrameRefused, Refusal
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.ids import NodeId
+
+PROTOCOL_VERSION: Final = 1
+SECRETS_MAX: Final = 2
+SECRET_BYTES_MIN: Final = 16
+MAC_BYTES: Final = 16
+#: Frames of one sender that may overtake one another without being taken for replayed.
+WINDOW_FRAMES: Final = 256
+
+#: The receiver of a frame to an address where nobody is known yet.
+ANYBODY: Final = NodeId(0)
+
+_HEAD = struct.Struct(">BHIIIQQ")
+#: What a frame has beside its packet.
+SEAL_BYTES: Final = _HEAD.size + MAC_BYTES
+
+
+class Envelope(NamedTuple):
+    """A frame whose signature is right."""
+
+    sender: NodeId
+    receiver: NodeId
+    life: int
+    number: int
+    packet: bytes
+
+
+class _Secret(NamedTuple):
+    id: int
+    key: bytes
+
+
+class Keyring:
+    """Signs frames and tells those that are signed."""
+
+    __slots__ = ("_cluster", "_secrets")
+
+    def __init__(self, cluster_id: str, secrets: Sequence[bytes]) -> None:
+        """`secrets`: the one to sign with, and maybe another one to believe.
+
+        Raises:
+            ConfigError: none, too many, one that is too short, or one twice.
+        """
+        if not 1 <= len(secrets) <= SECRETS_MAX:
+            raise ConfigError(
+                f"membership: there must be one cluster secret, or {SECRETS_MAX} while it is"
+                f" changed, not {len(secrets)}"
+            )
+        if any(len(secret) < SECRET_BYTES_MIN for secret in secrets):
+            raise ConfigError(
+                f"membership: a cluster secret must have at least {SECRET_BYTES_MIN} bytes:"
+                " take random ones"
+            )
+        if len(set(secrets)) < len(secrets):
+            raise ConfigError("membership: the new cluster secret is the old one")
+        name = cluster_id.encode()
+        self._cluster: Final = int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
+        self._secrets: Final = tuple(_derive(name, secret) for secret in secrets)
+
+    def seal(
+        self, sender: NodeId, receiver: NodeId, life: int, number: int, packet: bytes
+    ) -> bytes:
+        """Return a frame; no two of one life may have the same number."""
+        secret = self._secrets[0]
+        head = _HEAD.pack(
+            PROTOCOL_VERSION, secret.id, self._cluster, sender, receiver, life, number
+        )
+        body = head + packet
+        return body + hmac.digest(secret.key, body, "sha256")[:MAC_BYTES]
+
+    def open(self, frame: bytes) -> Envelope:
+        """Return what a frame holds.
+
+        Raises:
+            FrameRefused: no member of this cluster has written it.
+        """
+        if len(frame) < SEAL_BYTES:
+            raise FrameRefused(Refusal.MALFORMED)
+        version, key_id, cluster, sender, receiver, life, number = _HEAD.unpack_from(frame)
+        if version != PROTOCOL_VERSION:
+            raise FrameRefused(Refusal.OTHER_VERSION)
+        if cluster != self._cluster:
+            raise FrameRefused(Refusal.OTHER_CLUSTER)
+        body = frame[:-MAC_BYTES]
+        is_known = False
+        for secret in self._secrets:
+            if secret.id == key_id:
+                is_known = True
+                mac = hmac.digest(secret.key, body, "sha256")[:MAC_BYTES]
+                if hmac.compare_digest(mac, frame[-MAC_BYTES:]):
+                    break
+        else:
+            raise FrameRefused(Refusal.FORGED if is_known else Refusal.UNKNOWN_KEY)
+        if not (1 <= sender <= NODE_MAX and 1 <= life <= INCARNATION_MAX):
+            raise FrameRefused(Refusal.UNREADABLE)
+        return Envelope(NodeId(sender), NodeId(receiver), life, number, body[_HEAD.size :])
+
+
+def _derive(cluster_id: bytes, secret: bytes) -> _Secret:
+    """Return the key of one cluster and the number by which frames name it."""
+    key = hmac.digest(secret, b"kafkaesque membership " + cluster_id, "sha256")
+    return _Secret(int.from_bytes(hashlib.sha256(key).digest()[:2], "big"), key)
+
+
+class Freshness(Enum):
+    """What a frame is to who has seen others of its sender."""
+
+    FRESH = "fresh"
+    REPLAYED = "replayed"
+    OUTDATED = "outdated"
+
+
+class _Seen:
+    """The newest frames of one sender: bit n of `bits` is frame `highest` - n."""
+
+    __slots__ = ("bits", "highest", "life")
+
+    def __init__(self, life: int, number: int) -> None:
+        self.life = life
+        self.highest = number
+        self.bits = 1
+
+
+class ReplayGuard:
+    """Remembers which frames of its senders have come; of `senders_max`, no more."""
+
+    __slots__ = ("_seen", "_senders_max")
+
+    def __init__(self, senders_max: int) -> None:
+        self._seen: Final[dict[NodeId, _Seen]] = {}
+        self._senders_max: Final = senders_max
+
+    def admit(self, sender: NodeId, life: int, number: int) -> Freshness:
+        """Note a frame whose signature is right, and tell what it is."""
+        seen = self._seen.get(sender)
+        if seen is None or life > seen.life:
+            if seen is None and len(self._seen) >= self._senders_max:
+                del self._seen[next(iter(self._seen))]
+            self._seen[sender] = _Seen(life, number)
+            return Freshness.FRESH
+        if life < seen.life:
+            return Freshness.OUTDATED
+        ahead = number - seen.highest
+        if ahead > 0:
+            seen.bits = (seen.bits << min(ahead, WINDOW_FRAMES) | 1) & _WINDOW_MASK
+            seen.highest = number
+            return Freshness.FRESH
+        bit = 1 << -ahead if -ahead < WINDOW_FRAMES else 0
+        if not bit or seen.bits & bit:
+            return Freshness.REPLAYED
+        seen.bits |= bit
+        return Freshness.FRESH
+
+    def life_of(self, sender: NodeId) -> int:
+        """Return the newest life of a sender; 0 where none is known."""
+        seen = self._seen.get(sender)
+        return 0 if seen is None else seen.life
+
+
+_WINDOW_MASK = (1 << WINDOW_FRAMES) - 1
