@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
-from kafkaesque.cli.exit_codes import FAILED, UNREACHABLE, WRONG_USAGE
+from kafkaesque.cli.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.spark.pipelines.errors import (
     BrokersAway,
+    Interrupted,
     PipelineError,
     WrongProject,
 )
@@ -14,7 +16,10 @@ from kafkaesque.spark.pipelines.errors import (
 _EXIT_CODES: dict[type[PipelineError], int] = {
     WrongProject: WRONG_USAGE,
     BrokersAway: UNREACHABLE,
+    Interrupted: INTERRUPTED,
 }
+#: One of each group that the extra brings.
+_NEEDED = ("pyspark", "pyarrow", "yaml", "grpc", "pandas")
 
 
 @contextmanager
@@ -25,3 +30,17 @@ def failures_told() -> Iterator[None]:
     except PipelineError as error:
         exit_code = _EXIT_CODES.get(type(error), FAILED)
         raise CommandFailed(error.message, hint=error.hint, exit_code=exit_code) from None
+
+
+def require_spark() -> None:
+    """Check that the extra is installed.
+
+    Raises:
+        CommandFailed: something of it is not.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"Spark is not installed: there is no module {missing[0]}",
+            hint="pip install 'kafkaesque[spark]'; in a checkout scripts/test-spark --install-only",
+        )

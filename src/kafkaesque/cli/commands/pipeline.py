@@ -1,15 +1,45 @@
 """`kafkaesque pipeline`: projects of Spark Declarative Pipelines."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import JsonOption, new_app
-from kafkaesque.cli.pipeline_failures import failures_told
+from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs, wrong_usage
+from kafkaesque.cli.pipeline_display import displayed, flow_table
+from kafkaesque.cli.pipeline_failures import failures_told, require_spark
 from kafkaesque.cli.screen import Screen
 
+if TYPE_CHECKING:
+    from kafkaesque.spark.pipelines.run import Run
+    from kafkaesque.spark.pipelines.session import Target
+
 app = new_app(help="Data pipelines on Spark: init, dry-run, run, status.")
+
+ProjectArgument = Annotated[
+    Path, typer.Argument(metavar="[DIR]", help="The project; here by default.", show_default=False)
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", "-c", metavar="NAME=VALUE", help="A setting of the project, or one of Spark's."
+    ),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="local[N] or spark://HOST:PORT.", show_default="local[*]"),
+]
+RemoteOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="A Spark Connect server, sc://HOST:PORT.")
+]
+RefreshOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME,...", help="Only these tables and sinks."),
+]
+FullRefreshOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME,...", help="Make these anew, from the beginning of their sources."),
+]
 
 
 @app.callback()
@@ -40,3 +70,96 @@ def init(
         f"made {folder} from the template {template}: {folder / 'README.md'} says what it does",
         {"project": str(folder), "template": template, "files": [str(path) for path in files]},
     )
+
+
+@app.command("dry-run")
+def dry_run(
+    project: ProjectArgument = Path(),
+    conf: ConfOption = None,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check a project without running it: settings, flows and their columns, brokers and topics.
+
+    \b
+    Example:
+      kafkaesque pipeline dry-run ./greetings
+    """
+    require_spark()
+    from kafkaesque.spark.pipelines.project import load_project
+    from kafkaesque.spark.pipelines.runner import dry_run as check
+
+    with failures_told():
+        target = _target(master, remote)
+        loaded = load_project(project, _settings(conf))
+        found = check(loaded, target)
+    counts = {
+        "files": len(loaded.sources),
+        "flows": len(found.flows) + len(found.auto_cdc_flows),
+        "outputs": len(found.outputs),
+        "topics_read": sorted({each.get("subscribe", "") for each in found.reads} - {""}),
+        "topics_written": sorted({each.get("topic", "") for each in found.writes} - {""}),
+    }
+    Screen(json=json).done(f"{loaded.name} can be run", {"pipeline": loaded.name, **counts})
+
+
+@app.command()
+def run(
+    project: ProjectArgument = Path(),
+    refresh: RefreshOption = None,
+    full_refresh: FullRefreshOption = None,
+    full_refresh_all: Annotated[
+        bool, typer.Option("--full-refresh-all", help="Make everything anew.")
+    ] = False,
+    conf: ConfOption = None,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Process what has come since the last run, then end; or go on until Ctrl-C (--continuous).
+
+    \b
+    Example:
+      kafkaesque pipeline run ./greetings
+      kafkaesque pipeline run --master spark://127.0.0.1:7077 --conf kafkaesque.sink.topic=other
+    """
+    require_spark()
+    from kafkaesque.spark.pipelines.project import load_project
+    from kafkaesque.spark.pipelines.runner import run_once
+    from kafkaesque.spark.pipelines.triggered import Selection
+
+    selection = Selection(
+        refresh=_names(refresh),
+        full_refresh=_names(full_refresh),
+        full_refresh_all=full_refresh_all,
+    )
+    if full_refresh_all and (selection.refresh or selection.full_refresh):
+        raise wrong_usage("--full-refresh-all goes with neither --refresh nor --full-refresh")
+    with failures_told():
+        target = _target(master, remote)
+        loaded = load_project(project, _settings(conf))
+        with displayed() as display:
+            done = run_once(loaded, target, selection, display)
+    _show(done, json=json)
+
+
+def _show(done: "Run", *, json: bool) -> None:
+    document = done.document()
+    Screen(json=json).show(flow_table(document["flows"]), document)
+
+
+def _target(master: str | None, remote: str | None) -> "Target":
+    from kafkaesque.spark.pipelines.session import LOCAL_MASTER, Target
+
+    if master is not None and remote is not None:
+        raise wrong_usage("--master starts a Spark, --remote uses one that runs: give one of them")
+    return Target(master=master or LOCAL_MASTER, remote=remote)
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    return parse_pairs(conf or (), "--conf", "kafkaesque.bootstrap.servers=127.0.0.1:9092")
+
+
+def _names(lists: list[str] | None) -> list[str]:
+    return [name.strip() for words in lists or () for name in words.split(",") if name.strip()]

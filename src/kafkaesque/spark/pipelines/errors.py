@@ -22,3 +22,10 @@ class RunFailed(PipelineError):
 
 class BrokersAway(PipelineError):
     """No broker answered."""
+
+
+class Interrupted(PipelineError):
+    """Somebody wanted the run to end before its end."""
+
+    def __init__(self) -> None:
+        super().__init__("the run was ended before it was done: the next one goes on from there")

@@ -1,0 +1,100 @@
+"""What the commands do with a project: check it, run it once, run it on and on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafkaesque.spark.pipelines.definitions import Definitions, define, working_in
+from kafkaesque.spark.pipelines.errors import Interrupted, PipelineError
+from kafkaesque.spark.pipelines.events import EventQueue, StopWanted
+from kafkaesque.spark.pipelines.flow_progress import COMPLETED, FAILED, STOPPED
+from kafkaesque.spark.pipelines.project import Project
+from kafkaesque.spark.pipelines.run import TRIGGERED, Run, Watcher
+from kafkaesque.spark.pipelines.run_record import locked
+from kafkaesque.spark.pipelines.session import Session, Target, check_target, opened_session
+from kafkaesque.spark.pipelines.topic_checks import check_topics
+from kafkaesque.spark.pipelines.triggered import Selection, check_graph, run_triggered
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """A project whose files could be read and whose topics are there."""
+
+    session: Session
+    graph_id: str
+    found: Definitions
+
+
+@contextlib.contextmanager
+def _defined(project: Project, target: Target) -> Iterator[Defined]:
+    """Have a session with the project's graph while the block runs."""
+    check_target(target)
+    with (
+        locked(project.state_folder) as lock,
+        opened_session(project, target, lock) as session,
+        working_in(project.folder),
+    ):
+        graph_id, found = define(session.spark, project, session.settings)
+        check_topics(found)
+        yield Defined(session=session, graph_id=graph_id, found=found)
+
+
+def dry_run(project: Project, target: Target) -> Definitions:
+    """Check a project without running it; returns what it defines.
+
+    Raises:
+        PipelineError: what is wrong with it, or with what it needs.
+    """
+    with _defined(project, target) as defined:
+        check_graph(defined.session, project, defined.graph_id)
+        return defined.found
+
+
+def run_once(project: Project, target: Target, selection: Selection, watcher: Watcher) -> Run:
+    """Process what is there, and return how it went.
+
+    Raises:
+        PipelineError: as `dry_run`, or a flow failed, or somebody interrupted it.
+    """
+    with _defined(project, target) as defined, _signals() as events:
+        run = Run(project, TRIGGERED, target.name, watcher)
+        with _ending(run):
+            run_triggered(defined.session, project, defined.graph_id, selection, run, events)
+        return run
+
+
+@contextlib.contextmanager
+def _ending(run: Run) -> Iterator[None]:
+    """Keep how the run ended."""
+    try:
+        yield
+    except Interrupted:
+        run.end(STOPPED)
+        raise
+    except PipelineError as error:
+        run.end(FAILED, error.message)
+        raise
+    except BaseException as error:
+        run.end(FAILED, f"{type(error).__name__}: {error}")
+        raise
+    run.end(COMPLETED)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[EventQueue]:
+    """Have Ctrl-C and its like put into a queue while the block runs."""
+    events: EventQueue = EventQueue()
+    before = {
+        number: signal.signal(number, lambda signum, _: events.put(StopWanted(signum)))
+        for number in _STOP_SIGNALS
+    }
+    try:
+        yield events
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,94 @@
+"""One sentence from what Spark, Python and the connector report as errors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from traceback import extract_tb
+
+from kafkaesque.spark.pipelines.errors import BrokersAway, PipelineError, RunFailed, WrongProject
+
+#: The last line of a Python traceback of ours, wherever Spark has put it.
+_OURS = re.compile(r"^\s*(?:pyspark\S*: )?kafkaesque\.[\w.]*?(\w+): (.+)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(
+    r"^([A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit)): (.*)$", re.MULTILINE
+)
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_LINE_NUMBER = re.compile(r"\(line (\d+), pos \d+\)")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_TEXT_MAX = 600
+
+
+def sentence_of(error: BaseException | str) -> str:
+    """Return what is wrong in one line, without traces of Java or Python."""
+    text = error if isinstance(error, str) else _text_of(error)
+    missing = _NO_MODULE.search(text)
+    if missing is not None:
+        return f"there is no module {missing[1]} in the Python of Spark's workers"
+    if ours := _OURS.findall(text):
+        return _one_line(ours[-1][1])
+    if "Traceback (most recent call last)" in text and (found := _PYTHON_ERROR.findall(text)):
+        name, words = found[-1]
+        return _one_line(f"{name}: {words}")
+    condition = _CONDITION.search(text)
+    if condition is not None:
+        return _one_line(_SQL_STATE.sub("", text[condition.start(2) :]))
+    return _one_line(text.strip().partition("\n")[0]) or type(error).__name__
+
+
+def kind_of(error: BaseException | str) -> str:
+    """Return the name of the connector's error in it, if one is."""
+    found = _OURS.findall(error if isinstance(error, str) else _text_of(error))
+    return str(found[-1][0]) if found else ""
+
+
+def failure(what: str, error: BaseException | str, hint: str = "") -> PipelineError:
+    """Return the end of a run because of `error`; `what` says where it was."""
+    if isinstance(error, PipelineError):
+        return error
+    message = f"{what}: {sentence_of(error)}"
+    if kind_of(error) == "Unavailable":
+        return BrokersAway(message, hint or "kafkaesque cluster status")
+    return RunFailed(message, hint)
+
+
+def definition_failure(file: Path, folder: Path, error: BaseException) -> WrongProject:
+    """Return the refusal of a file with transformations; says the line, where there is one."""
+    line = None
+    for frame in extract_tb(error.__traceback__):
+        if Path(frame.filename) == file:
+            line = frame.lineno
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        line = error.lineno
+        words = f"{error.msg}"
+    else:
+        text = _text_of(error)
+        words = _setting_is_missing(text) or sentence_of(error)
+        found = _LINE_NUMBER.search(text)
+        if line is None and found is not None:
+            line = int(found[1])
+        if not isinstance(error, PipelineError) and not _CONDITION.search(text):
+            words = f"{type(error).__name__}: {words}"
+    where = file.relative_to(folder) if file.is_relative_to(folder) else file
+    return WrongProject(f"{where}{f', line {line}' if line else ''}: {words}")
+
+
+def _setting_is_missing(text: str) -> str | None:
+    found = re.search(r"SQL_CONF_NOT_FOUND\] The SQL config \"?([^\" ]+)\"?", text)
+    if found is None:
+        return None
+    return f"there is no setting {found[1]}: list it under configuration: in the project's spec"
+
+
+def _text_of(error: BaseException) -> str:
+    message = getattr(error, "getMessage", None)
+    own = message() if callable(message) else None
+    return f"{own}\n{error}" if own else str(error)
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    # Spark ends the text of an analysis error with its plan.
+    words = words.split("; 'Project", 1)[0].split(";\n", 1)[0]
+    return words if len(words) <= _TEXT_MAX else f"{words[:_TEXT_MAX]}…"
