@@ -4,7 +4,6 @@ import asyncio
 import errno
 import fcntl
 import os
-import shutil
 import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
@@ -13,6 +12,7 @@ from kafkaesque.env.disk import ArgumentT, BlockingDisk, File, ResultT, StepT
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.runtime.directory import LOCK_NAME, TRASH_NAME, RealDirectory
 from kafkaesque.runtime.file import disk_error
+from kafkaesque.runtime.freeing import FreeingThread, open_to_free
 from kafkaesque.runtime.heavy_work import HeavyRun, HeavyWork
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
@@ -22,6 +22,8 @@ URGENT_SYNC_THREADS_MAX: Final = 3
 SYNC_THREADS_MAX: Final = 2
 READ_THREADS_MAX: Final = 4
 WORK_THREADS_MAX: Final = 2
+#: What takes more space without a name is freed elsewhere: the file system takes its time.
+FREED_ON_LOOP_BYTES_MAX: Final = 1024 * 1024
 
 
 class RealDisk(RealDirectory):
@@ -48,10 +50,11 @@ class RealDisk(RealDirectory):
         )
         self._syncers: Final = WorkerPool("disk-sync", SYNC_THREADS_MAX, self._mailbox)
         self._workers: Final = WorkerPool("work", WORK_THREADS_MAX, self._mailbox)
+        self._freeing: Final = FreeingThread(self._mailbox)
         self._heavy: Final = HeavyWork(self.root, loop, self._mailbox)
         self._trash_count = 0
         for name in os.listdir(f"{self.root}/{TRASH_NAME}"):
-            self._free(f"{self.root}/{TRASH_NAME}/{name}")
+            self._freeing.remove(f"{self.root}/{TRASH_NAME}/{name}")
 
     def close(self) -> None:
         """Wait for the threads and give the directory back; nothing is called any more."""
@@ -62,6 +65,7 @@ class RealDisk(RealDirectory):
         self._heavy.close()
         for pool in (self._urgent_syncers, self._syncers, self.readers, self._workers):
             pool.close()
+        self._freeing.close()
         os.close(self._lock_fd)
 
     # Names
@@ -69,24 +73,16 @@ class RealDisk(RealDirectory):
     def remove(self, path: str) -> None:
         # To free a large file takes milliseconds; the descriptor that a worker holds while it
         # unlinks moves that off the loop without a moment in which the name still exists.
+        fd = open_to_free(self._at(path))
         try:
-            fd = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise disk_error(error, "cannot remove", path) from error
-        try:
-            os.unlink(self._at(path))
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise disk_error(error, "cannot remove", path) from error
+            super().remove(path)
         finally:
-            self._close_later(fd)
+            if fd is not None:
+                self._close_later(fd)
 
     def rename(self, old: str, new: str) -> None:
         # The same for a file that another one takes the place of.
-        fd = self._open_to_free(new)
+        fd = open_to_free(self._at(new))
         try:
             super().rename(old, new)
         finally:
@@ -102,7 +98,7 @@ class RealDisk(RealDirectory):
             return
         except OSError as error:
             raise disk_error(error, "cannot remove", path) from error
-        self._free(grave)
+        self._freeing.remove(grave)
 
     # What waits for the device
 
@@ -150,29 +146,13 @@ class RealDisk(RealDirectory):
 
     # Inside
 
-    def _open_to_free(self, path: str) -> int | None:
-        """Return a descriptor of what is about to lose its name, if there is anything."""
-        try:
-            return os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None  # Only time is lost: it is freed at once.
-
     def _close_later(self, fd: int) -> None:
         # The last holder of a file may be a worker, which can as well wait itself.
-        if self._closed or threading.get_ident() != self._thread:
+        is_elsewhere = self._closed or threading.get_ident() != self._thread
+        if is_elsewhere or os.fstat(fd).st_blocks * 512 <= FREED_ON_LOOP_BYTES_MAX:
             os.close(fd)
         else:
-            self._workers.submit(lambda: os.close(fd), _ignore)
-
-    def _free(self, grave: str) -> None:
-        self._workers.submit(lambda: _remove_all(grave), _ignore)
-
-
-def _remove_all(path: str) -> None:
-    if os.path.isdir(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        os.unlink(path)
+            self._freeing.close_file(fd)
 
 
 def _lock(root: str) -> int:
@@ -197,7 +177,3 @@ def _as_disk_failed(error: Exception | None, doing: str) -> DiskFailed:
     failed = DiskFailed(f"cannot {doing}: {error!r}")
     failed.__cause__ = error
     return failed
-
-
-def _ignore(_: object, __: Exception | None) -> None:
-    """Nobody waits for this result."""

@@ -11,8 +11,6 @@ from kafkaesque.runtime.ports import Socket
 
 #: The kernel takes no more buffers in one call.
 BUFFERS_PER_WRITE_MAX: Final = 1024
-#: An unlinked file of this size is freed by a worker: the file system takes its time.
-FREED_ON_LOOP_BYTES_MAX: Final = 1024 * 1024
 TOUCH_STEP_BYTES: Final = 128 * 1024
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -45,8 +43,7 @@ class RealFile:
 
     def __del__(self) -> None:
         try:
-            status = os.fstat(self.fd)
-            if status.st_nlink == 0 and status.st_blocks * 512 > FREED_ON_LOOP_BYTES_MAX:
+            if os.fstat(self.fd).st_nlink == 0:
                 self._close_later(self.fd)
             else:
                 os.close(self.fd)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import DiskFailed, DiskFull
-from kafkaesque.runtime import file as file_module
+from kafkaesque.runtime import disk as disk_module
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.loop import new_loop
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
@@ -114,7 +114,7 @@ def test_descriptors_return_when_the_last_holder_lets_go(world: RealWorld) -> No
 def test_a_large_removed_file_is_freed_off_the_loop(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_module, "FREED_ON_LOOP_BYTES_MAX", 1000)
+    monkeypatch.setattr(disk_module, "FREED_ON_LOOP_BYTES_MAX", 1000)
     closers: list[str] = []
     close = os.close
 
@@ -131,30 +131,31 @@ def test_a_large_removed_file_is_freed_off_the_loop(
     del file
     world.run_until(lambda: bool(closers))
     monkeypatch.undo()
-    assert closers[0].startswith("work")
+    assert closers[0].startswith("disk-free")
 
 
 def test_a_file_that_another_takes_the_place_of_is_freed_off_the_loop(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(disk_module, "FREED_ON_LOOP_BYTES_MAX", 1000)
     disk = world.doors.disk
     for name in ("log", "log.swap"):
-        disk.open(name, create=True).write_at(0, [name.encode()])
+        disk.open(name, create=True).write_at(0, [name.encode() * 1000])
     old = os.stat(f"{disk.root}/log").st_ino
     closed: dict[int, tuple[str, int]] = {}
     close = os.close
 
     def spy(fd: int) -> None:
         status = os.fstat(fd)
-        closed[status.st_ino] = threading.current_thread().name[:4], status.st_nlink
+        closed[status.st_ino] = threading.current_thread().name, status.st_nlink
         close(fd)
 
     monkeypatch.setattr(os, "close", spy)
     disk.rename("log.swap", "log")
     assert disk.list_dir("") == ["log"]
     world.run_until(lambda: old in closed)
-    assert closed[old] == ("work", 0), "a worker was the last holder"
-    assert disk.open("log").read_blocking(0, 100) == b"log.swap"
+    assert closed[old] == ("disk-free-0", 0), "that thread was the last holder"
+    assert disk.open("log").read_blocking(0, 8) == b"log.swap"
     new = os.stat(f"{disk.root}/log").st_ino
     closed.clear()
     with pytest.raises(FileNotFoundError):
