@@ -458,7 +458,14 @@ class TransactionMachine(RuleBasedStateMachine):
         if before is None:
             assert value.state is S.EMPTY
             return
-        assert value.state in TRANSITIONS[before.state]
+        if before.state in PREPARED and value.state is S.ONGOING:
+            # What begins the next transaction completes this one.
+            is_commit = before.state is S.PREPARE_COMMIT
+            before_state = S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT
+            assert before_state in TRANSITIONS[before.state]
+        else:
+            before_state = before.state
+        assert value.state in TRANSITIONS[before_state]
         if value.producer_id == before.producer_id:
             assert value.producer_epoch >= before.producer_epoch
         else:
@@ -508,7 +515,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Quiet: everybody is answered, and a new producer of each id can commit."""
-        self.desk.advance(CONFIG.write_timeout_ms + 1)
+        self.desk.advance(CONFIG.addition_wait_ms + CONFIG.write_timeout_ms + 1)
         assert set(self.desk.asked) == set(self.desk.answers), "somebody waits for ever"
         self.desk.holds_writes = self.desk.holds_ids = self.desk.holds_markers = False
         self.release()

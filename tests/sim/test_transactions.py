@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.commands import AddToTransaction
 from kafkaesque.broker.log_reader import LogReader
 from kafkaesque.broker.marker_writer import MarkerWriter
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.clients.findings import Findings
@@ -41,6 +43,21 @@ def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
         assert report.counts["transactions"] > 0, "the clients did something"
         committed += report.counts["transactions"]
     assert committed > 50, "and not only between the faults"
+
+
+def test_leaders_seldom_have_to_ask_whether_they_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm = TransactionCoordinators.confirm
+    questions = []
+
+    def count(self: TransactionCoordinators, request: AddToTransaction, on_error: Any) -> None:
+        if request.verify_only:
+            questions.append(request)
+        confirm(self, request, on_error)
+
+    monkeypatch.setattr(TransactionCoordinators, "confirm", count)
+    report = run_seed(1, SimOptions(kinds=("pause",), between_ms=60_000, activities=TRANSACTIONS))
+    assert report.ok, report.anomalies
+    assert len(questions) < report.counts["transactions"] / 2
 
 
 def anomalies(options: SimOptions, seeds: range) -> list[str]:
@@ -114,7 +131,7 @@ def test_a_transaction_that_ends_one_way_here_and_another_there(
 
 def test_a_coordinator_that_knows_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     def anybody(
-        self: Transaction, producer_id: int, producer_epoch: int, connection: int
+        self: Transaction, producer_id: int, producer_epoch: int, *_: object
     ) -> TransactionError:
         return TransactionError.NONE
 

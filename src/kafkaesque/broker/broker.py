@@ -16,6 +16,7 @@ from kafkaesque.broker.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AddToTransaction,
     AdvanceStart,
+    ConfirmTransaction,
     ControllerCommand,
     Done,
     GroupCommand,
@@ -55,6 +56,7 @@ from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, wri
 from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
 from kafkaesque.broker.raft_driver import RaftDriver, Replica
+from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
@@ -486,6 +488,9 @@ class Broker:
             )
         elif isinstance(command, WriteMarker):
             serve_marker(self, command, lambda outcome: answer(write_outcome(outcome)))
+        elif isinstance(command, ConfirmTransaction):
+            confirm_transaction(self, command)
+            answer(write_outcome(Done()))
         elif isinstance(command, AddToTransaction):
             self.transaction_coordinators.serve(
                 command, lambda outcome: answer(write_outcome(outcome))

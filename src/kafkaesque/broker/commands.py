@@ -178,6 +178,23 @@ class AddToTransaction(PeerRequest, frozen=True, tag="add-to-transaction", kw_on
     verify_only: bool
 
 
+class LedPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition under one leadership of it."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+
+
+class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw_only=True):
+    """Told a partitions' leader, by a coordinator: they take part in a producer's transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    partitions: list[LedPartition]
+
+
 ControllerCommand = (
     RegisterBroker
     | CreateTopic
@@ -197,6 +214,7 @@ AnyPeerRequest = (
     | GroupCommand
     | WriteMarker
     | AddToTransaction
+    | ConfirmTransaction
 )
 
 

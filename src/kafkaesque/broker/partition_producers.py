@@ -191,6 +191,10 @@ class PartitionProducers:
         """
         return self._table.verified(Guard._make(guard))
 
+    def confirm_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Let the first batch of a transaction pass of which a coordinator speaks by itself."""
+        self._table.confirm(producer_id, epoch, coordinator_epoch)
+
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_epoch_bumped: bool
     ) -> Offset | None:
@@ -267,6 +271,8 @@ class PartitionProducers:
                 self._catch_up()
             else:
                 self._fall_back()
+        # Others may have led meanwhile, and refused to write a marker that was there already.
+        self._table.forget_confirmed()
 
     def truncate(self, end_offset: Offset) -> None:
         """The log's end was cut off."""

@@ -13,6 +13,7 @@ from kafkaesque.broker.commands import AddedToTransaction, AddToTransaction
 from kafkaesque.broker.marker_writer import MarkerWriter
 from kafkaesque.broker.table_host import TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.transaction_confirmer import tell_leaders
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.config import TransactionConfig
@@ -26,6 +27,7 @@ from kafkaesque.transactions.events import (
 )
 from kafkaesque.transactions.results import (
     AddPartitionsResult,
+    ConfirmPartitions,
     ListResult,
     NeedProducerId,
     WriteMarkers,
@@ -153,6 +155,8 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
                 self._fetch_producer_id(host, item)
             case WriteMarkers():
                 MarkerWriter(self._broker, host, item).start()
+            case ConfirmPartitions():
+                tell_leaders(self._broker, item, host.partition.leader_epoch)
             case _:
                 raise InvariantBroken(f"nobody knows how to do {item}")
 

@@ -25,6 +25,8 @@ class TransactionConfig:
     expiration_check_interval_ms: int = _HOUR_MS
     #: A client is told to try again when its record or producer id takes longer.
     write_timeout_ms: int = 5_000
+    #: What is to be added waits so long for its id to be free; then it is told to come again.
+    addition_wait_ms: int = 500
     #: What the coordinator itself wants written is tried again after this.
     retry_backoff_ms: int = 100
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kafkaesque.model.log_table import Append, Instant, LogRecord, RequestToken, Respond
+from kafkaesque.transactions.additions import WaitingAdditions
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.deadlines import Deadlines
 from kafkaesque.transactions.results import NeedProducerId, Result, Work
@@ -14,6 +15,7 @@ class Context:
     """State and ways out of one table."""
 
     __slots__ = (
+        "additions",
         "config",
         "coordinator_epoch",
         "deadlines",
@@ -32,6 +34,7 @@ class Context:
         self.deadlines = Deadlines()
         self.writes = PendingWrites(config.write_timeout_ms)
         self.producer_ids = ProducerIdWaits(config.write_timeout_ms)
+        self.additions = WaitingAdditions(config.addition_wait_ms)
         self.ready: list[Work] = []
 
     def respond(self, token: RequestToken, result: Result) -> None:
@@ -55,5 +58,5 @@ class Context:
     @property
     def is_over_bound(self) -> bool:
         """Whether no further write may be asked for by choice."""
-        waits = len(self.writes) + len(self.producer_ids)
+        waits = len(self.writes) + len(self.producer_ids) + len(self.additions)
         return waits >= self.config.writes_in_flight_max

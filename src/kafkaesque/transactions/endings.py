@@ -135,7 +135,7 @@ class Endings:
 
         def on_producer_id(producer_id: int | None, error: TransactionError) -> None:
             if producer_id is None:
-                transaction.cancel()
+                self._journal.give_up(transaction)
                 self._refuse(end, error)
             else:
                 self._store(end, transaction, value, producer_id)

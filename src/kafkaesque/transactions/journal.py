@@ -27,10 +27,14 @@ from kafkaesque.transactions.waits import OnEnd
 class Journal:
     """Writes transactions down and carries them on."""
 
-    __slots__ = ("_context", "_last_markers_token")
+    __slots__ = ("_context", "_last_markers_token", "when_free")
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        #: Asked when a change is over and none follows by itself, and when all markers are written:
+        #: whether somebody has waited for that and has begun a change, which completes the
+        #: transaction as well.
+        self.when_free: Callable[[Transaction], bool] = lambda transaction: False
         self._last_markers_token = 0
 
     def store(
@@ -52,13 +56,23 @@ class Journal:
                 if on_settled is not None:
                     on_settled()
                 self.resume(transaction)
+                self._maybe_free(transaction)
             else:
-                transaction.cancel()
-                self._context.forget_if_new(transaction)
+                self.give_up(transaction)
                 self._retry_later(transaction)
 
         record = LogRecord(write_key(transaction.transactional_id), write_value(value))
         self._context.append([record], on_end, answer)
+
+    def give_up(self, transaction: Transaction) -> None:
+        """Take note that a change which was begun will not be."""
+        transaction.cancel()
+        self._context.forget_if_new(transaction)
+        self._maybe_free(transaction)
+
+    def _maybe_free(self, transaction: Transaction) -> None:
+        if not transaction.is_concurrent:
+            self.when_free(transaction)
 
     def resume(self, transaction: Transaction) -> None:
         """Do what the committed state asks for; not while a change is under way."""
@@ -118,11 +132,16 @@ class Journal:
                 self.maybe_complete(transaction)
 
     def maybe_complete(self, transaction: Transaction) -> None:
-        """Write down that all markers are written, if they are and it is not being done."""
+        """Write down that all markers are written, if they are and it is not being done.
+
+        Where partitions wait for the next transaction, its beginning says it.
+        """
         value = transaction.value
         if value is None or value.state not in PREPARED:
             return
         if transaction.is_changing or transaction.markers_left:
+            return
+        if self.when_free(transaction):
             return
         after = completed(value, self._context.now.wall_ms)
         transaction.begin(after.state)

@@ -8,6 +8,7 @@ from functools import partial
 
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.log_table import RequestToken
+from kafkaesque.transactions.additions import Addition
 from kafkaesque.transactions.context import Context
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import NO_CONNECTION, AddedPartitions, AddOffsets, AddPartitions
@@ -17,10 +18,11 @@ from kafkaesque.transactions.results import (
     AddedResult,
     AddOffsetsResult,
     AddPartitionsResult,
+    ConfirmPartitions,
     PartitionError,
 )
 from kafkaesque.transactions.states import PREPARED, TransactionState
-from kafkaesque.transactions.transaction import with_partitions
+from kafkaesque.transactions.transaction import Transaction, completed, with_partitions
 
 #: What the end of a transaction adds to its value: two producer ids and a version, tagged.
 _TAGS_BYTES = 32
@@ -62,6 +64,7 @@ class Partitions:
     def __init__(self, context: Context, journal: Journal) -> None:
         self._context = context
         self._journal = journal
+        journal.when_free = self._on_free
 
     def on_add_partitions(self, add: AddPartitions) -> None:
         """Add or verify partitions of many transactions, answered together."""
@@ -138,32 +141,90 @@ class Partitions:
         connection: int,
         answer: Callable[[TransactionError], None],
     ) -> None:
-        transaction = self._context.transactions.get(added.transactional_id)
-        if transaction is None:
+        context = self._context
+        transaction = context.transactions.get(added.transactional_id)
+        if transaction is None or transaction.value is None:
             answer(TransactionError.INVALID_PRODUCER_ID_MAPPING)
             return
-        error = transaction.check_producer(added.producer_id, added.producer_epoch, connection)
+        addition = Addition(added, connection, answer)
+        if not transaction.is_concurrent:
+            self._begin(transaction, transaction.value, [addition])
+            return
+        # It has spoken, even if what else is wrong with it can only be told later: its next
+        # producer id may not be in force yet.
+        transaction.check_producer(added.producer_id, added.producer_epoch, connection)
+        if context.is_over_bound:
+            answer(TransactionError.COORDINATOR_NOT_AVAILABLE)
+        else:
+            context.additions.add(addition, context.now.now_ms)
+
+    def _on_free(self, transaction: Transaction) -> bool:
+        """Begin what waits, together with the end of the transaction before; False if nothing."""
+        waiting = self._context.additions.take(transaction.transactional_id)
+        if not waiting:
+            return False
         value = transaction.value
-        if transaction.is_concurrent:
-            # Before what is wrong with the producer: its next id may not be in force yet.
-            answer(TransactionError.CONCURRENT_TRANSACTIONS)
+        if value is not None and value.state in PREPARED:
+            value = completed(value, self._context.now.wall_ms)
+        self._begin(transaction, value, waiting)
+        return transaction.is_changing
+
+    def _begin(
+        self, transaction: Transaction, value: TransactionValue | None, additions: list[Addition]
+    ) -> None:
+        """Add all that fits the value, which is committed or can be with what is added."""
+        new: list[Addition] = []
+        for each in additions:
+            error = self._judge(transaction, value, each)
+            if error is None:
+                new.append(each)
+            else:
+                each.answer(error)
+        if value is None or not new:
             return
+        partitions = frozenset().union(*(each.added.partitions for each in new))
+        after = with_partitions(value, partitions, self._context.now.wall_ms)
+        if not self._fits(after):
+            _answer_all(new, TransactionError.OVER_BOUND)
+            return
+        path = (after.state,) if value.state is transaction.state else (value.state, after.state)
+        transaction.begin(*path)
+        self._journal.store(
+            transaction,
+            after,
+            answer=lambda error: _answer_all(new, error),
+            on_settled=lambda: self._announce(after, new),
+        )
+
+    def _judge(
+        self, transaction: Transaction, value: TransactionValue | None, addition: Addition
+    ) -> TransactionError | None:
+        """Return what can be answered at once; None if partitions are to be added."""
+        added = addition.added
+        error = transaction.check_producer(
+            added.producer_id, added.producer_epoch, addition.connection, value
+        )
         if error is not TransactionError.NONE or value is None:
-            answer(error)
-            return
+            return error
         is_open = value.state is TransactionState.ONGOING
         if not added.partitions or (is_open and value.partitions.issuperset(added.partitions)):
-            answer(TransactionError.NONE)
-            return
+            return TransactionError.NONE
         if self._context.is_over_bound:
-            answer(TransactionError.COORDINATOR_NOT_AVAILABLE)
-            return
-        after = with_partitions(value, added.partitions, self._context.now.wall_ms)
-        if not self._fits(after):
-            answer(TransactionError.OVER_BOUND)
-            return
-        transaction.begin(after.state)
-        self._journal.store(transaction, after, answer)
+            return TransactionError.COORDINATOR_NOT_AVAILABLE
+        return None
+
+    def _announce(self, value: TransactionValue, additions: list[Addition]) -> None:
+        """Spare the leaders the question; those that have added their own know already."""
+        partitions: set[TopicPartition] = set()
+        for each in additions:
+            if each.connection != NO_CONNECTION:
+                partitions.update(each.added.partitions)
+        if partitions:
+            self._context.ready.append(
+                ConfirmPartitions(
+                    value.producer_id, value.producer_epoch, tuple(sorted(partitions))
+                )
+            )
 
     def _fits(self, value: TransactionValue) -> bool:
         """Return whether the value can be written now, and when the transaction ends."""
@@ -171,3 +232,8 @@ class Partitions:
         if len(value.partitions) > config.partitions_max:
             return False
         return len(write_value(value)) + _TAGS_BYTES <= config.value_bytes_max
+
+
+def _answer_all(additions: list[Addition], error: TransactionError) -> None:
+    for each in additions:
+        each.answer(error)

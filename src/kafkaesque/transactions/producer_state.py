@@ -307,6 +307,25 @@ class ProducerStateTable:
         """
         return self._guards.confirm(guard)
 
+    def confirm(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """A coordinator says, unasked, that a transaction is under way and knows of this partition.
+
+        It counts as `verified`, unless a marker of a newer coordinator has come before it.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            if epoch < entry.epoch or entry.first_open_offset >= 0:
+                return
+            if coordinator_epoch < (entry.transaction or TransactionEntry()).coordinator_epoch:
+                return
+        guard = self._guards.demand(producer_id, epoch)
+        if guard is not None:
+            self._guards.confirm(guard)
+
+    def forget_confirmed(self) -> None:
+        """Have every first batch of a transaction confirmed anew."""
+        self._guards.clear()
+
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_epoch_bumped: bool = False
     ) -> Verdict | AlreadyEnded:

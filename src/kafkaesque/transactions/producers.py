@@ -86,8 +86,7 @@ class Producers:
     def _begin_with_new_id(self, init: InitProducerId, transaction: Transaction) -> None:
         def on_producer_id(producer_id: int | None, error: TransactionError) -> None:
             if producer_id is None:
-                transaction.cancel()
-                self._context.forget_if_new(transaction)
+                self._journal.give_up(transaction)
                 self._refuse(init, error)
             else:
                 self._store(init, transaction, producer_id, 0)

@@ -41,6 +41,14 @@ class AddPartitionsResult:
     transactions: tuple[AddedResult, ...]
 
 
+class ConfirmPartitions(NamedTuple):
+    """Work: their leaders need not ask whether these partitions take part. Of no consequence."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddOffsetsResult:
     """Whether the group's partition is in the transaction."""
@@ -143,4 +151,4 @@ class WriteMarkers:
     partitions: tuple[TopicPartition, ...]
 
 
-Work = Respond[Result] | Append | NeedProducerId | WriteMarkers
+Work = Respond[Result] | Append | NeedProducerId | WriteMarkers | ConfirmPartitions

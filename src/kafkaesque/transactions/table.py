@@ -11,10 +11,11 @@ A transactional id belongs to one *incarnation* of a producer at a time, named b
 epoch. InitProducerId begins a new one and shuts out the one before. Its transaction is open from
 the first partition that is added (Ongoing), decided once PrepareCommit or PrepareAbort is committed
 to the log, and over when every partition has taken its marker and that is committed too
-(CompleteCommit, CompleteAbort). What is decided stays decided: a new leader finds it in the log and
-has the same markers written again. Nothing is answered that depends on a record before that record
-is committed. Each id has at most one change under way; whoever comes meanwhile is told to come
-again (CONCURRENT_TRANSACTIONS).
+(CompleteCommit, CompleteAbort, or the next Ongoing). What is decided stays decided: a new leader
+finds it in the log and has the same markers written again. Nothing is answered that depends on a
+record before that record is committed. Each id has at most one change under way. What is to be
+added meanwhile waits a while, and is then written all together; anybody else is told to come again
+(CONCURRENT_TRANSACTIONS).
 
 Three fences keep what is late from doing harm. The *epoch*: a transaction that the coordinator ends
 by itself, and every one of a client that learns its epochs, ends with a higher epoch, and markers
@@ -170,6 +171,7 @@ class TransactionTable:
         self._state = TableState.UNLOADED
         self._loaded = {}
         self._context.producer_ids.abandon(TransactionError.NOT_COORDINATOR)
+        self._context.additions.abandon(TransactionError.NOT_COORDINATOR)
         self._context.writes.abandon(TransactionError.NOT_COORDINATOR)
 
     # --- events ---
@@ -203,6 +205,7 @@ class TransactionTable:
             self._endings.on_deadline(transactional_id)
         context.producer_ids.expire(now.now_ms)
         context.writes.expire(now.now_ms)
+        context.additions.expire(now.now_ms)
         if self._next_expiry_ms is not None and self._next_expiry_ms <= now.now_ms:
             self._admin.expire()
             self._schedule_expiry()
@@ -236,6 +239,7 @@ class TransactionTable:
             self._context.deadlines.next_deadline_ms(),
             self._context.producer_ids.next_deadline_ms(),
             self._context.writes.next_deadline_ms(),
+            self._context.additions.next_deadline_ms(),
             self._next_expiry_ms,
         )
         return min((each for each in deadlines if each is not None), default=None)

@@ -98,10 +98,17 @@ class Transaction:
         return True
 
     def check_producer(
-        self, producer_id: int, producer_epoch: int, connection: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        connection: int,
+        value: TransactionValue | None = None,
     ) -> TransactionError:
-        """Return whether this is the present incarnation, speaking for itself."""
-        value = self.value
+        """Return whether this is the present incarnation, speaking for itself.
+
+        Present is the one of the `value` that is to come, if there is one.
+        """
+        value = value or self.value
         if value is None or value.producer_id != producer_id:
             return TransactionError.INVALID_PRODUCER_ID_MAPPING
         if value.producer_epoch != producer_epoch or producer_epoch > CLIENT_EPOCH_MAX:

@@ -28,6 +28,7 @@ from kafkaesque.transactions.events import (
     MarkersWritten,
 )
 from kafkaesque.transactions.results import (
+    ConfirmPartitions,
     DescribedTransaction,
     EndResult,
     InitResult,
@@ -71,6 +72,8 @@ class Desk:
         self.holds_markers = False
         self.markers: list[WriteMarkers] = []
         self.written: list[tuple[WriteMarkers, TopicPartition]] = []
+        #: What leaders were told: whose transaction, and which partitions.
+        self.confirmed: list[tuple[int, int, tuple[TopicPartition, ...]]] = []
         self.holds_ids = False
         self.held_ids: list[NeedProducerId] = []
         self.next_producer_id = first_producer_id
@@ -112,6 +115,10 @@ class Desk:
                         self.held.append(work)
                     case NeedProducerId():
                         self.held_ids.append(work)
+                    case ConfirmPartitions():
+                        self.confirmed.append(
+                            (work.producer_id, work.producer_epoch, work.partitions)
+                        )
                     case WriteMarkers():
                         assert work.partitions
                         assert work.coordinator_epoch == self.coordinator_epoch

@@ -105,7 +105,7 @@ def test_a_new_id_is_unknown_until_its_record_is_committed() -> None:
     assert desk.init().error is E.CONCURRENT_TRANSACTIONS
     assert desk.describe().error is E.TRANSACTIONAL_ID_NOT_FOUND
     assert desk.listed() == set()
-    assert desk.add((1000, 0), T0) is E.CONCURRENT_TRANSACTIONS
+    assert desk.add((1000, 0), T0) is E.INVALID_PRODUCER_ID_MAPPING
     assert desk.end_error((1000, 0)) is E.INVALID_PRODUCER_ID_MAPPING
     assert desk.force_abort() is E.TRANSACTIONAL_ID_NOT_FOUND
     desk.commit_held()
@@ -266,10 +266,11 @@ def test_a_client_that_learns_its_epochs_learns_its_next_producer_id_too() -> No
     assert desk.markers[0].producer_epoch == EPOCH_MAX
     assert desk.markers[0].producer_id == 7
     # It comes again with the next one before the markers are written.
-    assert desk.add(following, T0) is E.CONCURRENT_TRANSACTIONS
+    assert desk.add(following, T0) is None
     assert desk.end_error(following, commit=False, learns=True) is E.CONCURRENT_TRANSACTIONS
     assert desk.init(following).error is E.CONCURRENT_TRANSACTIONS
     assert desk.end_error(last, learns=True) is E.CONCURRENT_TRANSACTIONS
+    desk.advance(desk.config.addition_wait_ms)
     desk.write_markers()
     assert desk.ended(last) == following
     assert desk.end_error(last, commit=False, learns=True) is E.INVALID_TXN_STATE
@@ -278,16 +279,32 @@ def test_a_client_that_learns_its_epochs_learns_its_next_producer_id_too() -> No
     assert desk.end_error(last, learns=True) is E.INVALID_PRODUCER_ID_MAPPING
 
 
+def test_a_client_may_add_with_its_next_producer_id_before_that_is_in_force() -> None:
+    desk = Desk(log=stored(EPOCH_MAX - 1))
+    last = (7, EPOCH_MAX - 1)
+    desk.add(last, T0)
+    desk.holds_markers = True
+    following = desk.ended(last)
+    assert desk.add(following, T1) is None
+    added = desk.asked[-1]
+    desk.write_markers()
+    assert desk.answers[added].transactions[0].partitions[0].error is NONE
+    assert desk.describe().producer_id == following[0]
+    assert desk.describe().partitions == (T1,)
+
+
 def test_the_end_waits_for_its_next_producer_id() -> None:
     desk = Desk(log=stored(EPOCH_MAX - 1))
     last = (7, EPOCH_MAX - 1)
     desk.add(last, T0)
     desk.holds_ids = True
     assert desk.end(last, learns=True) is None
-    assert desk.add(last, T1) is E.CONCURRENT_TRANSACTIONS
+    ended = desk.asked[-1]
+    assert desk.add(last, T1) is None
     desk.refuse_id()
-    assert desk.answers[desk.asked[-2]].error is E.COORDINATOR_NOT_AVAILABLE
+    assert desk.answers[ended].error is E.COORDINATOR_NOT_AVAILABLE
     assert desk.state() == "Ongoing"
+    assert desk.describe().partitions == (T0, T1)
     desk.holds_ids = False
     assert desk.ended(last) == (1000, 0)
 
@@ -468,13 +485,12 @@ def test_an_id_that_is_not_used_for_long_is_forgotten() -> None:
 
 def test_an_id_that_is_being_forgotten_can_be_used_again_only_afterwards() -> None:
     desk = Desk(TransactionConfig(records_per_write_max=1))
-    producer = desk.begun()
+    desk.begun()
     desk.begun(transactional_id="two")
     desk.holds_writes = True
     desk.advance(WEEK_MS + HOUR_MS)
     assert [len(each.records) for each in desk.held] == [1, 1]
     assert desk.init().error is E.CONCURRENT_TRANSACTIONS
-    assert desk.add(producer, T0) is E.CONCURRENT_TRANSACTIONS
     desk.fail_held()
     assert desk.listed() == {TXN, "two"}
     desk.commit_held()

@@ -108,8 +108,6 @@ def test_all_markers_have_to_be_written_before_the_next_transaction() -> None:
     (work,) = desk.markers
     desk.write_marker(work, T1)
     assert desk.state() == "PrepareCommit"
-    assert desk.add(producer, T0) is E.CONCURRENT_TRANSACTIONS
-    assert desk.add_offsets(producer) is E.CONCURRENT_TRANSACTIONS
     assert desk.init().error is E.CONCURRENT_TRANSACTIONS
     assert desk.force_abort() is E.CONCURRENT_TRANSACTIONS
     desk.write_marker(work, T1)
@@ -117,6 +115,100 @@ def test_all_markers_have_to_be_written_before_the_next_transaction() -> None:
     desk.write_marker(work, T0, MarkerOutcome.PARTITION_GONE)
     assert desk.state() == "CompleteCommit"
     assert desk.add(producer, T0) is NONE
+
+
+def test_what_is_added_early_begins_with_the_end_of_the_transaction_before() -> None:
+    desk = Desk()
+    producer = open_transaction(desk, T0)
+    desk.holds_markers = True
+    desk.end(producer)
+    assert desk.add(producer, T1) is None
+    assert desk.add_offsets(producer) is None
+    added, offsets = desk.asked[-2:]
+    (work,) = desk.markers
+    desk.holds_writes = True
+    desk.write_marker(work, T0)
+    # One record completes the one and begins the other; nothing is said before it is committed.
+    (append,) = desk.held
+    assert len(append.records) == 1
+    assert desk.state() == "PrepareCommit"
+    assert not {added, offsets} & set(desk.answers)
+    desk.commit_held()
+    assert {added, offsets} <= set(desk.answers)
+    assert desk.state() == "Ongoing"
+    assert set(desk.describe().partitions) == {T1, OFFSETS}
+    assert desk.reopened().state() == "Ongoing"
+
+
+def test_a_beginning_that_cannot_be_written_leaves_the_end_to_be_completed() -> None:
+    desk = Desk()
+    producer = open_transaction(desk, T0)
+    desk.holds_markers = True
+    desk.end(producer)
+    desk.add(producer, T1)
+    added = desk.asked[-1]
+    (work,) = desk.markers
+    desk.holds_writes = True
+    desk.write_marker(work, T0)
+    desk.fail_held()
+    ((_, ((_, error),)),) = desk.answers[added].transactions
+    assert error is E.COORDINATOR_NOT_AVAILABLE
+    assert desk.state() == "PrepareCommit"
+    desk.holds_writes = False
+    desk.advance(desk.config.retry_backoff_ms)
+    assert desk.state() == "CompleteCommit"
+
+
+def test_what_is_added_early_waits_only_so_long() -> None:
+    desk = Desk()
+    producer = open_transaction(desk, T0)
+    desk.holds_markers = True
+    desk.end(producer)
+    desk.add(producer, T1)
+    added = desk.asked[-1]
+    desk.advance(desk.config.addition_wait_ms - 1)
+    assert added not in desk.answers
+    desk.advance(1)
+    ((_, ((_, error),)),) = desk.answers[added].transactions
+    assert error is E.CONCURRENT_TRANSACTIONS
+    desk.write_markers()
+    assert desk.state() == "CompleteCommit"
+
+
+def test_what_waits_to_be_added_is_judged_when_its_turn_comes() -> None:
+    desk = Desk()
+    producer = open_transaction(desk, T0)
+    desk.holds_markers = True
+    desk.end(producer)
+    desk.add(producer, T1, connection=1)
+    late = desk.asked[-1]
+    desk.add(producer, T0, connection=2)
+    desk.add((producer[0], producer[1] + 1), T0)
+    fenced = desk.asked[-1]
+    desk.write_markers()
+    errors = [desk.answers[each].transactions[0].partitions[0].error for each in (late, fenced)]
+    assert errors == [E.INVALID_PRODUCER_EPOCH, E.PRODUCER_FENCED]
+    assert desk.describe().partitions == (T0,)
+
+
+def test_who_waits_to_be_added_hears_that_the_coordinator_has_gone() -> None:
+    desk = Desk()
+    producer = open_transaction(desk, T0)
+    desk.holds_markers = True
+    desk.end(producer)
+    desk.add(producer, T1)
+    desk.table.unload()
+    desk.pump()
+    ((_, ((_, error),)),) = desk.answers[desk.asked[-1]].transactions
+    assert error is E.NOT_COORDINATOR
+
+
+def test_leaders_are_told_of_what_clients_add_and_not_of_what_they_have_added_themselves() -> None:
+    desk = Desk()
+    producer = desk.begun()
+    desk.add(producer, T0)
+    desk.add(producer, T1, connection=NO_CONNECTION)
+    assert desk.confirmed == [(*producer, (T0,))]
 
 
 def test_a_repeated_report_of_a_marker_does_not_count_for_the_next_transaction() -> None:
@@ -265,8 +357,6 @@ def test_a_second_request_while_a_record_is_on_its_way_comes_again() -> None:
     producer = desk.begun()
     desk.holds_writes = True
     assert desk.add(producer, T0) is None
-    assert desk.add(producer, T1) is E.CONCURRENT_TRANSACTIONS
-    assert desk.add_offsets(producer) is E.CONCURRENT_TRANSACTIONS
     assert desk.end_error(producer) is E.CONCURRENT_TRANSACTIONS
     assert desk.init().error is E.CONCURRENT_TRANSACTIONS
     assert desk.state() == "Empty"

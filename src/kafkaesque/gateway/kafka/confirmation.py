@@ -11,7 +11,6 @@ from collections.abc import Callable
 from kafkaesque.broker.batch_checks import LongCheck
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import AddToTransaction
-from kafkaesque.gateway.kafka.patience import Patience
 from kafkaesque.model.errors import RequestRefused, TransactionUnverified
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.errors import TransactionError
@@ -35,7 +34,6 @@ class Confirmation:
         "_attempt",
         "_broker",
         "_guard",
-        "_patience",
         "_request",
         "checked",
         "error",
@@ -68,7 +66,6 @@ class Confirmation:
             partition=where.partition,
             verify_only=not is_adding,
         )
-        self._patience = Patience(broker.env.clock)
         self.checked = checked
         #: Why the batch cannot be appended; NONE if it may be tried again.
         self.error = TransactionError.NONE
@@ -82,9 +79,6 @@ class Confirmation:
             return
 
         def on_error(error: TransactionError) -> None:
-            is_passing = error is TransactionError.CONCURRENT_TRANSACTIONS
-            if is_passing and self._patience.wait(lambda: self.run(on_done)):
-                return
             if error is TransactionError.NONE:
                 self._confirm()
             else:

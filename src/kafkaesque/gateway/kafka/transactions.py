@@ -8,7 +8,6 @@ from kafkaesque.broker.cluster_state import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
-from kafkaesque.gateway.kafka.patience import Patience
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable, RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -54,55 +53,6 @@ def error_of(result: object) -> TransactionError:
     if isinstance(result, TransactionError):
         return result
     raise InvariantBroken(f"a transaction's request was answered with {type(result).__name__}")
-
-
-class _Asking:
-    """A request to a coordinator that is repeated while that is busy with the transactional id."""
-
-    __slots__ = ("_broker", "_call", "_is_waiting", "_patience")
-
-    def __init__(self, broker: Broker, call: Call) -> None:
-        self._broker = broker
-        self._call = call
-        self._patience = Patience(broker.env.clock)
-        self._is_waiting = False
-
-    def run(
-        self,
-        transactional_id: str,
-        make_event: Callable[[], events.Event],
-        on_result: Callable[[object], None],
-    ) -> None:
-        """Ask; `on_result` gets the last result. Nothing of the connection overtakes it."""
-        connection = self._call.connection
-
-        def on_step(result: object) -> None:
-            if _is_concurrent(result) and self._patience.wait(again):
-                self._is_waiting = True
-                connection.hold()
-                return
-            if self._is_waiting and connection.is_open:
-                connection.release()
-            on_result(result)
-
-        def again() -> None:
-            if connection.is_open:
-                self._broker.transaction_coordinators.step(transactional_id, make_event(), on_step)
-
-        self._broker.transaction_coordinators.step(transactional_id, make_event(), on_step)
-
-
-def _is_concurrent(result: object) -> bool:
-    """Tell whether a partition was not added because of something else that is under way."""
-    if isinstance(result, AddOffsetsResult):
-        return result.error is TransactionError.CONCURRENT_TRANSACTIONS
-    if not isinstance(result, AddPartitionsResult):
-        return False
-    return any(
-        each.error is TransactionError.CONCURRENT_TRANSACTIONS
-        for _, partitions in result.transactions
-        for each in partitions
-    )
 
 
 # -- AddPartitionsToTxn
@@ -200,13 +150,6 @@ class _Adding:
             on_done()
             return
 
-        def make_event() -> events.AddPartitions:
-            return events.AddPartitions(
-                token=self._broker.transaction_coordinators.next_token(),
-                connection=self._call.connection.number,
-                transactions=(added,),
-            )
-
         def on_result(result: object) -> None:
             if isinstance(result, AddPartitionsResult):
                 ((_, partitions),) = result.transactions
@@ -215,7 +158,13 @@ class _Adding:
                 self._put_all(self._code(error_of(result)))
             on_done()
 
-        _Asking(self._broker, self._call).run(added.transactional_id, make_event, on_result)
+        coordinators = self._broker.transaction_coordinators
+        event = events.AddPartitions(
+            token=coordinators.next_token(),
+            connection=self._call.connection.number,
+            transactions=(added,),
+        )
+        coordinators.step(added.transactional_id, event, on_result)
 
     def _refuse_partitions(self) -> bool:
         """Tell whether there are partitions that no client may write to, or that do not exist."""
@@ -269,17 +218,15 @@ def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
             answer(TransactionError.COORDINATOR_NOT_AVAILABLE)
             return
 
-        def make_event() -> events.AddOffsets:
-            return events.AddOffsets(
-                token=broker.transaction_coordinators.next_token(),
-                connection=call.connection.number,
-                transactional_id=request.transactional_id,
-                producer_id=request.producer_id,
-                producer_epoch=request.producer_epoch,
-                partition=partition,
-            )
-
-        _Asking(broker, call).run(request.transactional_id, make_event, on_result)
+        event = events.AddOffsets(
+            token=broker.transaction_coordinators.next_token(),
+            connection=call.connection.number,
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partition=partition,
+        )
+        broker.transaction_coordinators.step(request.transactional_id, event, on_result)
 
     broker.group_coordinators.when_found((request.group_id,), add)
 
