@@ -1,11 +1,13 @@
 """`kafkaesque pipeline`: projects of Spark Declarative Pipelines."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs, wrong_usage
+from kafkaesque.cli.commands.pipeline_search import search
 from kafkaesque.cli.pipeline_display import displayed, flow_table
 from kafkaesque.cli.pipeline_failures import failures_told, require_spark
 from kafkaesque.cli.screen import Screen
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
     from kafkaesque.spark.pipelines.run import Run
     from kafkaesque.spark.pipelines.session import Target
 
-app = new_app(help="Data pipelines on Spark: init, dry-run, run, status.")
+app = new_app(help="Data pipelines on Spark: init, dry-run, run, status, search.")
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 ProjectArgument = Annotated[
     Path, typer.Argument(metavar="[DIR]", help="The project; here by default.", show_default=False)
@@ -44,7 +49,7 @@ FullRefreshOption = Annotated[
 
 @app.callback()
 def pipeline() -> None:
-    """Data pipelines on Spark: init, dry-run, run, status."""
+    """Data pipelines on Spark: init, dry-run, run, status, search."""
 
 
 @app.command()
@@ -112,6 +117,13 @@ def run(
     full_refresh_all: Annotated[
         bool, typer.Option("--full-refresh-all", help="Make everything anew.")
     ] = False,
+    continuous: Annotated[bool, typer.Option("--continuous", help="Go on until Ctrl-C.")] = False,
+    trigger: Annotated[
+        str, typer.Option(metavar="TIME", help="Continuous: how often to look for what is new.")
+    ] = "1s",
+    views_every: Annotated[
+        str, typer.Option(metavar="TIME", help="Continuous: materialized views are computed anew.")
+    ] = "1m",
     conf: ConfOption = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
@@ -122,11 +134,13 @@ def run(
     \b
     Example:
       kafkaesque pipeline run ./greetings
+      kafkaesque pipeline run ./greetings --continuous --trigger 500ms
       kafkaesque pipeline run --master spark://127.0.0.1:7077 --conf kafkaesque.sink.topic=other
     """
     require_spark()
+    from kafkaesque.spark.pipelines.continuous import Pace
     from kafkaesque.spark.pipelines.project import load_project
-    from kafkaesque.spark.pipelines.runner import run_once
+    from kafkaesque.spark.pipelines.runner import run_on, run_once
     from kafkaesque.spark.pipelines.triggered import Selection
 
     selection = Selection(
@@ -136,11 +150,22 @@ def run(
     )
     if full_refresh_all and (selection.refresh or selection.full_refresh):
         raise wrong_usage("--full-refresh-all goes with neither --refresh nor --full-refresh")
+    if continuous and (full_refresh_all or selection.refresh or selection.full_refresh):
+        raise wrong_usage(
+            "--continuous runs all flows from where they are", "a run with --full-refresh before it"
+        )
+    pace = Pace(
+        trigger_ms=_milliseconds("--trigger", trigger),
+        views_s=_milliseconds("--views-every", views_every) / 1000,
+    )
     with failures_told():
         target = _target(master, remote)
         loaded = load_project(project, _settings(conf))
         with displayed() as display:
-            done = run_once(loaded, target, selection, display)
+            if continuous:
+                done = run_on(loaded, target, pace, display)
+            else:
+                done = run_once(loaded, target, selection, display)
     _show(done, json=json)
 
 
@@ -163,3 +188,13 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
 
 def _names(lists: list[str] | None) -> list[str]:
     return [name.strip() for words in lists or () for name in words.split(",") if name.strip()]
+
+
+app.command()(search)
+
+
+def _milliseconds(option: str, text: str) -> int:
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise wrong_usage(f"{option} {text!r} is no duration", f"{option} 500ms, 1s or 2m")
+    return int(float(found[1]) * _UNITS_MS[found[2]])

@@ -16,6 +16,8 @@ from kafkaesque.spark.logs.formats import FIELDS, FORMATS, SEVERITIES, Format
 LINE_BYTES_MAX = 64 << 10
 #: Of a line that is kept aside, so that it fits into a message with all that is told of it.
 ASIDE_BYTES_MAX = 900_000
+#: The columns of lines, where they come from and when.
+LINE_COLUMNS = ("line", "source", "partition", "position", "arrived", "sender")
 #: The columns of rows for the index.
 INDEX_COLUMNS = (
     *("time", "host", "kind", "severity", "status", "program"),
@@ -52,7 +54,7 @@ def topic_lines(table: DataFrame) -> DataFrame:
 def parse_lines(lines: DataFrame, *, time_zone: str = "UTC", host: str = "") -> DataFrame:
     """Return the lines with all that is known of them, and a reason where they cannot be read.
 
-    `lines` has the columns of `topic_lines`. Times without a zone are in `time_zone`; what names no
+    `lines` has LINE_COLUMNS. Times without a zone are in `time_zone`; what names no
     host is of its sender, or else of `host`. Divide the result by `good_lines` and `bad_lines`.
     """
     text = f.regexp_replace(f.col("line").cast("string"), r"[\r\n]+\z", "")
@@ -62,7 +64,7 @@ def parse_lines(lines: DataFrame, *, time_zone: str = "UTC", host: str = "") -> 
     fields = f.to_json(f.struct(*(_field(name).alias(name) for name in _DETAILS)))
     own_host = f.nullif(_field("host"), f.lit("-"))
     return found.select(
-        *lines.columns,
+        *LINE_COLUMNS,
         _reason().alias(_REASON),
         f.coalesce(f.col(_AT), f.when(_field("time") == "-", f.col("arrived"))).alias("time"),
         f.coalesce(own_host, f.nullif(f.col("sender"), f.lit("")), f.lit(host)).alias("host"),
