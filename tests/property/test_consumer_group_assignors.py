@@ -1,11 +1,15 @@
 """Assignors: what they promise, for any members, topics and history."""
 
 from collections.abc import Mapping
+from typing import Any
+from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.groups.consumer.assignors import Assignor, Subscriber
+from kafkaesque.groups.consumer import range_assignor, uniform_assignor
+from kafkaesque.groups.consumer.assignors import Assignor, Subscriber, subscribers_by_topic
 from kafkaesque.groups.consumer.range_assignor import assign_ranges
 from kafkaesque.groups.consumer.topics import Partitions, Topic, TopicIdPartition
 from kafkaesque.groups.consumer.uniform_assignor import assign_uniformly
@@ -253,3 +257,75 @@ def test_uniform_gives_up_what_is_far_away_first() -> None:
     new = Subscriber(topic_ids=frozenset(known), rack_id="r2")
     target = assign_uniformly({"old": old, "new": new}, known)
     assert sorted(each.partition for each in target["old"]) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "racks", [(), tuple(frozenset({RACKS[each % 3]}) for each in range(1_000))]
+)
+def test_uniform_looks_at_what_a_member_is_to_give_up_a_few_times_only(
+    monkeypatch: pytest.MonkeyPatch, racks: tuple[frozenset[str], ...]
+) -> None:
+    """A newcomer gets half of what the other one has; subscriptions differ."""
+    looks = 0
+    is_near = uniform_assignor._Pool.is_near
+
+    def counted(pool: Any, member_id: str, partition: TopicIdPartition) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_near(pool, member_id, partition)
+
+    monkeypatch.setattr(uniform_assignor._Pool, "is_near", counted)
+    large, small = topic(1, 1_000, racks), topic(2, 1)
+    known = {each.topic_id: each for each in (large, small)}
+    members = {
+        "old": Subscriber(
+            topic_ids=frozenset(known), rack_id="r1", previous=frozenset(large.partitions)
+        ),
+        "new": Subscriber(topic_ids=frozenset({large.topic_id}), rack_id="r2"),
+    }
+    target = assign_uniformly(members, known)
+    assert sorted(map(len, target.values())) == [500, 501]
+    # Each partition once for who holds it; the few others for whom there is one at the beginning.
+    assert looks <= 1_010
+    if racks:
+        near = [each for each in target["new"] if racks[each.partition] == {"r2"}]
+        assert len(near) == 333, "all of its rack"
+
+
+def test_topics_with_the_same_subscribers_share_one_list() -> None:
+    known = {each.topic_id: each for each in (topic(1, 1), topic(2, 1), topic(3, 1))}
+    ids = sorted(known)
+    members = {
+        "b": Subscriber(topic_ids=frozenset(ids)),
+        "a": Subscriber(topic_ids=frozenset(ids[:2])),
+        "c": Subscriber(topic_ids=frozenset(ids[:2])),
+    }
+    found = subscribers_by_topic(["c", "b", "a"], members, known)
+    assert found == {ids[0]: ["c", "b", "a"], ids[1]: ["c", "b", "a"], ids[2]: ["b"]}
+    assert found[ids[0]] is found[ids[1]]
+
+
+@given(ASSIGNORS, groups())
+def test_bounds_of_work_cost_no_partition(assign: Assignor, group: tuple[Members, Topics]) -> None:
+    members, known = group
+    with (
+        mock.patch.object(uniform_assignor, "_EVENING_WORK_MAX", 0),
+        mock.patch.object(range_assignor, "_CONSTRAINTS_MAX", 0),
+    ):
+        target = assign(members, known)
+    given_out = [each for held in target.values() for each in held]
+    assert len(given_out) == len(set(given_out))
+    whole = [each for held in assign(members, known).values() for each in held]
+    assert set(given_out) == set(whole)
+
+
+def test_range_goes_by_names_where_the_order_would_take_too_long_to_find() -> None:
+    known = {each.topic_id: each for each in [topic(1, 2)]}
+    two = topic(1, 2).partitions
+    members = {
+        "a": Subscriber(topic_ids=frozenset(known), previous=frozenset(two[1:])),
+        "b": Subscriber(topic_ids=frozenset(known), previous=frozenset(two[:1])),
+    }
+    assert assign_ranges(members, known)["a"] == frozenset(two[1:])
+    with mock.patch.object(range_assignor, "_CONSTRAINTS_MAX", 1):
+        assert assign_ranges(members, known)["a"] == frozenset(two[:1])

@@ -9,22 +9,29 @@ stood before, and newcomers stand at the end, so that members who stay keep thei
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from typing import Final
 
-from kafkaesque.groups.consumer.assignors import Subscriber
+from kafkaesque.groups.consumer.assignors import Subscriber, subscribers_by_topic
 from kafkaesque.groups.consumer.topics import Partitions, Topic, TopicIdPartition
 from kafkaesque.model.ids import TopicId
+
+#: So many "stands behind" are looked at to find an order in which everybody stands as before.
+_CONSTRAINTS_MAX: Final = 200_000
 
 
 def assign_ranges(
     members: Mapping[str, Subscriber], topics: Mapping[TopicId, Topic]
 ) -> dict[str, Partitions]:
     """Assign consecutive partitions of each topic to its subscribers."""
-    by_name = _subscribers(sorted(members, key=lambda each: _name(each, members)), members, topics)
+    names = sorted(members, key=lambda each: _name(each, members))
+    order = _order(names, subscribers_by_topic(names, members, topics), members)
     held: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in members}
-    for topic_id, member_ids in _subscribers(_order(by_name, members), members, topics).items():
-        size, extra = divmod(topics[topic_id].partition_count, len(member_ids))
+    for topic_id, member_ids in subscribers_by_topic(order, members, topics).items():
+        count = topics[topic_id].partition_count
+        size, extra = divmod(count, len(member_ids))
         begin = 0
-        for position, member_id in enumerate(member_ids):
+        # Where there are fewer partitions than subscribers, the others get nothing.
+        for position, member_id in enumerate(member_ids[:count]):
             end = begin + size + (position < extra)
             held[member_id] += [TopicIdPartition(topic_id, each) for each in range(begin, end)]
             begin = end
@@ -37,51 +44,49 @@ def _name(member_id: str, members: Mapping[str, Subscriber]) -> tuple[bool, str,
     return instance_id is None, instance_id or "", member_id
 
 
-def _subscribers(
-    order: list[str], members: Mapping[str, Subscriber], topics: Mapping[TopicId, Topic]
-) -> dict[TopicId, list[str]]:
-    """Return each topic's subscribers in an order."""
-    found: dict[TopicId, list[str]] = {
-        topic_id: [] for topic_id in sorted(topics, key=lambda each: topics[each].name)
-    }
-    for member_id in order:
-        for topic_id in members[member_id].topic_ids:
-            if topic_id in found:
-                found[topic_id].append(member_id)
-    return {topic_id: member_ids for topic_id, member_ids in found.items() if member_ids}
-
-
 def _order(
-    subscribers: Mapping[TopicId, list[str]], members: Mapping[str, Subscriber]
+    names: list[str], subscribers: Mapping[TopicId, list[str]], members: Mapping[str, Subscriber]
 ) -> list[str]:
     """Return an order in which members have what they had before, as far as there is one.
 
     Of each topic, those who had something of it stand as they stood, and before those who had
-    nothing. Where no order does that for all topics, because another assignor was at work, it is
-    that of names.
+    nothing. Where no order does that for all topics, because another assignor was at work, or to
+    find it would take too long, it is that of names.
     """
-    by_name = sorted(members, key=lambda each: _name(each, members))
-    first = {member_id: _first_partitions(members[member_id].previous) for member_id in by_name}
+    first = {member_id: _first_partitions(members[member_id].previous) for member_id in names}
+    holders: dict[TopicId, list[str]] = {}
+    for member_id in names:
+        for topic_id in first[member_id]:
+            holders.setdefault(topic_id, []).append(member_id)
     sorter: TopologicalSorter[str] = TopologicalSorter()
-    for member_id in by_name:
+    for member_id in names:
         sorter.add(member_id)
+    constraints = 0
     # Topics that are alike, which many usually are, say the same.
-    seen: set[tuple[str, ...]] = set()
+    seen: set[tuple[int, tuple[str, ...]]] = set()
     for topic_id, member_ids in subscribers.items():
-        holders = [each for each in member_ids if topic_id in first[each]]
-        holders.sort(key=lambda each: first[each][topic_id])
-        others = [each for each in member_ids if topic_id not in first[each]]
-        if not holders or (said := (*holders, "", *others)) in seen:
+        standing = [
+            each for each in holders.get(topic_id, ()) if topic_id in members[each].topic_ids
+        ]
+        standing.sort(key=lambda each: first[each][topic_id])
+        # The list is shared by the topics that have the same subscribers.
+        said = (id(member_ids), tuple(standing))
+        if not standing or said in seen:
             continue
         seen.add(said)
-        for before, after in pairwise(holders):
+        constraints += len(member_ids)
+        if constraints > _CONSTRAINTS_MAX:
+            return names
+        for before, after in pairwise(standing):
             sorter.add(after, before)
-        for member_id in others:
-            sorter.add(member_id, holders[-1])
+        is_standing = set(standing)
+        for member_id in member_ids:
+            if member_id not in is_standing:
+                sorter.add(member_id, standing[-1])
     try:
         return list(sorter.static_order())
     except CycleError:
-        return by_name
+        return names
 
 
 def _first_partitions(partitions: Partitions) -> dict[TopicId, int]:

@@ -8,21 +8,32 @@ and then from one that has more to one that has fewer until no single move makes
 Racks come after both: of what moves anyway, a partition goes to a member in a rack that has a
 replica of it where there is one with room, and a member that has to give something up gives what is
 far away first.
+
+It runs on the broker's loop: what it does is proportional to members, partitions and subscriptions
+(with a logarithm), and where more could be evened out for ever so little, it stops at a bound.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from typing import Final
 
-from kafkaesque.groups.consumer.assignors import Subscriber
+from kafkaesque.groups.consumer.assignors import Subscriber, subscribers_by_topic
 from kafkaesque.groups.consumer.topics import Partitions, Topic, TopicIdPartition
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicId
 
 #: Of one topic, what each member holds.
-_Holdings = dict[str, list[TopicIdPartition]]
+_Holdings = dict[str, set[TopicIdPartition]]
+#: Whether it was its holder's before, whether it is near to its holder, and it: the least first.
+_Rank = tuple[bool, bool, TopicIdPartition]
 
 #: How many members that have equally much are looked at for one that is near.
-_EQUALS_MAX = 16
+_EQUALS_MAX: Final = 16
+#: Where subscriptions differ: moves, and members looked at for one, after which nothing more is
+#: evened out. What is left to be gained is a little for few, as a chain of members may pass on one
+#: partition at a time from each to the next; the next target goes on with it.
+_EVENING_WORK_MAX: Final = 200_000
 
 
 def assign_uniformly(
@@ -49,11 +60,7 @@ class _Pool:
         self.members = members
         self.topics = topics
         #: topic -> its subscribers, in order
-        self.subscribers: dict[TopicId, list[str]] = {}
-        for member_id in sorted(members):
-            for topic_id in members[member_id].topic_ids:
-                if topic_id in topics:
-                    self.subscribers.setdefault(topic_id, []).append(member_id)
+        self.subscribers = subscribers_by_topic(sorted(members), members, topics)
         #: An ordered set: what it begins with decides nothing but the order.
         self.free = dict.fromkeys(
             each
@@ -83,17 +90,42 @@ class _Pool:
         self.held[giver].remove(partition)
         self.held[taker].add(partition)
 
-    def dispensable(
-        self, giver: str, held: Iterable[TopicIdPartition], taker: str | None = None
-    ) -> list[TopicIdPartition]:
+    def dispensable(self, giver: str, held: Iterable[TopicIdPartition]) -> list[_Rank]:
         """Return partitions in the order in which their holder should give them up."""
         previous = self.members[giver].previous
+        return sorted((each in previous, self.is_near(giver, each), each) for each in held)
 
-        def rank(each: TopicIdPartition) -> tuple[bool, bool, bool, TopicIdPartition]:
-            is_wanted = taker is not None and self.is_near(taker, each)
-            return each in previous, self.is_near(giver, each), not is_wanted, each
 
-        return sorted(held, key=rank)
+class _Surplus:
+    """What one member may give up of a topic, the most dispensable first; each is taken once."""
+
+    __slots__ = ("_by_rack", "_ranked", "_taken")
+
+    def __init__(self, pool: _Pool, giver: str, held: Iterable[TopicIdPartition]) -> None:
+        #: The most dispensable one last, where it is taken from.
+        self._ranked = pool.dispensable(giver, held)[::-1]
+        self._by_rack: dict[str, list[_Rank]] = {}
+        self._taken: set[_Rank] = set()
+        for rank in self._ranked:
+            each = rank[-1]
+            for rack_id in pool.topics[each.topic_id].racks_of(each.partition):
+                self._by_rack.setdefault(rack_id, []).append(rank)
+
+    def take(self, rack_id: str | None) -> TopicIdPartition:
+        """Take one; of those that are equally dispensable one that is in the rack, if any is."""
+        chosen = self._next(self._ranked)
+        if chosen is None:
+            raise InvariantBroken("a member is to give up what it does not have")
+        nearest = None if rack_id is None else self._next(self._by_rack.get(rack_id, []))
+        if nearest is not None and nearest[:-1] == chosen[:-1]:
+            chosen = nearest
+        self._taken.add(chosen)
+        return chosen[-1]
+
+    def _next(self, ranked: list[_Rank]) -> _Rank | None:
+        while ranked and ranked[-1] in self._taken:
+            ranked.pop()
+        return ranked[-1] if ranked else None
 
 
 # -- all subscribe to the same
@@ -110,7 +142,7 @@ def _assign_to_equals(pool: _Pool) -> None:
         extra -= extra > 0
         surplus = len(held) - size
         if surplus > 0:
-            for each in pool.dispensable(member_id, held)[:surplus]:
+            for _, _, each in pool.dispensable(member_id, held)[:surplus]:
                 held.remove(each)
                 pool.free[each] = None
         room[member_id] = max(-surplus, 0)
@@ -171,10 +203,16 @@ def _assign_to_unequals(pool: _Pool) -> None:
     holdings: dict[TopicId, _Holdings] = {topic_id: {} for topic_id in order}
     for member_id, held in pool.held.items():
         for each in held:
-            holdings[each.topic_id].setdefault(member_id, []).append(each)
-    # It ends: every move makes the sum of the squares of all sizes smaller.
-    while sum(_even_out(pool, topic_id, holdings[topic_id]) for topic_id in order):
-        pass
+            holdings[each.topic_id].setdefault(member_id, set()).add(each)
+    # What the members of one topic give one another may let those of another topic do so, too.
+    work_left = _EVENING_WORK_MAX
+    has_moved = True
+    while has_moved and work_left > 0:
+        has_moved = False
+        for topic_id in order:
+            moves = _even_out(pool, topic_id, holdings[topic_id])
+            work_left -= len(pool.subscribers[topic_id]) + moves
+            has_moved |= moves > 0
 
 
 def _give_to_least_loaded(
@@ -196,13 +234,18 @@ def _give_to_least_loaded(
             heappush(heap, each)
 
 
-def _even_out(pool: _Pool, topic_id: TopicId, holdings: _Holdings) -> bool:
-    """Move a topic's partitions from those who hold most to those who hold least; say if any."""
+def _even_out(pool: _Pool, topic_id: TopicId, holdings: _Holdings) -> int:
+    """Move a topic's partitions from those who hold most to those who hold least; say how many.
+
+    Whoever has given has at no time least, and whoever has been given at no time most: so what a
+    giver can give is ranked once.
+    """
     takers = [(len(pool.held[each]), each) for each in pool.subscribers[topic_id]]
     givers = [(-len(pool.held[each]), each) for each in holdings]
     heapify(takers)
     heapify(givers)
-    has_moved = False
+    surpluses: dict[str, _Surplus] = {}
+    moves = 0
     while givers:
         size, giver = heappop(givers)
         if not holdings[giver] or -size != len(pool.held[giver]):
@@ -212,12 +255,14 @@ def _even_out(pool: _Pool, topic_id: TopicId, holdings: _Holdings) -> bool:
         taker = takers[0][1]
         if len(pool.held[giver]) - len(pool.held[taker]) < 2:
             break
-        partition = pool.dispensable(giver, holdings[giver], taker)[0]
+        if giver not in surpluses:
+            surpluses[giver] = _Surplus(pool, giver, holdings[giver])
+        partition = surpluses[giver].take(pool.members[taker].rack_id)
         pool.move(partition, giver, taker)
         holdings[giver].remove(partition)
-        holdings.setdefault(taker, []).append(partition)
+        holdings.setdefault(taker, set()).add(partition)
         for each in (giver, taker):
             heappush(takers, (len(pool.held[each]), each))
             heappush(givers, (-len(pool.held[each]), each))
-        has_moved = True
-    return has_moved
+        moves += 1
+    return moves
