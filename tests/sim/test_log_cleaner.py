@@ -83,6 +83,29 @@ def test_a_run_that_is_under_way_ends_when_compaction_is_switched_off() -> None:
     assert not [name for name in disk.list_dir(directory) if name.endswith(".cleaned")]
 
 
+def test_a_run_that_waits_for_long_ends_when_it_is_void() -> None:
+    cleaning = Cleaning(8, 300)
+    cleaning.set(RATE, 1.0)
+    cleaning.set(ENABLE, True)
+    cleaning.loop.run_until(lambda: cleaning.cleaner.is_running)
+    cleaning.loop.run_for(5_000)
+    assert cleaning.cleaner.is_running, "the next step is due in an hour"
+    cleaning.set(ENABLE, False)
+    cleaning.loop.run_until(lambda: not cleaning.cleaner.is_running, 3_000)
+    cleaning.loop.run_for(5_000)
+    assert cleaning.cleaner.count == 0
+
+
+def test_a_run_that_waits_for_long_goes_on_when_it_may_be_faster() -> None:
+    cleaning = Cleaning(9, 300)
+    cleaning.set(RATE, 1.0)
+    cleaning.set(ENABLE, True)
+    cleaning.loop.run_until(lambda: cleaning.cleaner.is_running)
+    cleaning.loop.run_for(5_000)
+    cleaning.set(RATE, 1e9)
+    cleaning.loop.run_until(lambda: cleaning.cleaner.count > 0, 3_000)
+
+
 def test_compaction_reads_and_writes_no_more_per_second_than_it_may() -> None:
     cleaning = Cleaning(3, 600)
     log = cleaning.partition(TOPIC).log

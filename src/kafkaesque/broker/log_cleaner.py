@@ -25,7 +25,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.pace import Pace
 from kafkaesque.broker.partition import Partition
+from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import StepRun
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import GroupId
@@ -46,6 +48,8 @@ PUT_ASIDE_MS = 60_000
 PUT_ASIDE_MS_MAX = 3_600_000
 #: Beyond what the store keeps free, a run leaves this much.
 FREE_MARGIN_BYTES = 4 * 1024 * 1024
+#: A run that waits for its next step looks again after this, because the speed may have changed.
+WAIT_MS_MAX = 1_000
 #: A run that has freed as much is worth a line.
 REPORTED_BYTES_MIN = 1024 * 1024
 
@@ -71,8 +75,10 @@ class LogCleaner:
         return self._run is not None
 
     def on_sweep(self, now_ms: int) -> None:
-        """Look for the next log, if it is time and none is being cleaned."""
+        """End the run that is under way if it is void; look for the next log when it is time."""
         broker = self._broker
+        if self._run is not None:
+            self._run.maybe_drop()
         if self._run is not None or now_ms < self._due_ms or broker.failure is not None:
             return
         self._due_ms = now_ms + int(broker.option("log.cleaner.backoff.ms"))
@@ -200,8 +206,8 @@ class LogCleaner:
 class _Run:
     """One run over one log."""
 
-    __slots__ = ("_begun_ms", "_broker", "_cleaner", "_is_void", "_log", "_paced_ms", "_partition",
-                 "_start_offset", "_steps")  # fmt: skip
+    __slots__ = ("_begun_ms", "_broker", "_cleaner", "_is_void", "_log", "_pace", "_partition",
+                  "_start_offset", "_steps", "_timer")  # fmt: skip
 
     def __init__(
         self, cleaner: LogCleaner, broker: "Broker", partition: Partition, plan: CompactionPlan
@@ -213,8 +219,9 @@ class _Run:
         self._start_offset = self._log.start_offset
         self._is_void = False
         self._begun_ms = broker.env.clock.now_ms()
-        #: Not before this is the next step made.
-        self._paced_ms = float(self._begun_ms)
+        self._pace = Pace(self._begun_ms)
+        #: Makes the next step.
+        self._timer: Timer | None = None
         self._steps: StepRun = broker.env.disk.run_steps(
             compact, plan, self._on_step, self._on_done
         )
@@ -222,7 +229,15 @@ class _Run:
     def drop(self) -> None:
         """End it where it is."""
         self._is_void = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._steps.stop()
+
+    def maybe_drop(self) -> None:
+        """End it if it is not worth its next step, also while it waits for that."""
+        if not self._is_void and not self._cleaner.may_go_on(self._partition):
+            self.drop()
 
     def _on_step(self, step: int | CleanedGroup) -> None:
         if self._is_void or not self._cleaner.may_go_on(self._partition):
@@ -260,15 +275,20 @@ class _Run:
 
     def _go_on(self, size_bytes: int) -> None:
         """Make the next step when as many bytes are due."""
+        self._pace.take(size_bytes)
+        self._go_on_when_due()
+
+    def _go_on_when_due(self) -> None:
+        self._timer = None
+        if self._is_void:
+            return
         clock = self._broker.env.clock
         rate = float(self._broker.option("log.cleaner.io.max.bytes.per.second"))
-        now_ms = clock.now_ms()
-        self._paced_ms = max(self._paced_ms, now_ms) + size_bytes * 1000 / rate
-        wait_ms = self._paced_ms - now_ms
+        wait_ms = self._pace.wait_ms(clock.now_ms(), rate)
         if wait_ms < 1:
             self._steps.go_on()
         else:
-            clock.call_later(wait_ms, self._steps.go_on)
+            self._timer = clock.call_later(min(wait_ms, WAIT_MS_MAX), self._go_on_when_due)
 
     def _on_done(self, result: CompactionResult | None, error: Exception | None) -> None:
         if error is not None:
