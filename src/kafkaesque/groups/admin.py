@@ -81,7 +81,13 @@ class Admin:
             outcomes[group_id] = _check_delete(group)
             if group is None or outcomes[group_id] is not GroupError.NONE:
                 continue
-            partitions = [partition for partition, _ in context.offsets.known_items(group_id)]
+            # Also what is in open transactions, which would come back with their end.
+            partitions = dict.fromkeys(
+                (
+                    *(partition for partition, _ in context.offsets.known_items(group_id)),
+                    *context.pending.partitions(group_id),
+                )
+            )
             changes = [OffsetChange(group_id, partition, None) for partition in partitions]
             for token in self._remove(group, changes):
                 waiting.append(group_id)
@@ -145,11 +151,14 @@ class Admin:
             self._expire_group(group)
 
     def _expire_group(self, group: AnyGroup) -> None:
+        """Remove what nobody has cared for; what open transactions have a hand in stays."""
         context = self._context
+        pending = context.pending.partitions(group.group_id)
         expired: list[OffsetChange] = []
-        is_all = True
+        is_all = not pending
         for partition, committed in context.offsets.known_items(group.group_id):
-            if not group.is_subscribed(partition.topic) and self._is_expired(group, committed):
+            is_free = partition not in pending and not group.is_subscribed(partition.topic)
+            if is_free and self._is_expired(group, committed):
                 expired.append(OffsetChange(group.group_id, partition, None))
             else:
                 is_all = False

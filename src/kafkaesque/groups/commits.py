@@ -242,6 +242,7 @@ class Commits:
             OffsetChange(delete.group_id, each, None)
             for each in dict.fromkeys(each for each, error in answer if error is GroupError.NONE)
             if context.offsets.knows(delete.group_id, each)
+            or each in context.pending.partitions(delete.group_id)
         ]
         result = DeleteOffsetsResult(error=GroupError.NONE, partitions=answer)
         if not changes:
@@ -264,12 +265,19 @@ class Commits:
         ids: dict[str, list[bytes | None]] = {}
         for name, topic_id in topics:
             ids.setdefault(name, []).append(topic_id)
-        changes = [
-            OffsetChange(group_id, partition, None)
-            for group_id in self._context.offsets.groups()
-            for partition, committed in self._context.offsets.known_items(group_id)
-            if _is_of(committed, ids.get(partition.topic))
-        ]
+        context = self._context
+        known = (
+            OffsetChange(group_id, partition, committed)
+            for group_id in context.offsets.groups()
+            for partition, committed in context.offsets.known_items(group_id)
+        )
+        places = dict.fromkeys(
+            (change.group_id, change.partition)
+            for change in (*known, *context.pending.changes())
+            if change.committed is not None
+            and _is_of(change.committed, ids.get(change.partition.topic))
+        )
+        changes = [OffsetChange(*place, None) for place in places]
         at_once = self._context.config.records_per_write_max
         for start in range(0, len(changes), at_once):
             write_changes(self._context, changes[start : start + at_once])

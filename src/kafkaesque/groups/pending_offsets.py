@@ -5,6 +5,8 @@ there. Then they count, or are gone. One that is overtaken by an offset that was
 outside the transaction, never counts: what stands last in the log is what holds.
 """
 
+from collections.abc import Iterator
+
 from kafkaesque.groups.offsets import OffsetChange
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.model.ids import TopicPartition
@@ -29,6 +31,12 @@ class PendingOffsets:
     def partitions(self, group_id: str) -> dict[TopicPartition, int]:
         """Return the partitions of which a group has pending offsets; not to be changed."""
         return self._counts.get(group_id, {})
+
+    def changes(self) -> Iterator[OffsetChange]:
+        """Yield what is pending of all groups, without what is on its way to the log."""
+        for pending in self._by_producer.values():
+            for key, committed in pending.items():
+                yield OffsetChange(*key, committed)
 
     def stage(self, group_id: str, partition: TopicPartition) -> None:
         """Note that one is on its way to the log."""

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
     CommitOffsetsInTransaction,
+    DeletedTopic,
     FetchOffsets,
     OffsetToCommit,
+    TopicsDeleted,
     TransactionEnded,
 )
 from kafkaesque.groups.results import AppendInTransaction
@@ -223,3 +226,100 @@ def test_ends_of_strangers_change_nothing() -> None:
     commit(desk, 7)
     end(desk, is_commit=True, producer_id=99)
     assert fetched(desk, F0, stable=True) == {F0: "unstable"}
+
+
+# -- what removes groups and offsets while a transaction is open
+
+SWEEP_MS = GroupConfig().offsets_retention_check_interval_ms
+RETENTION_MS = GroupConfig().offsets_retention_ms
+
+
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_group_whose_offsets_are_all_in_an_open_transaction_is_kept(is_commit: bool) -> None:
+    desk = Desk()
+    commit(desk, 7)
+    desk.advance(2 * SWEEP_MS)
+    assert desk.state(G) == "Empty"
+    assert desk.log[-1].value is not None, "nothing was removed from the log"
+    end(desk, is_commit=is_commit)
+    desk.advance(SWEEP_MS)
+    assert desk.state(G) == ("Empty" if is_commit else "Dead")
+    assert fetched(desk) == ({F0: 7} if is_commit else {})
+
+
+def test_an_offset_that_an_open_transaction_replaces_does_not_expire() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5))
+    desk.ask(plain(desk, 6, F1))
+    desk.advance(RETENTION_MS - SWEEP_MS)
+    commit(desk, 7)
+    desk.advance(3 * SWEEP_MS)
+    assert fetched(desk) == {F0: 5}
+    later = restored(desk)
+    for each in (desk, later):
+        end(each, is_commit=True)
+        assert fetched(each, stable=True) == {F0: 7}
+
+
+def test_what_an_open_transaction_has_stored_is_deleted_with_the_group() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5, F1))
+    commit(desk, 7)
+    assert desk.answer(desk.delete_groups(G)).groups == ((G, GroupError.NONE),)
+    assert desk.state(G) == "Dead"
+    later = restored(desk, TransactionEnded(producer_id=P, is_commit=True))
+    end(desk, is_commit=True)
+    for each in (desk, later):
+        assert fetched(each, F0, F1, stable=True) == {F0: None, F1: None}
+        assert each.table.group_count == 0
+
+
+def test_what_is_on_its_way_into_a_transaction_is_deleted_with_the_group() -> None:
+    desk = Desk()
+    desk.ask(plain(desk, 5, F1))
+    desk.holds_writes = True
+    desk.ask(CommitOffsetsInTransaction(commit=plain(desk, 7), producer_id=P, producer_epoch=3))
+    token = desk.delete_groups(G)
+    desk.commit_held()
+    assert desk.answer(token).groups == ((G, GroupError.NONE),)
+    later = restored(desk, TransactionEnded(producer_id=P, is_commit=True))
+    end(desk, is_commit=True)
+    for each in (desk, later):
+        assert fetched(each, F0, stable=True) == {F0: None}
+        assert each.table.group_count == 0
+
+
+def test_a_group_that_could_not_be_deleted_keeps_what_its_transaction_stored() -> None:
+    desk = Desk()
+    commit(desk, 7)
+    desk.holds_writes = True
+    token = desk.delete_groups(G)
+    desk.fail_held()
+    assert desk.answer(token).groups == ((G, GroupError.COORDINATOR_NOT_AVAILABLE),)
+    end(desk, is_commit=True)
+    assert fetched(desk, F0) == {F0: 7}
+    assert desk.state(G) == "Empty"
+
+
+def test_what_an_open_transaction_has_stored_is_deleted_by_its_partition() -> None:
+    desk = Desk()
+    commit(desk, 7)
+    commit(desk, 8, F1)
+    result = desk.answer(desk.delete_offsets(("flights", 0), group_id=G))
+    assert [each.error for each in result.partitions] == [GroupError.NONE]
+    later = restored(desk, TransactionEnded(producer_id=P, is_commit=True))
+    end(desk, is_commit=True)
+    for each in (desk, later):
+        assert fetched(each, F0, F1, stable=True) == {F0: None, F1: 8}
+
+
+def test_what_an_open_transaction_has_stored_goes_with_its_topic() -> None:
+    desk = Desk()
+    commit(desk, 7)
+    other = TopicPartition("trains", 0)
+    commit(desk, 8, other)
+    desk.ask(TopicsDeleted(topics=(DeletedTopic("flights"),)))
+    later = restored(desk, TransactionEnded(producer_id=P, is_commit=True))
+    end(desk, is_commit=True)
+    for each in (desk, later):
+        assert fetched(each, F0, other, stable=True) == {F0: None, other: 8}
