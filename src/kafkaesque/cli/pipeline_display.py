@@ -22,11 +22,12 @@ class Display(Protocol):
     def on_flow(self, flow: FlowProgress, *, has_batch: bool) -> None: ...
 
 
-def flow_table(flows: list[dict[str, Any]], title: str = "") -> Table:
-    """Return the flows of a run as a table."""
-    names = ("name", "state", "batches", "rows_in", "rows_out", "lag", "batch_ms")
+def flow_table(flows: list[dict[str, Any]], title: str = "", lag: str = "lag") -> Table:
+    """Return the flows of a run as a table; `lag` names the field that is shown as their lag."""
+    names = ("name", "state", "batches", "rows_in", "rows_out", lag, "batch_ms")
+    columns = [lag.upper().replace("_", "-") if name == "LAG" else name for name in COLUMNS]
     rows: list[list[Cell]] = [[flow[name] for name in names] for flow in flows]
-    return Table(title=title, columns=COLUMNS, rows=rows)
+    return Table(title=title, columns=columns, rows=rows)
 
 
 @contextmanager
@@ -61,7 +62,9 @@ def flow_line(flow: FlowProgress) -> str:
     """Return what is known of a flow as words in one line."""
     words = [f"{flow.name}: {flow.state}"]
     if flow.batches:
-        words.append(f"{flow.batches} batches, the last in {flow.batch_ms} ms")
+        noun = "batch" if flow.batches == 1 else "batches"
+        words.append(f"{flow.batches} {noun}, the last in {flow.batch_ms} ms")
+    if flow.rows_in is not None:
         words.append(f"{flow.rows_in} rows in")
     if flow.rows_out is not None:
         words.append(f"{flow.rows_out} rows out")

@@ -8,9 +8,10 @@ import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs, wrong_usage
 from kafkaesque.cli.commands.pipeline_search import search
+from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.pipeline_display import displayed, flow_table
 from kafkaesque.cli.pipeline_failures import failures_told, require_spark
-from kafkaesque.cli.screen import Screen
+from kafkaesque.cli.screen import Screen, Table
 
 if TYPE_CHECKING:
     from kafkaesque.spark.pipelines.run import Run
@@ -167,6 +168,37 @@ def run(
             else:
                 done = run_once(loaded, target, selection, display)
     _show(done, json=json)
+
+
+@app.command()
+def status(project: ProjectArgument = Path(), json: JsonOption = False) -> None:
+    """Show the last run, or the one under way, flow by flow; starts no Spark.
+
+    LAG-NOW is what the topics have beyond the last micro-batch that is done.
+
+    \b
+    Example:
+      kafkaesque pipeline status ./greetings
+    """
+    from kafkaesque.spark.pipelines.status import read_status
+
+    with failures_told():
+        document, problems = read_status(project)
+    names = ("kind", "state", "started_at", "ended_at", "updated_at", "target", "error")
+    facts = [(name.replace("_", "-"), document.get(name)) for name in names]
+    if document.get("before"):
+        ending = document["before"]
+        facts.append(("before", f"{ending['kind']}, {ending['state']} at {ending['ended_at']}"))
+    screen = Screen(json=json)
+    run_table = Table(
+        title="run", columns=("FACT", "VALUE"), rows=[fact for fact in facts if fact[1]]
+    )
+    flows = flow_table(document["flows"], title="flows", lag="lag_now")
+    screen.show([run_table, flows], document)
+    for problem in problems:
+        screen.note(problem)
+    if problems:
+        raise typer.Exit(UNREACHABLE)
 
 
 def _show(done: "Run", *, json: bool) -> None:

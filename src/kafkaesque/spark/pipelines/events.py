@@ -20,9 +20,11 @@ class PipelineTold:
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """A streaming query began."""
+    """A streaming query began; its name is its flow's."""
 
     run_id: str
+    name: str | None
+    query_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,15 @@ class QueryEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewComputed:
+    """A materialized view was computed anew, or could not be."""
+
+    name: str
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The server has nothing more to do for the run."""
 
@@ -54,7 +65,15 @@ class StopWanted:
     signal: int
 
 
-Event = PipelineTold | QueryStarted | QueryProgressed | QueryEnded | RunEnded | StopWanted
+Event = (
+    PipelineTold
+    | QueryStarted
+    | QueryProgressed
+    | QueryEnded
+    | ViewComputed
+    | RunEnded
+    | StopWanted
+)
 EventQueue = SimpleQueue[Event]
 
 
@@ -66,7 +85,7 @@ class QueryListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Note a start."""
-        self._events.put(QueryStarted(str(event.runId)))
+        self._events.put(QueryStarted(str(event.runId), event.name, str(event.id)))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Note a micro-batch."""

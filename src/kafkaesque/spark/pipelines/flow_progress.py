@@ -19,7 +19,7 @@ class FlowProgress:
     name: str
     state: str = WAITING
     batches: int = 0
-    rows_in: int = 0
+    rows_in: int | None = None
     rows_out: int | None = None
     #: Offsets between what is processed and the ends of the topics, when the last batch ended.
     lag: int | None = None
@@ -39,7 +39,7 @@ class FlowProgress:
         if "addBatch" not in (report.get("durationMs") or {}):
             return False
         self.batches += 1
-        self.rows_in += rows
+        self.rows_in = (self.rows_in or 0) + rows
         written = int((report.get("sink") or {}).get("numOutputRows", -1))
         if written >= 0:
             self.rows_out = (self.rows_out or 0) + written

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kafkaesque.spark.pipelines.flow_progress import (
@@ -52,7 +52,10 @@ class Watcher(Protocol):
 class Run:
     """What is known of a run."""
 
-    def __init__(self, project: Project, kind: str, target: str, watcher: Watcher) -> None:
+    def __init__(
+        self, project: Project, kind: str, target: str, servers: Sequence[str], watcher: Watcher
+    ) -> None:
+        """Begin; `servers` are the clusters' addresses, for those who ask for lag later on."""
         self.flows: dict[str, FlowProgress] = {}
         self.watcher = watcher
         self.error: str | None = None
@@ -64,7 +67,7 @@ class Run:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "storage": project.storage,
-            "bootstrap_servers": project.bootstrap_servers,
+            "bootstrap_servers": list(servers),
             "started_at": now(),
         }
         self._state = RUNNING
@@ -102,6 +105,11 @@ class Run:
         self.watcher.on_flow(flow, has_batch=False)
         self._maybe_write()
 
+    def on_start(self, name: str | None, query_id: str) -> None:
+        """Take in that a flow has a query."""
+        if name:
+            self.flow(name).query_id = query_id
+
     def on_progress(self, report: Mapping[str, Any]) -> None:
         """Take in what Structured Streaming says of a query; its name is the flow's."""
         name = report.get("name")
@@ -110,6 +118,18 @@ class Run:
         flow = self.flow(str(name))
         if flow.on_progress(report):
             self.watcher.on_flow(flow, has_batch=True)
+        self._maybe_write()
+
+    def on_view(self, name: str, seconds: float, error: str | None) -> None:
+        """Take in that a materialized view was computed, or why it was not."""
+        if error is not None:
+            self.set_state(name, FAILED, error)
+            return
+        flow = self.flow(name)
+        flow.batches += 1
+        flow.batch_ms = int(1000 * seconds)
+        flow.state, flow.error = RUNNING, None
+        self.watcher.on_flow(flow, has_batch=True)
         self._maybe_write()
 
     def end(self, state: str, error: str | None = None) -> None:

@@ -7,12 +7,13 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kafkaesque.spark.pipelines.continuous import Pace, run_continuously
 from kafkaesque.spark.pipelines.definitions import Definitions, define, working_in
 from kafkaesque.spark.pipelines.errors import Interrupted, PipelineError
 from kafkaesque.spark.pipelines.events import EventQueue, StopWanted
 from kafkaesque.spark.pipelines.flow_progress import COMPLETED, FAILED, STOPPED
 from kafkaesque.spark.pipelines.project import Project
-from kafkaesque.spark.pipelines.run import TRIGGERED, Run, Watcher
+from kafkaesque.spark.pipelines.run import CONTINUOUS, TRIGGERED, Run, Watcher
 from kafkaesque.spark.pipelines.run_record import locked
 from kafkaesque.spark.pipelines.session import Session, Target, check_target, opened_session
 from kafkaesque.spark.pipelines.topic_checks import check_topics
@@ -62,14 +63,34 @@ def run_once(project: Project, target: Target, selection: Selection, watcher: Wa
         PipelineError: as `dry_run`, or a flow failed, or somebody interrupted it.
     """
     with _defined(project, target) as defined, _signals() as events:
-        run = Run(project, TRIGGERED, target.name, watcher)
-        with _ending(run):
+        run = Run(project, TRIGGERED, target.name, _servers(project, defined.found), watcher)
+        with _ending(run, COMPLETED):
             run_triggered(defined.session, project, defined.graph_id, selection, run, events)
         return run
 
 
+def run_on(project: Project, target: Target, pace: Pace, watcher: Watcher) -> Run:
+    """Process what comes until somebody ends it, and return how it went.
+
+    Raises:
+        PipelineError: as `dry_run`, or a flow failed too often.
+    """
+    with _defined(project, target) as defined, _signals() as events:
+        check_graph(defined.session, project, defined.graph_id)
+        run = Run(project, CONTINUOUS, target.name, _servers(project, defined.found), watcher)
+        with _ending(run, STOPPED):
+            run_continuously(defined.session, project, defined.found, pace, run, events)
+        return run
+
+
+def _servers(project: Project, found: Definitions) -> list[str]:
+    """Return the addresses of all clusters that flows read, each once."""
+    named = [each.get("kafka.bootstrap.servers") for each in found.reads]
+    return sorted({each for each in [*named, project.bootstrap_servers] if each})
+
+
 @contextlib.contextmanager
-def _ending(run: Run) -> Iterator[None]:
+def _ending(run: Run, state: str) -> Iterator[None]:
     """Keep how the run ended."""
     try:
         yield
@@ -82,7 +103,7 @@ def _ending(run: Run) -> Iterator[None]:
     except BaseException as error:
         run.end(FAILED, f"{type(error).__name__}: {error}")
         raise
-    run.end(COMPLETED)
+    run.end(state)
 
 
 @contextlib.contextmanager

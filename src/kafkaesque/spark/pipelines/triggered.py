@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from queue import Empty
 from threading import Thread
+from typing import Any
 
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
@@ -117,6 +118,7 @@ class _Loop:
                 self._run.on_event(event.text)
             elif isinstance(event, QueryStarted):
                 self._queries.add(event.run_id)
+                self._run.on_start(event.name, event.query_id)
             elif isinstance(event, QueryEnded):
                 self._queries.discard(event.run_id)
             elif isinstance(event, QueryProgressed):
@@ -124,8 +126,11 @@ class _Loop:
         return ended
 
 
-def _ask(session: Session, project: Project, graph_id: str, selection: Selection, *, dry: bool):  # type: ignore[no-untyped-def]
-    return start_run(
+def _ask(
+    session: Session, project: Project, graph_id: str, selection: Selection, *, dry: bool
+) -> Iterator[dict[str, Any]]:
+    """Start a run on the server; yields what it says until it has ended."""
+    yield from start_run(
         session.spark,
         graph_id,
         full_refresh=list(selection.full_refresh),

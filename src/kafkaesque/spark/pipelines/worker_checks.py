@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 from kafkaesque import __version__
@@ -15,6 +17,7 @@ from kafkaesque.spark.pipelines.sentences import sentence_of
 #: Tasks of the check: more than a cluster for trying has cores, so that all executors have some.
 _TASKS = 16
 _TIMEOUT_S = 60
+_ROOM_TIMEOUT_S = 120.0
 _NEEDED = "kafkaesque, pyarrow, pyspark"
 _HINT = (
     "install kafkaesque[spark] of this version in that Python, or name another one by"
@@ -66,17 +69,37 @@ def check_workers(spark: Any) -> None:
             yield pyarrow.RecordBatch.from_pydict({**found, "version": [version]})
 
     schema = "host string, python string, version string"
-    try:
-        rows = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(report, schema).distinct().collect()
-    except Exception as error:
-        program = _NO_PROGRAM.search(str(error))
-        if program is not None:
-            words = f"Spark's workers have no Python at {program[1]}"
-        else:
-            words = f"Spark's workers cannot run Python: {sentence_of(error)}"
-        raise RunFailed(words, _HINT) from None
-    for host, python, version in rows:
+    tasks = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(report, schema)
+    for host, python, version in _collect(spark, tasks.distinct()):
         _check_version(version, f"{python} on {host}")
+
+
+def _collect(spark: Any, table: Any) -> list[Any]:
+    """Return the rows; a cluster that has no room for the query would have us wait for good."""
+    answer: SimpleQueue[list[Any] | Exception] = SimpleQueue()
+
+    def collect() -> None:
+        try:
+            answer.put(table.collect())
+        except Exception as error:
+            answer.put(error)
+
+    Thread(target=collect, daemon=True).start()
+    try:
+        found = answer.get(timeout=_ROOM_TIMEOUT_S)
+    except Empty:
+        spark.interruptAll()
+        raise RunFailed(
+            f"Spark's master has given no executor within {_ROOM_TIMEOUT_S:g} s",
+            "free cores and memory of its workers, or ask for less: --conf"
+            " spark.executor.memory=512m --conf spark.cores.max=1",
+        ) from None
+    if isinstance(found, list):
+        return found
+    program = _NO_PROGRAM.search(str(found))
+    if program is not None:
+        raise RunFailed(f"Spark's workers have no Python at {program[1]}", _HINT)
+    raise RunFailed(f"Spark's workers cannot run Python: {sentence_of(found)}", _HINT)
 
 
 def _check_version(version: str, where: str) -> None:

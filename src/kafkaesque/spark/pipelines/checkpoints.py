@@ -1,0 +1,98 @@
+"""The checkpoints of a project's flows: where declarative pipelines keep them, what they say.
+
+Both kinds of run use the same ones, so that each goes on where the other stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kafkaesque.spark.pipelines.errors import WrongProject
+from kafkaesque.spark.pipelines.flow_progress import TopicOffsets, topic_offsets
+
+_ROOT = "_checkpoints"
+#: Spark's mark for a source that has no offset yet.
+_NO_OFFSET = "-"
+
+
+def storage_path(storage: str) -> Path | None:
+    """Return a storage as a directory of this machine; None where it is another's."""
+    url = urlsplit(storage)
+    return Path(unquote(url.path)) if url.scheme == "file" else None
+
+
+def flow_checkpoint(storage: str, target: Sequence[str], flow: str) -> str:
+    """Return where a flow's query has its checkpoint: the newest, as a full refresh makes new ones.
+
+    Raises:
+        WrongProject: the storage is none that this machine can look into.
+    """
+    root = storage_path(storage)
+    if root is None:
+        raise WrongProject(
+            f"--continuous needs a storage that this machine can look into, and {storage} is none",
+            "storage: a directory, in the project's spec",
+        )
+    folder = root.joinpath(_ROOT, *target, flow)
+    newest = max(_versions(folder), default=0)
+    return (folder / str(newest)).as_uri()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Of one flow: its query, and the last micro-batch that is done."""
+
+    flow: str
+    query_id: str
+    batch: int
+    #: Where the query goes on, for each source that is topics.
+    offsets: list[TopicOffsets]
+
+
+def read_checkpoints(storage: str) -> list[Checkpoint]:
+    """Return the newest checkpoint of each flow, as far as they can be read here."""
+    root = storage_path(storage)
+    if root is None:
+        return []
+    flows = {path.parent.parent for path in root.joinpath(_ROOT).glob("**/metadata")}
+    found = []
+    for folder in sorted(flows):
+        versions = _versions(folder)
+        if versions:
+            checkpoint = _read(folder.name, folder / str(max(versions)))
+            found += [checkpoint] if checkpoint is not None else []
+    return found
+
+
+def _versions(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return [int(each.name) for each in folder.iterdir() if each.name.isdigit()]
+
+
+def _read(flow: str, folder: Path) -> Checkpoint | None:
+    try:
+        query_id = str(json.loads((folder / "metadata").read_text("utf-8"))["id"])
+        done = [int(path.name) for path in (folder / "commits").iterdir() if path.name.isdigit()]
+        if not done:
+            return Checkpoint(flow=flow, query_id=query_id, batch=-1, offsets=[])
+        batch = max(done)
+        lines = (folder / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    except (OSError, ValueError, KeyError):
+        # It is being written, or it is not there yet.
+        return None
+    # The version and the query's own settings come before a line for each source.
+    sources = [_json(line) for line in lines[2:] if line != _NO_OFFSET]
+    offsets = [each for each in map(topic_offsets, sources) if each is not None]
+    return Checkpoint(flow=flow, query_id=query_id, batch=batch, offsets=offsets)
+
+
+def _json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

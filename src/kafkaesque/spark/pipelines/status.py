@@ -1,0 +1,116 @@
+"""What a project's runs have left behind, and how far behind the topics they are, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.errors import ConnectorError, Unavailable
+from kafkaesque.spark.log_offsets import list_offsets
+from kafkaesque.spark.offsets import EARLIEST, LATEST, Offsets
+from kafkaesque.spark.options import OptionReader, parse_cluster
+from kafkaesque.spark.pipelines.checkpoints import read_checkpoints
+from kafkaesque.spark.pipelines.errors import BrokersAway
+from kafkaesque.spark.pipelines.flow_progress import RUNNING, TopicOffsets
+from kafkaesque.spark.pipelines.project import find_spec
+from kafkaesque.spark.pipelines.run_record import is_locked, read_records
+from kafkaesque.spark.pipelines.templates import STATE_FOLDER
+
+DIED, NEVER = "died", "never run"
+_TIMEOUT_S = 10.0
+
+
+def read_status(place: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the last run of a project with the lag of its flows now, and what could not be asked.
+
+    A run that is under way is the last one; `before` is then the one before it.
+
+    Raises:
+        WrongProject: that is no project.
+    """
+    folder = find_spec(place).parent
+    state_folder = folder / STATE_FOLDER
+    records = read_records(state_folder, 2)
+    if not records:
+        return {"project": str(folder), "state": NEVER, "flows": []}, []
+    run = records[0]
+    if run["state"] == RUNNING and not is_locked(state_folder):
+        run["state"] = DIED
+    before = records[1] if run["state"] == RUNNING and len(records) > 1 else None
+    _add_checkpoints(run)
+    problems = _add_lag(run)
+    kept = ("kind", "state", "error", "started_at", "ended_at")
+    document = {
+        "project": str(folder),
+        **run,
+        "before": None if before is None else {name: before.get(name) for name in kept},
+    }
+    return document, problems
+
+
+def _add_checkpoints(run: dict[str, Any]) -> None:
+    """Let checkpoints say where queries go on: a run that was killed had no time to."""
+    found = {each.query_id: each for each in read_checkpoints(run["storage"])}
+    for flow in run["flows"]:
+        checkpoint = found.get(flow["query_id"])
+        if checkpoint is not None and checkpoint.offsets:
+            flow["offsets"] = checkpoint.offsets
+
+
+def _add_lag(run: dict[str, Any]) -> list[str]:
+    """Ask the brokers how far it is from each flow to the ends of its topics."""
+    wanted = {topic for flow in run["flows"] for each in flow["offsets"] for topic in each}
+    logs: dict[str, _Log] = {}
+    problems = []
+    for servers in run["bootstrap_servers"] if wanted else ():
+        try:
+            for topic, log in _ask(servers, sorted(wanted)).items():
+                logs.setdefault(topic, log)
+        except BrokersAway as error:
+            problems.append(error.message)
+        except ConnectorError as error:
+            problems.append(f"{servers}: {error}")
+    for flow in run["flows"]:
+        flow["lag_now"] = _lag(flow["offsets"], logs)
+    return problems
+
+
+#: Of a topic: where each partition begins and ends.
+_Log = Mapping[int, tuple[int, int]]
+
+
+def _ask(servers: str, topics: Sequence[str]) -> dict[str, _Log]:
+    options = parse_cluster(OptionReader({"kafka.bootstrap.servers": servers}))
+    try:
+        with Cluster(replace(options, api_timeout_s=_TIMEOUT_S)) as cluster:
+            there = cluster.topics(topics)
+            all_of_them = [(topic, each) for topic, parts in there.items() for each in parts]
+            starts = _list(cluster, dict.fromkeys(all_of_them, EARLIEST))
+            ends = _list(cluster, dict.fromkeys(all_of_them, LATEST))
+    except Unavailable:
+        raise BrokersAway(f"no broker answers at {servers}") from None
+    return {
+        topic: {each: (starts[topic, each], ends[topic, each]) for each in parts}
+        for topic, parts in there.items()
+    }
+
+
+def _list(cluster: Cluster, wanted: Offsets) -> Offsets:
+    return list_offsets(cluster, wanted, is_read_committed=True)
+
+
+def _lag(sources: Sequence[TopicOffsets], logs: Mapping[str, _Log]) -> int | None:
+    """Return the offsets that are still to be processed; None where a topic is not known."""
+    if not sources:
+        return None
+    lag = 0
+    for source in sources:
+        for topic, partitions in source.items():
+            if topic not in logs:
+                return None
+            for partition, (start, end) in logs[topic].items():
+                lag += max(0, end - partitions.get(str(partition), start))
+    return lag
