@@ -31,7 +31,8 @@ from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk, subscription
 
-CONFIG = GroupConfig()
+#: What may be written in parts is.
+CONFIG = GroupConfig(records_per_write_max=2)
 SESSION_MS = CONFIG.consumer.session_timeout_ms
 REBALANCE_MS = 60_000
 TOPIC = Topic(name="a", topic_id=TopicId(b"a" * 16), partition_count=5)
@@ -306,6 +307,18 @@ class MigrationMachine(RuleBasedStateMachine):
         context = self.desk.table._context
         is_new = any(not client.is_classic for client in self.clients)
         assert GROUP in (context.consumer_groups if is_new else context.groups)
+        self.check_log()
+
+    def check_log(self) -> None:
+        """A new coordinator finds the same group, and nothing that is left of another."""
+        self.desk.advance(CONFIG.offsets_retention_check_interval_ms)
+        context = self.desk.table._context
+        again = self.desk.reopened().table._context
+        assert set(again.groups) == set(context.groups)
+        assert set(again.consumer_groups) == set(context.consumer_groups)
+        assert again.leftovers.group_ids() == []
+        for group_id, group in context.consumer_groups.items():
+            assert again.consumer_groups[group_id].members == group.members
 
 
 def shares(members: tuple[JoinedMember, ...]) -> dict[str, bytes]:

@@ -2,8 +2,10 @@
 
 from functools import partial
 
-from kafkaesque.groups.commits import write_changes
+from kafkaesque.groups.commits import write_in_parts
 from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.leftovers import tombstones
+from kafkaesque.groups.consumer.records import ConsumerGroupKey, KeyKind
 from kafkaesque.groups.context import Context
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import NOT_GIVEN, DeleteGroups, DescribeGroups, ListGroups
@@ -16,7 +18,7 @@ from kafkaesque.groups.results import (
     DescribeResult,
     ListResult,
 )
-from kafkaesque.model.log_table import LogRecord, WriteToken
+from kafkaesque.model.log_table import WriteToken
 
 AnyGroup = Group | ConsumerGroup
 
@@ -101,28 +103,34 @@ class Admin:
         Should that fail, the group is put back, unless there is a new one of its name.
         """
         context = self._context
+        keys = context.leftovers.take(group.group_id)
         if isinstance(group, Group):
             del context.groups[group.group_id]
             context.cancel_all(group)
+            keys[ConsumerGroupKey(KeyKind.CLASSIC_GROUP)] = None
         else:
             del context.consumer_groups[group.group_id]
+            keys.update(group.stored_keys())
+        _, records = tombstones(group.group_id, keys)
 
         outcomes: list[GroupError] = []
 
         def on_written(error: GroupError) -> None:
             outcomes.append(error)
             if error is not GroupError.NONE:
-                self._put_back(group)
+                self._put_back(group, keys)
             elif outcomes == [GroupError.NONE] * len(tokens) and isinstance(group, Group):
                 group.transition(GroupState.DEAD, context.now.wall_ms)
 
-        tokens = self._write_in_parts(changes, *group.tombstones())
+        tokens = write_in_parts(context, changes, *records)
         for token in tokens:
             context.writes.then(token, on_written)
         return tokens
 
-    def _put_back(self, group: AnyGroup) -> None:
+    def _put_back(self, group: AnyGroup, keys: dict[ConsumerGroupKey, None]) -> None:
+        """Have it again; of its records, and those of others, nobody knows which are deleted."""
         context = self._context
+        context.leftovers.add(group.group_id, keys)
         if group.group_id in context.groups or group.group_id in context.consumer_groups:
             return
         if isinstance(group, Group):
@@ -130,25 +138,16 @@ class Admin:
         else:
             context.consumer_groups[group.group_id] = group
 
-    def _write_in_parts(self, changes: list[OffsetChange], *records: LogRecord) -> list[WriteToken]:
-        """Have changes written in writes of bounded size, the other records with the last."""
-        at_once = self._context.config.records_per_write_max
-        starts = range(0, max(len(changes), 1), at_once)
-        return [
-            write_changes(
-                self._context,
-                changes[start : start + at_once],
-                *(records if start == starts[-1] else ()),
-            )
-            for start in starts
-        ]
-
     def expire(self) -> None:
         """Remove offsets that nobody has cared for long enough, and groups with nothing left."""
         for group in self._all_groups():
             if self._context.is_over_bound:
                 return
             self._expire_group(group)
+        for group_id in self._context.leftovers.group_ids():
+            # A group of the new kind takes care of it with its next write.
+            if group_id not in self._context.consumer_groups and not self._context.is_over_bound:
+                self._context.write_off(group_id)
 
     def _expire_group(self, group: AnyGroup) -> None:
         """Remove what nobody has cared for; what open transactions have a hand in stays."""
@@ -166,7 +165,7 @@ class Admin:
         if is_all and group.is_empty and not is_coming:
             self._remove(group, expired)
         elif expired:
-            self._write_in_parts(expired)
+            write_in_parts(context, expired)
 
     def _is_expired(self, group: AnyGroup, committed: CommittedOffset) -> bool:
         """Whether the offset's time is over.

@@ -49,6 +49,21 @@ def write_changes(
     return token
 
 
+def write_in_parts(
+    context: Context, changes: Sequence[OffsetChange], *records: LogRecord
+) -> list[WriteToken]:
+    """Have changes written in writes of bounded size, and other records after them."""
+    count = len(changes)
+    return [
+        write_changes(
+            context,
+            changes[part],
+            *records[max(part.start - count, 0) : max(part.stop - count, 0)],
+        )
+        for part in context.parts([*map(record_of, changes), *records])
+    ]
+
+
 def record_of(change: OffsetChange) -> LogRecord:
     """Return what is written down of a change."""
     group_id, (topic, partition), committed = change
@@ -278,9 +293,7 @@ class Commits:
             and _is_of(change.committed, ids.get(change.partition.topic))
         )
         changes = [OffsetChange(*place, None) for place in places]
-        at_once = self._context.config.records_per_write_max
-        for start in range(0, len(changes), at_once):
-            write_changes(self._context, changes[start : start + at_once])
+        write_in_parts(context, changes)
 
 
 def _check_consumer_commit(group: ConsumerGroup, commit: CommitOffsets) -> GroupError:

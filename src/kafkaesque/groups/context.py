@@ -1,12 +1,16 @@
 """What the handlers of one table share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.expressions import Expressions
 from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.leftovers import Leftovers, tombstones
+from kafkaesque.groups.consumer.records import ConsumerGroupKey, KeyKind
 from kafkaesque.groups.consumer.topics import TopicCatalog
+from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.group import Group
 from kafkaesque.groups.offsets import OffsetStore
 from kafkaesque.groups.pending_offsets import PendingOffsets
@@ -57,6 +61,7 @@ class Context:
         "consumer_groups",
         "expressions",
         "groups",
+        "leftovers",
         "now",
         "offsets",
         "pending",
@@ -72,6 +77,7 @@ class Context:
         #: The classic ones. An id is in one of the two at most.
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.leftovers = Leftovers()
         self.topics = TopicCatalog()
         self.expressions = Expressions()
         self.offsets = OffsetStore()
@@ -89,6 +95,45 @@ class Context:
         token = self.writes.open(self.now.now_ms)
         self.ready.append(Append(token, tuple(records)))
         return token
+
+    def parts(self, records: Sequence[LogRecord]) -> Iterator[slice]:
+        """Yield the parts in which records are to be written that may be cut into several."""
+        start = size = 0
+        for position, record in enumerate(records):
+            size += len(record.key) + len(record.value or b"")
+            count = position + 1 - start
+            if size >= self.config.write_bytes_max or count >= self.config.records_per_write_max:
+                yield slice(start, position + 1)
+                start, size = position + 1, 0
+        if start < len(records):
+            yield slice(start, len(records))
+
+    def write_off(
+        self, group_id: str, keys: Mapping[ConsumerGroupKey, None] = MappingProxyType({})
+    ) -> None:
+        """Have records of a group of the new kind deleted, and what is left of earlier ones.
+
+        What cannot be deleted now is kept for the next call, or for the next write of a new group
+        of that name.
+        """
+        wanted = {**self.leftovers.take(group_id), **keys}
+        if group_id in self.groups:
+            # Its record is its own by now.
+            wanted.pop(ConsumerGroupKey(KeyKind.CLASSIC_GROUP), None)
+        order, records = tombstones(group_id, wanted)
+        for part in self.parts(records):
+            self._write_off_part(group_id, order[part], records[part])
+
+    def _write_off_part(
+        self, group_id: str, keys: list[ConsumerGroupKey], records: list[LogRecord]
+    ) -> None:
+        token = self.append(records)
+
+        def on_written(error: GroupError) -> None:
+            if error is not GroupError.NONE:
+                self.leftovers.add(group_id, keys)
+
+        self.writes.then(token, on_written)
 
     def append_in_transaction(
         self, records: Sequence[LogRecord], producer_id: int, producer_epoch: int

@@ -18,11 +18,11 @@ from enum import Enum
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.member import Member
-from kafkaesque.groups.records import GroupRecord, write_group_key
+from kafkaesque.groups.records import GroupRecord
 from kafkaesque.groups.results import DescribedGroup, JoinedMember, ListedGroup
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE, read_subscribed_topics
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.log_table import LogRecord, RequestToken
+from kafkaesque.model.log_table import RequestToken
 
 GROUP_TYPE = "classic"
 
@@ -354,10 +354,6 @@ class Group:
                 for member in self.members.values()
             ),
         )
-
-    def tombstones(self) -> list[LogRecord]:
-        """Return what removes everything of the group from the log."""
-        return [LogRecord(write_group_key(self.group_id), None)]
 
     def listed(self) -> ListedGroup:
         """Return the group's line in a list."""

@@ -121,7 +121,7 @@ class Membership:
         """Let a group of the new kind that has no members give way; its offsets stay."""
         if join.member_id == NO_MEMBER_ID and join.protocols and join.protocol_type:
             del self._context.consumer_groups[join.group_id]
-            self._context.append(group.tombstones())
+            self._context.write_off(join.group_id, group.stored_keys())
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
         size_max = self._context.config.group_members_max

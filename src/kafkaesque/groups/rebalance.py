@@ -76,6 +76,7 @@ class Rebalancer:
 
     def store(self, group: Group, assignments: dict[str, bytes]) -> WriteToken:
         """Have the group written as it is, with these assignments."""
+        self._context.write_off(group.group_id)
         value = write_group_value(group.record(assignments))
         return self._context.append([LogRecord(write_group_key(group.group_id), value)])
 

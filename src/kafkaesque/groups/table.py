@@ -348,11 +348,7 @@ class GroupTable:
 
     def _activate_consumers(self) -> None:
         context = self._context
-        for group in self._loaded_consumers.take():
-            # Of two of one name the classic one is the younger: it takes an empty group's place,
-            # and is not stored before that is gone, unless a write failed.
-            if group.group_id in context.groups:
-                continue
+        for group in self._loaded_consumers.take(context.groups, context.leftovers):
             context.consumer_groups[group.group_id] = group
             for member_id in group.members:
                 self._journal.renew_session(group, member_id)

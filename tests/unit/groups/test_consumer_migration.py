@@ -364,6 +364,140 @@ def test_a_group_that_went_there_and_back_again_has_lost_nothing() -> None:
     assert [each.group_id for each in desk.next_desk().listed()] == [GROUP]
 
 
+# -- what a group that is gone leaves in the log
+
+
+def upgraded_desk() -> tuple[ConsumerDesk, str]:
+    """A group of the new kind, of a classic member that is returned and of another."""
+    desk = ConsumerDesk(GroupConfig(records_per_write_max=3))
+    desk.topics(flights=2)
+    (one,) = classic_group(desk, (0, 1), session_timeout_ms=60_000)
+    desk.enter("new")
+    return desk, one
+
+
+def rejoin(desk: ConsumerDesk, member_id: str) -> None:
+    """Let the only member of a classic group bring it to its next generation."""
+    options = {"protocols": offer(0, 1), "session_timeout_ms": 60_000}
+    joined = desk.answer(desk.join(member_id, **options))
+    given = {member_id: write_assignment(flights(0, 1))}
+    desk.sync(member_id, joined.generation, given, protocol_name="cooperative-sticky")
+
+
+def kinds(desk: ConsumerDesk) -> list[str]:
+    return [each.group_type for each in desk.listed()]
+
+
+def left_over(desk: ConsumerDesk) -> list[str]:
+    return desk.table._context.leftovers.group_ids()
+
+
+def test_a_group_is_downgraded_in_writes_of_bounded_size_its_own_records_first() -> None:
+    desk, _ = upgraded_desk()
+    before = len(desk.written)
+    desk.beat("new", -1)
+    writes = [write.records for write in desk.written[before:]]
+    assert len(writes) > 2
+    assert all(len(records) <= 3 for records in writes)
+    assert [[record.value is None for record in records] for records in writes[-1:]] == [[False]]
+    assert all(record.value is None for records in writes[:-1] for record in records)
+
+
+def fail_tombstones(desk: ConsumerDesk) -> None:
+    """Of what is held, the last write alone makes it."""
+    while len(desk.held) > 1:
+        desk.fail_held()
+    desk.holds_writes = False
+    desk.commit_held()
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["deleted at once", "stored before"])
+def test_what_a_downgrade_could_not_delete_is_deleted_later(is_stored: bool) -> None:
+    desk, one = upgraded_desk()
+    desk.holds_writes = True
+    token = desk.send("new", -1)
+    fail_tombstones(desk)
+    assert desk.answer(token).error is NONE, "it is stored that it has left"
+    assert kinds(desk.next_desk()) == ["classic"]
+    assert left_over(desk) == left_over(desk.next_desk()) == [GROUP]
+    if is_stored:
+        rejoin(desk, one)
+        assert left_over(desk) == left_over(desk.next_desk()) == []
+    desk.holds_writes = not is_stored
+    desk.leave((one, None))
+    fail_tombstones(desk)
+    assert desk.state() == "Empty"
+    assert left_over(desk) == ([] if is_stored else [GROUP])
+    for each in (desk.next_desk(), desk):
+        assert each.answer(each.delete_groups(GROUP)).groups == ((GROUP, NONE),)
+        assert each.next_desk().listed() == []
+        assert left_over(each.next_desk()) == []
+
+
+def test_a_group_that_is_classic_again_keeps_its_record_when_the_rest_is_deleted() -> None:
+    config = GroupConfig(records_per_write_max=3, offsets_retention_check_interval_ms=1_000)
+    desk = ConsumerDesk(config)
+    desk.topics(flights=2)
+    classic_group(desk, (0, 1))
+    desk.holds_writes = True
+    # It is upgraded and downgraded before any of that is stored.
+    desk.send("new", 0, topic_names=("flights",), rebalance_timeout_ms=1, owned=frozenset())
+    desk.send("new", -1)
+    fail_tombstones(desk)
+    assert left_over(desk) == [GROUP]
+    desk.advance(1_000)
+    assert left_over(desk) == []
+    assert kinds(desk.next_desk()) == ["classic"]
+
+
+def test_what_no_write_takes_along_is_deleted_in_time() -> None:
+    desk, _ = upgraded_desk()
+    desk.holds_writes = True
+    desk.send("new", -1)
+    desk.fail_held()
+    desk.holds_writes = False
+    desk.commit_held()
+    later = desk.next_desk()
+    assert left_over(later) == [GROUP]
+    later.advance(later.config.offsets_retention_check_interval_ms)
+    assert left_over(later) == left_over(later.next_desk()) == []
+
+
+def test_members_of_a_group_that_gave_way_do_not_come_back_in_the_next_one() -> None:
+    desk = ConsumerDesk(GroupConfig(records_per_write_max=2))
+    desk.topics(flights=2)
+    desk.enter("old")
+    desk.holds_writes = True
+    # It is gone before that is written, and a classic one comes, too.
+    desk.send("old", -1)
+    member_id, _ = desk.join_new(protocols=offer())
+    while desk.held:
+        desk.fail_held()
+    desk.holds_writes = False
+    desk.leave((member_id, None))
+    desk.advance(10_000)
+    assert desk.enter("young").error is NONE
+    later = desk.next_desk()
+    assert set(later.group().members) == {"young"}
+    assert left_over(later) == []
+
+
+def test_a_classic_group_that_could_not_be_deleted_does_not_replace_its_namesake() -> None:
+    desk = desk_of(flights=2)
+    (one,) = classic_group(desk, (0, 1))
+    desk.leave((one, None))
+    desk.advance(60_000)
+    desk.holds_writes = True
+    desk.delete_groups(GROUP)
+    token = desk.send("new", 0, topic_names=("flights",), rebalance_timeout_ms=1, owned=frozenset())
+    desk.fail_held()
+    desk.holds_writes = False
+    desk.commit_held()
+    assert desk.answer(token).error is NONE
+    desk.enter("newer")
+    assert kinds(desk.next_desk()) == ["consumer"]
+
+
 # -- what classic consumers say to one another
 
 

@@ -41,8 +41,6 @@ class ConsumerConfig:
     subscription_bytes_max: int = 1024 * 1024
     #: Rebalance timeout where a member has never said one.
     rebalance_timeout_ms: int = 300_000
-    #: A write is cut where its records' bytes reach this.
-    write_bytes_max: int = 512 * 1024
 
     def __post_init__(self) -> None:
         for name in (
@@ -51,7 +49,6 @@ class ConsumerConfig:
             "members_max",
             "subscription_bytes_max",
             "rebalance_timeout_ms",
-            "write_bytes_max",
         ):
             if not 1 <= getattr(self, name) <= _INT32_MAX:
                 raise ConfigError(f"{name}={getattr(self, name)} must be from 1 up to 2^31-1")

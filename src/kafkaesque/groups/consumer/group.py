@@ -298,8 +298,8 @@ class ConsumerGroup:
         """Return what is to be stored for a key now."""
         return LogRecord(write_consumer_key(self.group_id, key), self._value(key))
 
-    def tombstones(self) -> list[LogRecord]:
-        """Return what removes everything of the group from the log, the group itself last."""
+    def stored_keys(self) -> dict[ConsumerGroupKey, None]:
+        """Return all keys that may have a record in the log."""
         keys = {ConsumerGroupKey(KeyKind.GROUP): None, ConsumerGroupKey(KeyKind.TARGET): None}
         for written in (self.dirty, *self.in_flight.values()):
             keys.update(dict.fromkeys(written))
@@ -308,8 +308,7 @@ class ConsumerGroup:
                 keys[ConsumerGroupKey(kind, member_id)] = None
         for expression in self.expressions:
             keys[ConsumerGroupKey(KeyKind.EXPRESSION, expression)] = None
-        order = sorted(keys, key=lambda key: -KEY_ORDER[key.kind])
-        return [LogRecord(write_consumer_key(self.group_id, key), None) for key in order]
+        return keys
 
     def _value(self, key: ConsumerGroupKey) -> bytes | None:
         match key.kind:

@@ -27,23 +27,17 @@ class Journal:
         One at a time: so each write builds upon what is in the log, and holds all that has changed
         since. Its parts are asked for in one go, so that they succeed or fail together.
         """
-        if group.in_flight or not group.dirty:
+        if group.in_flight:
             return
-        config = self._context.config
+        # What a group of its name has left in the log is overwritten, or deleted.
+        group.dirty.update(self._context.leftovers.take(group.group_id))
+        if not group.dirty:
+            return
         group.writes_begun += 1
-        keys: list[ConsumerGroupKey] = []
-        records: list[LogRecord] = []
-        size = 0
-        for key in group.take_dirty():
-            record = group.record(key)
-            keys.append(key)
-            records.append(record)
-            size += len(record.key) + len(record.value or b"")
-            if size >= config.consumer.write_bytes_max or len(keys) >= config.records_per_write_max:
-                self._append(group, keys, records)
-                keys, records, size = [], [], 0
-        if keys:
-            self._append(group, keys, records)
+        keys = group.take_dirty()
+        records = [group.record(key) for key in keys]
+        for part in self._context.parts(records):
+            self._append(group, keys[part], records[part])
 
     def _append(
         self, group: ConsumerGroup, keys: list[ConsumerGroupKey], records: list[LogRecord]

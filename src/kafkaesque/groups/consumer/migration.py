@@ -120,7 +120,8 @@ class Migration:
         context.groups[group.group_id] = classic
         value = write_group_value(classic.record(classic.assignments()))
         record = LogRecord(write_group_key(group.group_id), value)
-        token = context.append([*group.tombstones(), record])
+        context.write_off(group.group_id, group.stored_keys())
+        token = context.append([record])
         for member in classic.members.values():
             self._rebalancer.renew_session(classic, member)
         self._rebalancer.prepare(classic)

@@ -1,9 +1,11 @@
 """Groups of the new kind, from the records of the log."""
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
 from kafkaesque.groups.consumer.group import ConsumerGroup
+from kafkaesque.groups.consumer.leftovers import Leftovers
 from kafkaesque.groups.consumer.records import (
     ConsumerGroupKey,
     GroupEpoch,
@@ -50,14 +52,20 @@ class ConsumerGroupLoader:
             if not self._groups[group_id]:
                 del self._groups[group_id]
 
-    def take(self) -> list[ConsumerGroup]:
-        """Return the groups; what has no group any more is what a failed write left behind."""
+    def take(self, classic: Container[str], leftovers: Leftovers) -> list[ConsumerGroup]:
+        """Return the groups; what is no group any more is left over from a write that failed.
+
+        Of two of one name the classic one is the younger: it has taken the other one's place, whose
+        records are deleted before it is stored, unless a write fails.
+        """
         groups, self._groups = self._groups, {}
-        return [
-            _restored(group_id, values)
-            for group_id, values in groups.items()
-            if ConsumerGroupKey(KeyKind.GROUP) in values
-        ]
+        restored: list[ConsumerGroup] = []
+        for group_id, values in groups.items():
+            if ConsumerGroupKey(KeyKind.GROUP) in values and group_id not in classic:
+                restored.append(_restored(group_id, values))
+            else:
+                leftovers.add(group_id, values)
+        return restored
 
 
 def _restored(group_id: str, values: dict[ConsumerGroupKey, Any]) -> ConsumerGroup:

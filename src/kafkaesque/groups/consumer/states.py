@@ -7,9 +7,8 @@ from typing import NamedTuple
 from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions
 from kafkaesque.groups.events import JoinProtocol
 
-#: Member epochs that are not ones, in a heartbeat: joins, leaves, leaves for a short while.
+#: Member epochs that are not ones, in a heartbeat: joins, leaves for a short while; -1: for good.
 JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 LEAVING_STATIC_EPOCH = -2
 
 
