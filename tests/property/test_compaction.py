@@ -12,12 +12,12 @@ from kafkaesque.model.compression import Codec
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.storage.compaction_plan import (
     NO_HORIZON,
-    AbortedTransaction,
     CompactionOptions,
 )
 from kafkaesque.storage.group_log import GroupLog
 from tests.unit.storage.compacting import (
     CONFIG,
+    AbortedTransaction,
     append,
     batches_of,
     checkpoint,

@@ -21,6 +21,7 @@ from kafkaesque.transactions.producer_state import (
     ProducerStateTable,
     SequencedBatch,
     Verdict,
+    remembered_batches,
 )
 from kafkaesque.transactions.verification_guards import Guard
 
@@ -156,7 +157,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.guards[verdict.guard] = False
         if verdict is not Verdict.ACCEPT:
             return
-        if is_transactional:
+        if is_transactional and not is_open:
             self.void(producer_id)
         offset = Offset(self.end)
         batch = SequencedBatch(producer_id, epoch, first, count, offset, WALL_MS, is_transactional)
@@ -269,7 +270,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @invariant()
     def readers_stop_where_the_log_says(self) -> None:
-        found = self.table.last_stable_offset(Offset(self.committed))
+        found = min(self.committed, self.table.first_unstable_offset)
         assert found == stable(self.log, self.committed)
         assert found >= self.stable, "it went back"
         self.stable = found
@@ -290,10 +291,24 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert entry.transaction == expected
 
     @invariant()
+    def compaction_is_told_where_each_producers_last_batch_is(self) -> None:
+        wanted = {}
+        for producer_id, entry in self.table.entries_before(Offset(self.committed)):
+            batches = remembered_batches(entry)
+            wanted[producer_id] = batches[-1].last_offset if batches else entry.last_offset
+        assert self.table.last_offsets_before(Offset(self.committed)) == wanted
+
+    @invariant()
     def the_index_says_what_was_aborted(self) -> None:
         index = self.table.aborted
         expected = [each for each in aborted(self.log) if each.last_offset >= self.start]
         assert list(index) == expected
+        for end in range(self.start, self.end + 1):
+            columns = [tuple(column) for column in index.columns_before(end)]
+            count = len(columns[0])
+            assert columns == [tuple(each[at] for each in expected[:count]) for at in range(3)]
+            assert all(each.first_offset >= end for each in expected[count:])
+            assert all(each.last_stable_offset < end for each in expected[: max(count - 1, 0)])
         for begin in range(self.start, self.end, 3):
             for end in range(begin + 1, self.end + 1, 4):
                 assert index.overlapping(begin, end) == [

@@ -43,7 +43,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.record_errors import InvalidRecord, RecordError
 from kafkaesque.model.records import decode_batch
-from kafkaesque.storage.compaction_plan import AbortedTransaction
+from kafkaesque.storage.compaction_plan import AbortedColumns
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.transactions.connection_fence import ConnectionFence
 from kafkaesque.transactions.producer_snapshot import (
@@ -95,8 +95,7 @@ class ProducerDescription(NamedTuple):
 class CleanedProducers(NamedTuple):
     """What a compaction has to know of producers."""
 
-    #: Producer id, first offset and the marker's offset.
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: AbortedColumns
     #: The last offset of each producer's last batch, or of its marker if it has no batch.
     last_offsets: dict[int, int]
 
@@ -357,14 +356,11 @@ class PartitionProducers:
         table = self._table
         if self._behind is not None:
             return None
-        found = table.aborted.overlapping(0, end_offset)
         table.skip_to(table.committed_offset)
-        last_offsets: dict[int, int] = {}
-        for producer_id, entry in table.entries_before(table.committed_offset):
-            batches = remembered_batches(entry)
-            last_offsets[producer_id] = batches[-1].last_offset if batches else entry.last_offset
-        aborted = [AbortedTransaction(each[0], each[1], each[2]) for each in found]
-        return CleanedProducers(tuple(aborted), last_offsets)
+        return CleanedProducers(
+            AbortedColumns(*table.aborted.columns_before(end_offset)),
+            table.last_offsets_before(table.committed_offset),
+        )
 
     def forget_aborted(self, end_offset: int) -> None:
         """Compaction has left nothing of what was aborted before an offset, but for markers."""

@@ -9,6 +9,7 @@ new comes.
 Everything here is a plain value, so that it can be handed to another process.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,12 +30,19 @@ class SourceSegment(NamedTuple):
     created_ms: int
 
 
-class AbortedTransaction(NamedTuple):
-    """A producer's records from one offset to another, the marker's, that were never to be seen."""
+class AbortedColumns(NamedTuple):
+    """A producer's records from one offset to another, the marker's, that were never to be seen.
 
-    producer_id: int
-    first_offset: int
-    last_offset: int
+    As columns, because there may be hundreds of thousands, which are handed over in no time so.
+    """
+
+    producer_ids: "array[int]"
+    first_offsets: "array[int]"
+    last_offsets: "array[int]"
+
+
+def _nothing_aborted() -> AbortedColumns:
+    return AbortedColumns(array("q"), array("q"), array("q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +87,7 @@ class CompactionPlan:
     now_ms: int
     options: CompactionOptions
     #: What was aborted in the part that is read; to be filled in by the driver.
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: AbortedColumns = field(default_factory=_nothing_aborted)
     #: Per live producer the last offset of its last batch, whose sequence number must not be lost;
     #: to be filled in by the driver. A marker counts where there is no data.
     producers: Mapping[int, int] = field(default_factory=dict)

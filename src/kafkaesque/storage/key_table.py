@@ -16,7 +16,7 @@ from kafkaesque.env.disk import BlockingDisk
 from kafkaesque.model.batch import BATCH_BYTES_MAX, BatchHeader, scan_batches
 from kafkaesque.model.record_errors import Fault, RecordError
 from kafkaesque.model.records import RecordColumns, decode_columns, gather_keys
-from kafkaesque.storage.compaction_plan import AbortedTransaction, CompactionPlan
+from kafkaesque.storage.compaction_plan import AbortedColumns, CompactionPlan
 from kafkaesque.storage.errors import StorageCorrupt
 
 #: What is read at once, unless a batch is longer.
@@ -34,10 +34,10 @@ class AbortedTable:
 
     __slots__ = ("_spans",)
 
-    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+    def __init__(self, aborted: AbortedColumns) -> None:
         #: Per producer the first and last offsets, both ascending.
         self._spans: dict[int, tuple[list[int], list[int]]] = {}
-        for producer_id, first, last in sorted(aborted):
+        for producer_id, first, last in sorted(zip(*aborted, strict=True)):
             firsts, lasts = self._spans.setdefault(producer_id, ([], []))
             firsts.append(first)
             lasts.append(last)

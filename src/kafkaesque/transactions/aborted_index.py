@@ -127,6 +127,15 @@ class AbortedIndex:
                 break
         return found
 
+    def columns_before(self, to_offset: int) -> "tuple[array[int], array[int], array[int]]":
+        """Return those that have a batch before an offset, in the order of the markers.
+
+        As columns, copied whole: producer ids, first offsets, and the offsets of the markers. There
+        may be some that begin later.
+        """
+        end = bisect_left(self._stable_offsets, to_offset) + 1
+        return self._producer_ids[:end], self._first_offsets[:end], self._last_offsets[:end]
+
     def range_end(self, from_offset: int, to_offset: int, markers_max: int) -> int:
         """Return where a range is to end that holds at most so many markers of aborted ones.
 

@@ -50,6 +50,7 @@ _NO_OFFSETS = Offset(0)
 
 #: A remembered batch: last sequence, last offset, last offset minus first, timestamp.
 BATCH = Struct(">iqiq")
+_last_batch = BATCH.unpack_from
 _BATCHES_BYTES = BATCH.size * BATCHES_REMEMBERED
 
 
@@ -181,7 +182,7 @@ class ProducerEntry(NamedTuple):
         marker_offset = -1 if self.transaction is None else self.transaction.marker_offset
         if not self.batches:
             return marker_offset
-        return max(marker_offset, remembered_batches(self)[-1].last_offset)
+        return max(marker_offset, _last_batch(self.batches, -BATCH.size)[1])
 
 
 class _Undo(NamedTuple):
@@ -237,10 +238,6 @@ class ProducerStateTable:
         `NEVER`, which is after every offset, if there is none.
         """
         return self._open.first_unstable
-
-    def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Return where readers of committed transactions stop."""
-        return Offset(min(high_watermark, self._open.first_unstable))
 
     def check(
         self,
@@ -511,6 +508,22 @@ class ProducerStateTable:
         Raises:
             InvariantBroken: the state does not reach back, or does not reach, to there.
         """
+        entries = self._entries_as_of(offset)
+        return sorted(entries.items(), key=lambda item: item[1].last_offset)
+
+    def last_offsets_before(self, offset: Offset) -> dict[int, int]:
+        """Return where the last batch of each producer ends in the log before `offset`.
+
+        Where there is none, that of its marker. Raises what `entries_before` does.
+        """
+        return {
+            producer_id: (
+                _last_batch(entry.batches, -BATCH.size)[1] if entry.batches else entry.last_offset
+            )
+            for producer_id, entry in self._entries_as_of(offset).items()
+        }
+
+    def _entries_as_of(self, offset: Offset) -> dict[int, ProducerEntry]:
         if not self._committed_offset <= offset <= self._end_offset:
             raise InvariantBroken(
                 f"the state of offset {offset} is not known, only that from "
@@ -521,7 +534,7 @@ class ProducerStateTable:
             if undo.last_offset < offset:
                 break
             _take_back(entries, undo)
-        return sorted(entries.items(), key=lambda item: item[1].last_offset)
+        return entries
 
     def entries(self) -> list[tuple[int, ProducerEntry]]:
         """Return all producers as the log has them at its end."""

@@ -1,10 +1,14 @@
-"""Producers' sequence numbers, read again from the headers of a log that may be damaged."""
+"""What a partition knows of producers: from a log that may be damaged, and for compaction."""
+
+import pickle
 
 import pytest
 
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.transactions import producer_state
+from kafkaesque.transactions.aborted_index import AbortedTransaction
 from kafkaesque.transactions.producer_state import ProducerStateConfig
 from tests.unit.storage.helpers import World, add
 
@@ -44,3 +48,26 @@ def test_a_damaged_header_is_damage_to_the_log(at: int, batch: int) -> None:
     world.disk.inode(path).data[batch * size + at] ^= 0x40
     with pytest.raises(StorageCorrupt, match=path):
         replay(world)
+
+
+def test_what_compaction_is_told_is_gathered_without_a_look_at_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is gathered on the loop, and handed to another process while the loop waits."""
+    world, _ = written()
+    producers = replay(world)
+    producers.on_committed(world.log().end_offset)
+    for number in range(10_000):
+        entry = AbortedTransaction(number % 7, 3 * number, 3 * number + 2, 3 * number + 3)
+        producers._table.aborted.append(entry)
+
+    def unpack(_: object) -> None:
+        raise AssertionError("all remembered batches are looked at")
+
+    monkeypatch.setattr(producer_state, "remembered_batches", unpack)
+    known = producers.before_compaction(15_000)
+    assert known is not None
+    assert known.last_offsets == {7: BATCHES - 1}
+    assert [len(column) for column in known.aborted] == [5_000] * 3
+    assert [column[-1] for column in known.aborted] == [4_999 % 7, 14_997, 14_999]
+    assert len(pickle.dumps(known.aborted)) < 3 * 8 * 5_000 + 1_000, "as numbers, not as objects"

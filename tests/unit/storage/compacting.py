@@ -1,7 +1,9 @@
 """Logs with keys, runs of compaction over them, and what they say afterwards."""
 
 import dataclasses
+from array import array
 from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 from kafkaesque.model.batch import assign_offsets, scan_batches
 from kafkaesque.model.batch_encoder import (
@@ -14,7 +16,7 @@ from kafkaesque.model.batch_encoder import (
 from kafkaesque.model.ids import Term
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.storage.compaction_plan import (
-    AbortedTransaction,
+    AbortedColumns,
     CompactionOptions,
     CompactionPlan,
 )
@@ -91,6 +93,19 @@ def close_segment(world: World, log: GroupLog) -> None:
     checkpoint(world)
 
 
+class AbortedTransaction(NamedTuple):
+    """A producer's records that were never to be seen, up to the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+def columns_of(aborted: Sequence[AbortedTransaction]) -> AbortedColumns:
+    """Return aborted transactions as a plan has them."""
+    return AbortedColumns(*(array("q", [each[at] for each in aborted]) for at in range(3)))
+
+
 def plan_for(
     log: GroupLog,
     *,
@@ -104,7 +119,7 @@ def plan_for(
     plan = log.compaction_plan(now_wall_ms=now_ms, limit_offset=limit_offset, options=options)
     if plan is None:
         return None
-    return dataclasses.replace(plan, aborted=tuple(aborted), producers=producers or {})
+    return dataclasses.replace(plan, aborted=columns_of(aborted), producers=producers or {})
 
 
 def run(world: World, log: GroupLog, plan: CompactionPlan | None) -> CompactionResult | None:

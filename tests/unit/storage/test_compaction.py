@@ -12,12 +12,13 @@ from kafkaesque.model.batch_encoder import BatchOptions, MarkerType
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import DiskFull
 from kafkaesque.model.records import decode_batch
-from kafkaesque.storage.compaction_plan import AbortedTransaction, CleanState
+from kafkaesque.storage.compaction_plan import CleanState
 from kafkaesque.storage.compactor import CleanedGroup, compact
 from kafkaesque.storage.errors import StorageCorrupt
 from tests.unit.storage.compacting import (
     CONFIG,
     EAGER,
+    AbortedTransaction,
     batches_of,
     checkpoint,
     close_segment,

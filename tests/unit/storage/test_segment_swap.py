@@ -12,7 +12,6 @@ from kafkaesque.model.batch_encoder import BatchOptions, MarkerType
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.storage import log_recovery
-from kafkaesque.storage.compaction_plan import AbortedTransaction
 from kafkaesque.storage.compactor import CleanedGroup, compact
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.key_table import AbortedTable
@@ -30,6 +29,7 @@ from kafkaesque.storage.segment_swap import (
 from tests.unit.storage.compacting import (
     CONFIG,
     EAGER,
+    AbortedTransaction,
     batches_of,
     checkpoint,
     close_segment,

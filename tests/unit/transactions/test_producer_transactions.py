@@ -82,7 +82,7 @@ class Log:
         self.table.on_committed(Offset(end))
 
     def stable(self, high_watermark: int) -> int:
-        return self.table.last_stable_offset(Offset(high_watermark))
+        return min(high_watermark, self.table.first_unstable_offset)
 
 
 def guard_of(verdict: object) -> Guard:
