@@ -14,10 +14,15 @@ TRASH_NAME: Final = ".trash"
 
 
 class RealDirectory:
-    """See `BlockingDisk`."""
+    """See `BlockingDisk`.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    With `writes_back` what is written goes on its way to the device at once, and the sync that
+    follows does not hand it a lot in one piece, behind which others would wait.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, writes_back: bool = False) -> None:
         self.root: Final = os.path.abspath(root)
+        self._writes_back: Final = writes_back
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -27,7 +32,7 @@ class RealDirectory:
             raise
         except OSError as error:
             raise disk_error(error, "cannot open", path) from error
-        return RealFile(path, fd, self._close_later)
+        return RealFile(path, fd, self._close_later, writes_back=self._writes_back)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._at(path))

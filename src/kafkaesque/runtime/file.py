@@ -31,14 +31,24 @@ class RealFile:
     descriptor that has become another file's.
     """
 
-    __slots__ = ("__weakref__", "_close_later", "_closed", "_nowait", "_path", "_size", "fd")
+    __slots__ = ("__weakref__", "_close_later", "_closed", "_nowait", "_path", "_size",
+                 "_writes_back", "fd")  # fmt: skip
 
-    def __init__(self, path: str, fd: int, close_later: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        fd: int,
+        close_later: Callable[[int], None],
+        *,
+        writes_back: bool = False,
+    ) -> None:
         self.fd: Final = fd
         self._path: Final = path
         self._close_later: Final = close_later
         self._size = os.fstat(fd).st_size
         self._closed = False
+        #: Whether what is written goes on its way to the device at once.
+        self._writes_back: Final = writes_back and hasattr(os, "posix_fadvise")
         self._nowait = os.RWF_NOWAIT if hasattr(os, "RWF_NOWAIT") else 0
 
     def __del__(self) -> None:
@@ -76,6 +86,9 @@ class RealFile:
             self._size = os.fstat(self.fd).st_size
             raise disk_error(error, "cannot write", self._path) from error
         self._size = max(self._size, at)
+        if self._writes_back:
+            # Linux begins to write back what is dirty; it waits for nothing.
+            os.posix_fadvise(self.fd, position, at - position, os.POSIX_FADV_DONTNEED)
         return at - position
 
     def _write_all(self, position: int, buffers: list[Buffer]) -> int:

@@ -41,7 +41,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, commands), daemon=True).start()
     directory_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(directory_fd, fcntl.LOCK_EX)
-    _serve(RealDirectory(root), commands, answers)
+    _serve(RealDirectory(root, writes_back=True), commands, answers)
 
 
 def _listen(pipe: IO[bytes], commands: "queue.SimpleQueue[object]") -> None:

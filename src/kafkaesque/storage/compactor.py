@@ -40,8 +40,9 @@ from kafkaesque.storage.segment import NO_TIMESTAMP, add_to_index
 from kafkaesque.storage.segment_index import SegmentIndex
 from kafkaesque.storage.segment_swap import CLEANED_SUFFIX, Replacement, discard_cleaned, paths_of
 
-#: What is gathered before it is written.
-WRITE_BYTES = 1024 * 1024
+#: What is gathered before it is written: little, because a device that is given much at once lets
+#: others wait.
+WRITE_BYTES = 256 * 1024
 #: A batch with a timestamp beyond this, in the year 146,000,000, gets no delete horizon.
 TIMESTAMP_MAX = 2**62
 

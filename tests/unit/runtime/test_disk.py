@@ -8,6 +8,7 @@ import pytest
 
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.runtime import disk as disk_module
+from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.loop import new_loop
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
@@ -162,6 +163,29 @@ def test_a_file_that_another_takes_the_place_of_is_freed_off_the_loop(
         disk.rename("missing", "log")
     world.run_until(lambda: new in closed)
     assert disk.exists("log")
+
+
+def test_what_heavy_work_writes_goes_to_the_device_at_once_and_nothing_else_does(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, int, int]] = []
+    advise = os.posix_fadvise
+
+    def spy(fd: int, position: int, length: int, advice: int) -> None:
+        given.append((position, length, advice))
+        advise(fd, position, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", spy)
+    world.doors.disk.open("wal", create=True).write_at(0, [b"0123456789"])
+    assert not given, "the write-ahead log is synced in a moment, and segments when there is time"
+    disk = RealDirectory(world.doors.disk.root, writes_back=True)
+    file = disk.open("cleaned", create=True)
+    file.write_at(0, [b"0123456789"])
+    file.write_at(10, [b"abc", b"def"])
+    disk.sync_blocking([file])
+    dont_need = os.POSIX_FADV_DONTNEED
+    assert given == [(0, 10, dont_need), (10, 6, dont_need)]
+    assert file.read_blocking(0, 100) == b"0123456789abcdef"
 
 
 def test_left_over_trash_is_emptied_at_the_start(tmp_path: Path) -> None:
