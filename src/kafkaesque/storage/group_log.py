@@ -382,8 +382,8 @@ class GroupLog(ReadableLog):
             bench.fail(error)
             raise
         self._queue(RecordKind.REPLACE, payload=write_replacement(replacement))
+        # No names to sync: those of the new files are durable, and with the record any name will do.
         self._cleaning.add(bench.next_commit, replacement)
-        bench.names_to_sync[directory] = None
         bench.unsettled[self] = None
         bench.ask_submit()
         return True

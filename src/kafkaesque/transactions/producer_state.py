@@ -182,7 +182,8 @@ class ProducerEntry(NamedTuple):
         marker_offset = -1 if self.transaction is None else self.transaction.marker_offset
         if not self.batches:
             return marker_offset
-        return max(marker_offset, _last_batch(self.batches, -BATCH.size)[1])
+        batch_offset: int = _last_batch(self.batches, -BATCH.size)[1]
+        return max(marker_offset, batch_offset)
 
 
 class _Undo(NamedTuple):
