@@ -382,7 +382,7 @@ class GroupLog(ReadableLog):
             bench.fail(error)
             raise
         self._queue(RecordKind.REPLACE, payload=write_replacement(replacement))
-        # No names to sync: those of the new files are durable, and with the record any name will do.
+        # No names are synced: the new files have durable ones, and with the record any will do.
         self._cleaning.add(bench.next_commit, replacement)
         bench.unsettled[self] = None
         bench.ask_submit()
