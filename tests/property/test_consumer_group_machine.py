@@ -334,6 +334,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             if member.instance_id is not None
         }
         assert group.target_epoch <= group.epoch
+        members = list(group.members.values())
+        assert group.subscription_bytes == sum(each.subscription_bytes for each in members)
+        different = {each.subscription for each in members}
+        assert group.different_topics == sum(len(each.topic_names) for each in different)
 
     @invariant()
     def epochs_never_go_back(self) -> None:

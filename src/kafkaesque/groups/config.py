@@ -44,6 +44,9 @@ class GroupConfig:
     member_protocols_max: int = 64
     #: Sum of one member's protocol names and metadata.
     member_metadata_bytes_max: int = 1024 * 1024
+    #: What the members of one group say of what they want, in all: protocol names and metadata, or
+    #: topic names and expressions.
+    group_subscriptions_bytes_max: int = 64 * 1024 * 1024
     #: A name (group, member, instance, client) in UTF-8; a record's string ends at 32,767.
     name_bytes_max: int = 16_000
     #: Partitions for which one group may have committed offsets.
@@ -70,6 +73,12 @@ class GroupConfig:
             raise ConfigError(
                 f"session_timeout_ms_min={self.session_timeout_ms_min} is above "
                 f"session_timeout_ms_max={self.session_timeout_ms_max}"
+            )
+        member_bytes_max = max(self.member_metadata_bytes_max, self.consumer.subscription_bytes_max)
+        if self.group_subscriptions_bytes_max < member_bytes_max:
+            raise ConfigError(
+                f"group_subscriptions_bytes_max={self.group_subscriptions_bytes_max} must be at "
+                f"least what one member may say, {member_bytes_max}"
             )
         if self.name_bytes_max * 2 + 1 > 32_767:
             raise ConfigError(

@@ -24,6 +24,11 @@ class JoinProtocol(NamedTuple):
     name: str
     metadata: bytes
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes."""
+        return len(self.name.encode()) + len(self.metadata)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroup:

@@ -65,6 +65,7 @@ class Group:
         "leader_id",
         "members",
         "new_member_added",
+        "offered_bytes",
         "pending_joins",
         "pending_syncs",
         "previous_state",
@@ -96,6 +97,8 @@ class Group:
         self.pending_syncs: dict[str, None] = {}
         #: protocol name -> how many members support it
         self.support: dict[str, int] = {}
+        #: What all members offer, in all.
+        self.offered_bytes = 0
         #: None: not known, because no generation has begun or the metadata is not readable.
         self.subscribed_topics: dict[str, None] | None = None
         #: How many members have a JoinGroup parked.
@@ -298,6 +301,7 @@ class Group:
 
     def _count_support(self, member: Member, by: int) -> None:
         for protocol in member.protocols:
+            self.offered_bytes += by * protocol.size_bytes
             count = self.support.get(protocol.name, 0) + by
             if count:
                 self.support[protocol.name] = count

@@ -66,7 +66,7 @@ class Membership:
         group = self._context.groups.get(join.group_id)
         if group is None:
             self._join_new_group(join, protocols)
-        elif not self._has_room_for(group, join.member_id):
+        elif not (self._has_room_for(group, join.member_id) and self._fits(group, join, protocols)):
             self._turn_away(group, join)
         elif join.member_id != NO_MEMBER_ID:
             self._join_again(group, join, protocols)
@@ -85,7 +85,7 @@ class Membership:
         if len(join.group_id.encode()) > config.name_bytes_max:
             return GroupError.INVALID_GROUP_ID
         names = (join.client_id, join.instance_id or "", join.protocol_type)
-        size = sum(len(name.encode()) + len(metadata) for name, metadata in protocols)
+        size = sum(each.size_bytes for each in protocols)
         if (
             any(len(name.encode()) > config.name_bytes_max for name in names)
             or len(protocols) > config.member_protocols_max
@@ -136,6 +136,19 @@ class Membership:
                 return is_waiting or group.awaiting_joins < size_max
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member_id in group.members or len(group.members) < size_max
+
+    def _fits(self, group: Group, join: JoinGroup, protocols: tuple[JoinProtocol, ...]) -> bool:
+        """Whether the group can take what the member offers, beside what the others do.
+
+        Who offers no more than before may always come again.
+        """
+        known_id = join.member_id or group.static_members.get(join.instance_id or "", "")
+        known = group.members.get(known_id)
+        added = sum(each.size_bytes for each in protocols)
+        if known is not None:
+            added -= sum(each.size_bytes for each in known.protocols)
+        size_max = self._context.config.group_subscriptions_bytes_max
+        return added <= 0 or group.offered_bytes + added <= size_max
 
     def _turn_away(self, group: Group, join: JoinGroup) -> None:
         member = group.members.get(join.member_id)

@@ -134,6 +134,45 @@ def test_a_group_that_is_full_takes_nobody_new_but_keeps_whom_it_has() -> None:
     assert desk.enter("m1").error is NONE
 
 
+@pytest.mark.parametrize(
+    ("bound", "names", "message"),
+    [
+        ({"group_subscriptions_bytes_max": 19}, ("flights", "trains"), "19 bytes"),
+        ({"different_topics_max": 2}, ("flights", "trains"), "2 topics"),
+    ],
+    ids=["bytes", "topics"],
+)
+def test_what_members_subscribe_to_is_bounded_for_the_group_as_a_whole(
+    bound: dict[str, int], names: tuple[str, ...], message: str
+) -> None:
+    topics_max = bound.pop("different_topics_max", 100)
+    consumer = ConsumerConfig(subscription_bytes_max=19, different_topics_max=topics_max)
+    config = GroupConfig(member_metadata_bytes_max=19, consumer=consumer, **bound)
+    desk = ConsumerDesk(config)
+    desk.topics(flights=3, trains=3)
+    assert desk.enter("m1").error is NONE
+    assert desk.enter("m2").error is NONE
+    refused = desk.enter("m3", names)
+    assert refused.error is GroupError.GROUP_MAX_SIZE_REACHED
+    assert message in (refused.message or "")
+    epoch = desk.group().epoch
+    assert desk.error("m2", desk.group().currents["m2"].epoch, topic_names=names) is not NONE
+    assert desk.group().epoch == epoch, "nothing has changed"
+    assert desk.beat("m2", desk.group().currents["m2"].epoch, topic_names=()).error is NONE
+    desk.beat("m1", -1)
+    assert desk.enter("m3", names).error is NONE
+
+
+def test_expressions_of_a_group_are_bounded() -> None:
+    desk = ConsumerDesk(GroupConfig(consumer=ConsumerConfig(different_expressions_max=1)))
+    desk.topics(flights=1)
+    assert desk.enter("m1", (), topic_expression="f.*").error is NONE
+    refused = desk.enter("m2", (), topic_expression="t.*")
+    assert refused.error is GroupError.GROUP_MAX_SIZE_REACHED
+    assert "1 different expressions" in (refused.message or "")
+    assert desk.enter("m2", (), topic_expression="f.*").error is NONE
+
+
 # -- joining
 
 

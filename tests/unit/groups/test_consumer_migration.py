@@ -216,6 +216,23 @@ def test_a_group_that_cannot_be_read_stays_what_it_is(kind: str) -> None:
     assert [each.group_type for each in desk.listed()] == ["classic"]
 
 
+def test_a_classic_member_does_not_bring_a_group_beyond_its_bound() -> None:
+    consumer = ConsumerConfig(subscription_bytes_max=100)
+    size = sum(each.size_bytes for each in offer(0, 1))
+    desk = ConsumerDesk(
+        GroupConfig(
+            member_metadata_bytes_max=100,
+            group_subscriptions_bytes_max=size + 40,
+            consumer=consumer,
+        )
+    )
+    desk.topics(flights=2)
+    (one,) = classic_group(desk, (0, 1))
+    desk.enter("new")
+    assert join(desk, "", 0).error is GroupError.GROUP_MAX_SIZE_REACHED
+    assert join(desk, one, 0, 1).error is NONE
+
+
 # -- classic members among the others
 
 

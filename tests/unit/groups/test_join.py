@@ -3,6 +3,7 @@
 import pytest
 
 from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.consumer.config import ConsumerConfig
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.group import TRANSITIONS, Group, GroupState
@@ -338,6 +339,30 @@ def test_the_last_to_rejoin_is_turned_away_when_the_bound_was_lowered() -> None:
         GroupError.GROUP_MAX_SIZE_REACHED,
     ]
     assert results[0].generation == 2
+
+
+def test_what_members_offer_is_bounded_for_the_group_as_a_whole() -> None:
+    def offer(size: int) -> tuple[JoinProtocol, ...]:
+        return (JoinProtocol("p", bytes(size - 1)),)
+
+    config = GroupConfig(
+        member_metadata_bytes_max=100,
+        group_subscriptions_bytes_max=250,
+        consumer=ConsumerConfig(subscription_bytes_max=100),
+    )
+    desk = Desk(config)
+    full = GroupError.GROUP_MAX_SIZE_REACHED
+    one, two = desk.stable_group(2, protocols=offer(100))
+    assert desk.answer(desk.join(protocols=offer(51))).error is full
+    assert desk.state() == "Stable", "nobody else is disturbed"
+    three, _ = desk.join_new(protocols=offer(50))
+    # Who has its place keeps it, unless it wants more.
+    assert desk.answer(desk.join(one, protocols=offer(100))) is None
+    assert desk.answer(desk.join(two, protocols=offer(99))).error is GroupError.NONE
+    assert desk.answer(desk.join(three, protocols=offer(52))).error is full
+    (group,) = desk.table._context.groups.values()
+    assert set(group.members) == {one, two}
+    assert group.offered_bytes == 199
 
 
 def test_groups_pending_ids_names_and_metadata_are_bounded() -> None:

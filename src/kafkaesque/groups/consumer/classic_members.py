@@ -50,7 +50,8 @@ class ClassicMembers:
         if subscription is None or not _fits(group, join):
             self._refuse(join, GroupError.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
             return
-        error = self._check_member(group, join)
+        member = _described(join, subscription)
+        error = self._check_member(group, join, member)
         if error is not GroupError.NONE:
             self._refuse(join, error, join.member_id)
             return
@@ -62,7 +63,7 @@ class ClassicMembers:
                 self._refuse(join, GroupError.MEMBER_ID_REQUIRED, member_id)
                 return
         self._take_place(group, join, member_id)
-        self._reconcile(group, join, member_id, subscription)
+        self._reconcile(group, member, member_id, subscription)
         self._journal.cancel_timer(group, TimerKind.CLASSIC_JOIN, member_id)
         self._journal.schedule_rebalance(group, TimerKind.CLASSIC_SYNC, member_id)
         self._journal.renew_session(group, member_id)
@@ -79,16 +80,19 @@ class ClassicMembers:
 
         self._journal.answer(group, join.token, result, on_error)
 
-    def _check_member(self, group: ConsumerGroup, join: JoinGroup) -> GroupError:
-        is_known = join.member_id in group.members
+    def _check_member(
+        self, group: ConsumerGroup, join: JoinGroup, member: MemberMetadata
+    ) -> GroupError:
+        known_id = join.member_id if join.member_id in group.members else None
         if join.instance_id is not None:
             known_id = group.static_members.get(join.instance_id)
             if join.member_id != NO_MEMBER_ID and known_id is None:
                 return GroupError.UNKNOWN_MEMBER_ID
             if join.member_id not in (NO_MEMBER_ID, known_id):
                 return GroupError.FENCED_INSTANCE_ID
-            is_known = known_id is not None
-        if not is_known and len(group.members) >= self._context.config.consumer.members_max:
+        config = self._context.config
+        is_full = known_id is None and len(group.members) >= config.consumer.members_max
+        if is_full or group.overflow(known_id or "", member, config) is not None:
             return GroupError.GROUP_MAX_SIZE_REACHED
         return GroupError.NONE
 
@@ -110,22 +114,11 @@ class ClassicMembers:
     def _reconcile(
         self,
         group: ConsumerGroup,
-        join: JoinGroup,
+        member: MemberMetadata,
         member_id: str,
         subscription: ClassicSubscription,
     ) -> None:
         known = group.members.get(member_id)
-        member = MemberMetadata(
-            instance_id=join.instance_id,
-            rack_id=subscription.rack_id,
-            client_id=join.client_id,
-            client_host=join.client_host,
-            topic_names=tuple(sorted(set(subscription.topic_names))),
-            rebalance_timeout_ms=join.rebalance_ms,
-            classic=ClassicMember(
-                session_timeout_ms=join.session_timeout_ms, protocols=join.protocols
-            ),
-        )
         has_changed = known is None or subscription_of(known) != subscription_of(member)
         if known != member:
             group.put_member(member_id, member)
@@ -200,6 +193,18 @@ class ClassicMembers:
         if has_to_join and timer not in self._context.timers:
             self._journal.schedule_rebalance(group, TimerKind.CLASSIC_JOIN, member_id)
         return has_to_join
+
+
+def _described(join: JoinGroup, subscription: ClassicSubscription) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=join.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=join.client_id,
+        client_host=join.client_host,
+        topic_names=tuple(sorted(set(subscription.topic_names))),
+        rebalance_timeout_ms=join.rebalance_ms,
+        classic=ClassicMember(session_timeout_ms=join.session_timeout_ms, protocols=join.protocols),
+    )
 
 
 def _fits(group: ConsumerGroup, join: JoinGroup) -> bool:

@@ -39,6 +39,11 @@ class ConsumerConfig:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     #: Names and expression of one member.
     subscription_bytes_max: int = 1024 * 1024
+    #: Topic names that members of one group subscribe to; what many have in common counts once. A
+    #: target takes time in proportion to them.
+    different_topics_max: int = 200_000
+    #: Expressions that they subscribe by; each is matched against all topics when those change.
+    different_expressions_max: int = 1_000
     #: Rebalance timeout where a member has never said one.
     rebalance_timeout_ms: int = 300_000
 
@@ -48,6 +53,8 @@ class ConsumerConfig:
             "heartbeat_interval_ms",
             "members_max",
             "subscription_bytes_max",
+            "different_topics_max",
+            "different_expressions_max",
             "rebalance_timeout_ms",
         ):
             if not 1 <= getattr(self, name) <= _INT32_MAX:

@@ -15,6 +15,7 @@ again: the next write of the group brings them, and nobody is told before what d
 from collections import Counter
 from enum import Enum
 
+from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.records import (
     KEY_ORDER,
     ConsumerGroupKey,
@@ -68,6 +69,7 @@ class ConsumerGroup:
         "_subscribed",
         "assignor",
         "currents",
+        "different_topics",
         "dirty",
         "epoch",
         "expressions",
@@ -77,6 +79,7 @@ class ConsumerGroup:
         "members",
         "metadata_hash",
         "static_members",
+        "subscription_bytes",
         "subscriptions",
         "target",
         "target_due_ms",
@@ -101,6 +104,10 @@ class ConsumerGroup:
         self.currents: dict[str, CurrentAssignment] = {}
         #: What members subscribe to, and how many of them to the same.
         self.subscriptions: dict[Subscription, int] = {}
+        #: How many topic names these have, in all.
+        self.different_topics = 0
+        #: What all members say of what they want takes.
+        self.subscription_bytes = 0
         #: instance id -> member id
         self.static_members: dict[str, str] = {}
         #: Of members that are to have something, what.
@@ -186,6 +193,30 @@ class ConsumerGroup:
         known = [(votes[each], -position, each) for position, each in enumerate(supported)]
         return max(known)[2]
 
+    def overflow(self, known_id: str, member: MemberMetadata, config: GroupConfig) -> str | None:
+        """Return which bound the group would go beyond with what a member says of itself.
+
+        Who asks for no more than before never meets one.
+        """
+        known = self.members.get(known_id)
+        added = member.subscription_bytes - (known.subscription_bytes if known else 0)
+        size_max = config.group_subscriptions_bytes_max
+        if added > 0 and self.subscription_bytes + added > size_max:
+            return f"{size_max} bytes of subscriptions"
+        if member.subscription in self.subscriptions:
+            return None
+        topics = len(member.topic_names)
+        if known is not None and self.subscriptions[known.subscription] == 1:
+            topics -= len(known.topic_names)
+        topics_max = config.consumer.different_topics_max
+        if topics > 0 and self.different_topics + topics > topics_max:
+            return f"{topics_max} topics in subscriptions that differ"
+        expressions_max = config.consumer.different_expressions_max
+        is_new = member.topic_expression and member.topic_expression not in self.expressions
+        if is_new and len(self.expressions) >= expressions_max:
+            return f"{expressions_max} different expressions"
+        return None
+
     def listed(self) -> ListedGroup:
         """Return the group's line in a list."""
         return ListedGroup(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state.value, GROUP_TYPE)
@@ -223,13 +254,17 @@ class ConsumerGroup:
     def _note_subscription(self, member: MemberMetadata) -> None:
         count = self.subscriptions.get(member.subscription, 0)
         self.subscriptions[member.subscription] = count + 1
+        self.subscription_bytes += member.subscription_bytes
         if not count:
+            self.different_topics += len(member.topic_names)
             self._subscribed = None
 
     def _forget_subscription(self, member: MemberMetadata) -> None:
         self.subscriptions[member.subscription] -= 1
+        self.subscription_bytes -= member.subscription_bytes
         if not self.subscriptions[member.subscription]:
             del self.subscriptions[member.subscription]
+            self.different_topics -= len(member.topic_names)
             self._subscribed = None
 
     def put_current(self, member_id: str, current: CurrentAssignment) -> None:

@@ -75,13 +75,24 @@ class Heartbeats:
                     GroupError.INVALID_REGULAR_EXPRESSION,
                     f"SubscribedTopicRegex is not a valid RE2 expression: {error}"[:1_000],
                 ) from error
+        known = group.members.get(known_id)
+        updated = _updated(known, beat)
+        overflow = group.overflow(known_id, updated, context.config)
+        if overflow is not None:
+            raise Refused(
+                GroupError.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum of {overflow}.",
+            )
         # From here on nothing is refused.
         context.consumer_groups[beat.group_id] = group
         member_id = known_id
         if is_join:
             member_id = self._admit(group, beat, known_id)
         before = group.currents.get(member_id, CurrentAssignment())
-        has_changed = self._update_member(group, beat, member_id)
+        has_changed = False
+        if updated != known:
+            group.put_member(member_id, updated)
+            has_changed = known is None or subscription_of(updated) != subscription_of(known)
         self.update_target(group, has_changed=has_changed)
         self.reconcile(group, member_id, beat.owned, has_stopped=is_join)
         self._renew_session(group, member_id)
@@ -180,36 +191,6 @@ class Heartbeats:
         if current.epoch != JOINING_EPOCH or current.pending_revocation:
             group.put_current(member_id, CurrentAssignment(assigned=current.assigned))
         return member_id
-
-    def _update_member(
-        self, group: ConsumerGroup, beat: ConsumerGroupHeartbeat, member_id: str
-    ) -> bool:
-        """Take over what the member says about itself; say if assignments depend on that."""
-        known = group.members.get(member_id)
-        member = known or MemberMetadata()
-        names = beat.topic_names
-        updated = replace(
-            member,
-            instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
-            rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
-            rebalance_timeout_ms=(
-                member.rebalance_timeout_ms
-                if beat.rebalance_timeout_ms is None
-                else beat.rebalance_timeout_ms
-            ),
-            topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
-            topic_expression=(
-                member.topic_expression if beat.topic_expression is None else beat.topic_expression
-            ),
-            assignor=member.assignor if beat.assignor is None else beat.assignor,
-            client_id=beat.client_id,
-            client_host=beat.client_host,
-            classic=None,
-        )
-        if updated == known:
-            return False
-        group.put_member(member_id, updated)
-        return known is None or subscription_of(updated) != subscription_of(known)
 
     # --- for members of either protocol ---
 
@@ -373,6 +354,30 @@ class Heartbeats:
     def _renew_session(self, group: ConsumerGroup, member_id: str) -> None:
         if member_id in group.members:
             self._journal.renew_session(group, member_id)
+
+
+def _updated(known: MemberMetadata | None, beat: ConsumerGroupHeartbeat) -> MemberMetadata:
+    """Return what a member has said of itself by now."""
+    member = known or MemberMetadata()
+    names = beat.topic_names
+    return replace(
+        member,
+        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms
+            if beat.rebalance_timeout_ms is None
+            else beat.rebalance_timeout_ms
+        ),
+        topic_names=member.topic_names if names is None else tuple(sorted(set(names))),
+        topic_expression=(
+            member.topic_expression if beat.topic_expression is None else beat.topic_expression
+        ),
+        assignor=member.assignor if beat.assignor is None else beat.assignor,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        classic=None,
+    )
 
 
 def _refused(error: GroupError) -> ConsumerHeartbeatResult:

@@ -38,6 +38,11 @@ class Subscription(NamedTuple):
     topic_names: tuple[str, ...]
     topic_expression: str | None
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes."""
+        return len("".join(self.topic_names).encode()) + len((self.topic_expression or "").encode())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberMetadata:
@@ -61,6 +66,13 @@ class MemberMetadata:
     def subscription(self) -> Subscription:
         """What it subscribes to."""
         return Subscription(self.topic_names, self.topic_expression)
+
+    @property
+    def subscription_bytes(self) -> int:
+        """What it says of what it wants takes."""
+        if self.classic is not None:
+            return sum(each.size_bytes for each in self.classic.protocols)
+        return self.subscription.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
