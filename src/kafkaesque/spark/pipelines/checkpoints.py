@@ -42,6 +42,16 @@ def flow_checkpoint(storage: str, target: Sequence[str], flow: str) -> str:
     return (folder / str(newest)).as_uri()
 
 
+def flows_with_checkpoints(storage: str, table: str) -> set[str]:
+    """Return the flows that have written a table so far, as far as this machine can see."""
+    root = storage_path(storage)
+    if root is None:
+        return set()
+    # The parts before the name are the catalog and the database.
+    folders = root.joinpath(_ROOT).glob(f"*/*/{table.split('.')[-1]}/*")
+    return {folder.name for folder in folders if _versions(folder)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """Of one flow: its query, and the last micro-batch that is done."""

@@ -82,8 +82,8 @@ def collect(spark: Any, found: Definitions) -> list[GraphFlow]:
             if isinstance(statement, SqlCommand):
                 spark.sql(statement.text)
             elif isinstance(statement, SqlFlow):
-                name = _plain(statement.name)
-                flows.append((name, _plain(statement.target), _sql(spark, statement.query), {}))
+                query = _sql(spark, statement.query)
+                flows.append((statement.plain_name, statement.plain_target, query, {}))
             else:
                 dataset = _sql_dataset(statement)
                 datasets[dataset.name] = dataset
@@ -216,7 +216,7 @@ def _clauses(output: Any) -> list[str]:
 
 def _sql_dataset(statement: SqlDataset) -> Dataset:
     return Dataset(
-        name=_plain(statement.name),
+        name=statement.plain_name,
         kind=statement.kind,
         columns=statement.columns,
         clauses=statement.clauses,
@@ -226,10 +226,6 @@ def _sql_dataset(statement: SqlDataset) -> Dataset:
 
 def _sql(spark: Any, query: str) -> Callable[[], Any]:
     return lambda: spark.sql(query)
-
-
-def _plain(name: str) -> str:
-    return name.replace("`", "")
 
 
 def _text(value: str) -> str:

@@ -24,7 +24,8 @@ from kafkaesque.spark.pipelines.sentences import sentence_of
 TRIGGERED, CONTINUOUS = "triggered", "continuous"
 #: The record is written at most so often.
 _WRITE_S = 1.0
-_EVENT = re.compile(r"Flow (?P<name>.+?) (?:is|has) (?P<what>[A-Z_]+)\b")
+_EVENT = re.compile(r"Flow '?(?P<name>.+?)'? (?:is|has) (?P<what>[A-Z_]+)\b[^\n]*")
+_UNRESOLVED = re.compile(r"Failed to resolve flow: '(?P<name>.+?)'[^\n]*")
 _STATES = {
     "QUEUED": WAITING,
     "PLANNING": WAITING,
@@ -37,6 +38,20 @@ _STATES = {
     "EXCLUDED": STOPPED,
     "IDLE": COMPLETED,
 }
+
+
+def read_event(text: str) -> tuple[str, str | None, str | None]:
+    """Return which flow an event of declarative pipelines is of, its state, and what is wrong.
+
+    Events of anything else have no state.
+    """
+    if unresolved := _UNRESOLVED.match(text):
+        return unresolved["name"], FAILED, sentence_of(text[unresolved.end() :])
+    found = _EVENT.match(text)
+    if found is None:
+        return "", None, None
+    error = text[found.end() :].strip()
+    return found["name"], _STATES.get(found["what"]), sentence_of(error) if error else None
 
 
 class Watcher(Protocol):
@@ -83,17 +98,6 @@ class Run:
     def flow(self, name: str) -> FlowProgress:
         """Return a flow, which is there from the first time it is named."""
         return self.flows.setdefault(name, FlowProgress(name=name))
-
-    def on_event(self, text: str) -> None:
-        """Take in what Spark Declarative Pipelines says of a flow."""
-        found = _EVENT.match(text)
-        if found is None:
-            return
-        state = _STATES.get(found["what"])
-        if state is None:
-            return
-        error = text[found.end() :].strip(" .\n")
-        self.set_state(found["name"], state, sentence_of(error) if error else None)
 
     def set_state(self, name: str, state: str, error: str | None = None) -> None:
         """Note that a flow has come to a state."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.spark.pipelines.continuous import Pace, run_continuously
 from kafkaesque.spark.pipelines.definitions import Definitions, define, working_in
 from kafkaesque.spark.pipelines.errors import Interrupted, PipelineError
 from kafkaesque.spark.pipelines.events import EventQueue, StopWanted
+from kafkaesque.spark.pipelines.file_tables import check_file_tables
 from kafkaesque.spark.pipelines.flow_progress import COMPLETED, FAILED, STOPPED
 from kafkaesque.spark.pipelines.project import Project
 from kafkaesque.spark.pipelines.run import CONTINUOUS, TRIGGERED, Run, Watcher
@@ -32,8 +33,13 @@ class Defined:
 
 
 @contextlib.contextmanager
-def _defined(project: Project, target: Target) -> Iterator[Defined]:
-    """Have a session with the project's graph while the block runs."""
+def _defined(
+    project: Project, target: Target, made_anew: Sequence[str] | None = ()
+) -> Iterator[Defined]:
+    """Have a session with the project's graph while the block runs.
+
+    `made_anew` are the tables of a full refresh, None for all.
+    """
     check_target(target)
     with (
         locked(project.state_folder) as lock,
@@ -41,6 +47,8 @@ def _defined(project: Project, target: Target) -> Iterator[Defined]:
         working_in(project.folder),
     ):
         graph_id, found = define(session.spark, project, session.settings)
+        default_format = session.spark.conf.get("spark.sql.sources.default", "")
+        check_file_tables(found, project.storage, default_format, made_anew)
         check_topics(found)
         yield Defined(session=session, graph_id=graph_id, found=found)
 
@@ -62,7 +70,8 @@ def run_once(project: Project, target: Target, selection: Selection, watcher: Wa
     Raises:
         PipelineError: as `dry_run`, or a flow failed, or somebody interrupted it.
     """
-    with _defined(project, target) as defined, _signals() as events:
+    made_anew = None if selection.full_refresh_all else selection.full_refresh
+    with _defined(project, target, made_anew) as defined, _signals() as events:
         run = Run(project, TRIGGERED, target.name, _servers(project, defined.found), watcher)
         with _ending(run, COMPLETED):
             run_triggered(defined.session, project, defined.graph_id, selection, run, events)

@@ -13,8 +13,10 @@ _OURS = re.compile(r"^\s*(?:pyspark\S*: )?kafkaesque\.[\w.]*?(\w+): (.+)$", re.M
 _PYTHON_ERROR = re.compile(
     r"^([A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit)): (.*)$", re.MULTILINE
 )
+_FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+)")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_QUERY = re.compile(r"Query \[id = \S+, runId = \S+\] terminated with exception: (?:\[\w+\] )?")
 _LINE_NUMBER = re.compile(r"\(line (\d+), pos \d+\)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _TEXT_MAX = 600
@@ -30,10 +32,13 @@ def sentence_of(error: BaseException | str) -> str:
         return _one_line(ours[-1][1])
     if "Traceback (most recent call last)" in text and (found := _PYTHON_ERROR.findall(text)):
         name, words = found[-1]
-        return _one_line(f"{name}: {words}")
+        places = [each for each in _FRAME.findall(text) if "site-packages" not in each[0]]
+        where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
+        return _one_line(f"{name}: {words}") + where
     condition = _CONDITION.search(text)
     if condition is not None:
-        return _one_line(_SQL_STATE.sub("", text[condition.start(2) :]))
+        words = _SQL_STATE.sub("", condition[2])
+        return _one_line(_QUERY.sub("", words))
     return _one_line(text.strip().partition("\n")[0]) or type(error).__name__
 
 

@@ -6,6 +6,7 @@ told from its query, and what lies between is kept as it is written.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ class SqlDataset:
     query: str | None
 
     @property
+    def plain_name(self) -> str:
+        return plain(self.name)
+
+    @property
     def provider(self) -> str | None:
         """The format, where it is given."""
         words = [token.text for token in _tokens(self.clauses)]
@@ -58,6 +63,14 @@ class SqlFlow:
     name: str
     target: str
     query: str
+
+    @property
+    def plain_name(self) -> str:
+        return plain(self.name)
+
+    @property
+    def plain_target(self) -> str:
+        return plain(self.target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +90,20 @@ class _Token:
     end: int
     #: How many parentheses are open.
     depth: int
+
+
+def plain(name: str) -> str:
+    """Return a name without the quotes of SQL."""
+    return name.replace("`", "")
+
+
+def read_statements(text: str) -> list[Statement]:
+    """Return the statements of a file that are known here, and leave out the others."""
+    found = []
+    for statement in _split(text):
+        with contextlib.suppress(WrongProject):
+            found.append(_parse(statement, ""))
+    return found
 
 
 def parse_statements(text: str, where: str) -> list[Statement]:

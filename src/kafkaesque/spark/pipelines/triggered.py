@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
-from kafkaesque.spark.pipelines.errors import Interrupted
+from kafkaesque.spark.pipelines.errors import Interrupted, WrongProject
 from kafkaesque.spark.pipelines.events import (
     EventQueue,
     PipelineTold,
@@ -22,15 +22,16 @@ from kafkaesque.spark.pipelines.events import (
     RunEnded,
     StopWanted,
 )
-from kafkaesque.spark.pipelines.flow_progress import FAILED
+from kafkaesque.spark.pipelines.flow_progress import COMPLETED, FAILED
 from kafkaesque.spark.pipelines.project import Project
-from kafkaesque.spark.pipelines.run import Run
-from kafkaesque.spark.pipelines.sentences import failure
+from kafkaesque.spark.pipelines.run import Run, read_event
+from kafkaesque.spark.pipelines.sentences import failure, sentence_of
 from kafkaesque.spark.pipelines.session import Session
 
 _POLL_S = 0.5
 #: Reports of queries come by a way of their own, and may come after the run's end.
 _LATE_REPORTS_S = 3.0
+_SETTLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +47,19 @@ def check_graph(session: Session, project: Project, graph_id: str) -> None:
     """Have the server check the graph without running it.
 
     Raises:
-        WrongProject, RunFailed: it is none; the sentence is Spark's.
+        WrongProject: it is none; the sentence is Spark's.
     """
+    failed: tuple[str, str] | None = None
     try:
-        for _ in _ask(session, project, graph_id, Selection(), dry=True):
-            pass
-    except Exception as error:
-        raise failure(f"the pipeline {project.name}", error) from None
+        for answer in _ask(session, project, graph_id, Selection(), dry=True):
+            if "pipeline_event_result" in answer:
+                name, state, error = read_event(answer["pipeline_event_result"].event.message)
+                if state == FAILED and error and failed is None:
+                    failed = name, error
+    except Exception as found:
+        if failed is not None:
+            raise WrongProject(f"flow {failed[0]}: {failed[1]}") from None
+        raise WrongProject(f"{project.spec_path}: {sentence_of(found)}") from None
 
 
 def run_triggered(
@@ -100,6 +107,8 @@ class _Loop:
         self._run = run
         self._events = events
         self._queries: set[str] = set()
+        #: Flows that are said to be done, and since when: a failure may be told just after.
+        self._done: dict[str, float] = {}
 
     def wait(self) -> RunEnded:
         ended: RunEnded | None = None
@@ -109,13 +118,14 @@ class _Loop:
                 event = self._events.get(timeout=_POLL_S)
             except Empty:
                 self._session.check_alive()
+                self._settle(time.monotonic() - _SETTLE_S)
                 continue
             if isinstance(event, RunEnded):
                 ended, deadline = event, time.monotonic() + _LATE_REPORTS_S
             elif isinstance(event, StopWanted):
                 raise Interrupted
             elif isinstance(event, PipelineTold):
-                self._run.on_event(event.text)
+                self._on_told(event.text)
             elif isinstance(event, QueryStarted):
                 self._queries.add(event.run_id)
                 self._run.on_start(event.name, event.query_id)
@@ -123,7 +133,22 @@ class _Loop:
                 self._queries.discard(event.run_id)
             elif isinstance(event, QueryProgressed):
                 self._run.on_progress(event.report)
+        self._settle(time.monotonic())
         return ended
+
+    def _on_told(self, text: str) -> None:
+        name, state, error = read_event(text)
+        self._done.pop(name, None)
+        if state == COMPLETED:
+            self._done[name] = time.monotonic()
+        elif state is not None:
+            self._run.set_state(name, state, error)
+
+    def _settle(self, until: float) -> None:
+        """Note as completed what was said to be so before then."""
+        for name in [name for name, since in self._done.items() if since <= until]:
+            del self._done[name]
+            self._run.set_state(name, COMPLETED)
 
 
 def _ask(
