@@ -76,7 +76,7 @@ class MembershipConfig:
     gossip_ms: int = 50
     gossip_fanout: int = 3
     #: Tellings of a rumour by each member, for every factor of ten in the number of members.
-    tellings_per_decade: int = 8
+    tellings_per_decade: int = 6
     #: A variant of rumour mongering in place of that; see `membership.rumours`.
     interest: Interest | None = None
     #: How often one member by lot is compared with.

@@ -11,7 +11,8 @@ and makes *facts* known of itself; what a member knows of all is its view (`memb
 - **Rumours.** All that is news is told on (`membership.rumours`).
 - **Repair.** Now and then a member compares itself with another, and tries one that is taken for
   dead, so that a cluster that was parted finds together. That somebody is dead, learned in this
-  way, only makes a suspect of one who is alive here: the word may be as old as the parting.
+  way or long after the verdict, only makes a suspect of one who is alive here: whoever says so may
+  have been cut off itself.
 
 Frames are signed and bounded (`membership.seal`, `membership.post`); who is not a member can put
 nothing into this state, nor make it grow.
@@ -44,8 +45,9 @@ from kafkaesque.membership.entries import (
 )
 from kafkaesque.membership.errors import FactRefused, FrameRefused, MalformedPacket, Refusal
 from kafkaesque.membership.events import Event, Leave, Readdress, Received, Refused, SetFact
-from kafkaesque.membership.failure_detector import FailureDetector, shuffled
+from kafkaesque.membership.failure_detector import FailureDetector
 from kafkaesque.membership.health import LocalHealth
+from kafkaesque.membership.lots import drawn
 from kafkaesque.membership.messages import (
     Ack,
     Gossip,
@@ -91,6 +93,8 @@ KNOCKERS: Final = 6
 #: Members that a `Welcome` names; the comparison after it brings the rest.
 WELCOMES_MAX: Final = 32
 
+#: A verdict that is told on for longer than this comes from somebody who was cut off.
+STALE_VERDICT_S: Final = 2
 #: While two processes say that they are one node, each answers the other no more often than this.
 OUTLIVE_EVERY_MS: Final = 1_000
 
@@ -278,12 +282,9 @@ class MembershipCore:
 
     def tick(self, now_ms: int) -> None:
         """Time has come to `now_ms`, which never goes back."""
-        late_ms = now_ms - max(self._now_ms, self.next_tick_ms())
+        if now_ms - self._now_ms > self._config.stall_ms:
+            self._maybe_forgive(now_ms - max(self._now_ms, self.next_tick_ms()))
         self._now_ms = self._post.now_ms = now_ms
-        if late_ms > self._config.stall_ms:
-            self._health.worsen()
-            self._detector.forgive(late_ms)
-            self._suspicions.forgive(late_ms)
         self._detector.tick(now_ms)
         for node, incarnation in self._suspicions.due(now_ms):
             self._condemn(node, incarnation)
@@ -304,6 +305,13 @@ class MembershipCore:
         if self._leave_due_ms <= now_ms:
             self._leave_due_ms = _NEVER
             self.is_gone = True
+
+    def _maybe_forgive(self, late_ms: int) -> None:
+        """If this member itself was held up, others may well have spoken meanwhile."""
+        if late_ms > self._config.stall_ms:
+            self._health.worsen()
+            self._detector.forgive(late_ms)
+            self._suspicions.forgive(late_ms)
 
     # -- events
 
@@ -433,7 +441,11 @@ class MembershipCore:
         """Take an entry in and tell whether it was news."""
         if entry.node == self._node:
             return self._on_own(entry, source)
-        if repairs and isinstance(entry, Member) and entry.state is MemberState.DEAD:
+        if (
+            isinstance(entry, Member)
+            and entry.state is MemberState.DEAD
+            and (repairs or entry.age_s >= STALE_VERDICT_S)
+        ):
             doubted = self._doubted(entry, sender)
             return self._merge(doubted, tells=doubted is not entry) is not None
         return self._merge(entry, tells=not repairs) is not None
@@ -565,7 +577,7 @@ class MembershipCore:
     def _gossip(self) -> None:
         live = [node for node in self._view.live() if node != self._node]
         wants_answer = not self._post.rides_along
-        for node in shuffled(live, self._dice)[: self._config.gossip_fanout]:
+        for node in drawn(live, self._config.gossip_fanout, self._dice):
             member = self._view.member(node)
             if member is None or not len(self._board):
                 continue
@@ -602,7 +614,7 @@ class MembershipCore:
 
     def _welcome(self, sender: NodeId, source: Address) -> None:
         live = [node for node in self._view.live() if node not in (self._node, sender)]
-        chosen = shuffled(live, self._dice)[:WELCOMES_MAX]
+        chosen = drawn(live, WELCOMES_MAX, self._dice)
         members = [self._view.member(node) for node in (self._node, *chosen)]
         self._post.send(sender, source, Welcome(), [each for each in members if each is not None])
 

@@ -21,6 +21,7 @@ from kafkaesque.env.network import Address
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.membership.entries import Member, MemberState
 from kafkaesque.membership.health import LocalHealth
+from kafkaesque.membership.lots import drawn
 from kafkaesque.membership.messages import Outcome, Ping, ProbeRequest, ProbeResult
 from kafkaesque.membership.post import Post
 from kafkaesque.membership.ready import Knock, Outbox
@@ -67,14 +68,6 @@ class _Relay:
         self.asker_sequence = request.sequence
         self.node = request.node
         self.deadline_ms = deadline_ms
-
-
-def shuffled(nodes: list[NodeId], dice: Dice) -> list[NodeId]:
-    """Return the nodes in a random order; the list is used up."""
-    for last in range(len(nodes) - 1, 0, -1):
-        other = dice.below(last + 1)
-        nodes[last], nodes[other] = nodes[other], nodes[last]
-    return nodes
 
 
 class FailureDetector:
@@ -179,7 +172,8 @@ class FailureDetector:
             member = self._view.member(node)
             if member is not None and member.is_live:
                 return node
-        self._round = shuffled([node for node in live if node != self._node], self._dice)
+        others = [node for node in live if node != self._node]
+        self._round = drawn(others, len(others), self._dice)
         return self._round.pop()
 
     def _probe(self, node: NodeId, now_ms: int) -> None:
@@ -212,7 +206,7 @@ class FailureDetector:
 
     def _ask_helpers(self, sequence: int, probe: _Probe, member: Member) -> None:
         able = [node for node in self._view.live() if node not in (self._node, member.node)]
-        for node in shuffled(able, self._dice)[: self._config.helpers]:
+        for node in drawn(able, self._config.helpers, self._dice):
             helper = self._view.member(node)
             if helper is not None and helper.state is MemberState.ALIVE:
                 probe.helpers.add(node)
@@ -259,6 +253,10 @@ class FailureDetector:
 
     def on_refused(self, node: NodeId, life: int) -> None:
         """Nobody listens where this life of a node should be."""
+        # That is an answer, too, and in time: nothing speaks for this member's being slow.
+        for sequence, probe in list(self._probes.items()):
+            if probe.node == node:
+                del self._probes[sequence]
         for sequence, relay in list(self._relays.items()):
             if relay.node == node:
                 del self._relays[sequence]

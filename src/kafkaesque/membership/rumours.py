@@ -51,13 +51,24 @@ class Interest:
 class _Rumour:
     """An entry that is told on."""
 
-    __slots__ = ("counted", "entry", "told")
+    __slots__ = ("_written", "counted", "entry", "told")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        self._written: bytes | None = None
         #: Tellings, and those that count towards giving it up.
         self.told = 0
         self.counted = 0
+
+    def write(self, at_hand: Callable[[Entry], Entry]) -> bytes:
+        """Return the entry as it is to be written now."""
+        if self._written is not None:
+            return self._written
+        now = at_hand(self.entry)
+        written = write_entry(now)
+        if not now.is_tombstone:
+            self._written = written  # the age of others grows
+        return written
 
 
 class _Shelf:
@@ -137,7 +148,7 @@ class RumourBoard:
                 for rumour in level.values():
                     if len(chosen) >= entries_max or misfits >= MISFITS_MAX:
                         break
-                    written = write_entry(at_hand(rumour.entry))
+                    written = rumour.write(at_hand)
                     if len(written) > room_bytes:
                         misfits += 1
                         continue

@@ -14,7 +14,7 @@ import math
 from typing import Final
 
 from kafkaesque.membership.config import MembershipConfig
-from kafkaesque.membership.entries import Member, MemberState
+from kafkaesque.membership.entries import Member
 from kafkaesque.membership.view import ClusterView
 from kafkaesque.model.ids import NodeId
 
@@ -51,17 +51,17 @@ class SuspicionTable:
         """
         if not self._suspicions:
             return
-        live = [view.member(node) for node in view.live()]
-        able = sum(each is not None and each.state is MemberState.ALIVE for each in live)
+        needed = max(1, min(self._config.refusals, view.alive))
+        others = len(view.live()) - 2
         for node, suspicion in self._suspicions.items():
             suspect = view.member(node)
             if suspect is None:
                 continue
             refusals = sum(each.refused for each in suspect.accusers)
-            if refusals >= max(1, min(self._config.refusals, able)):
+            if refusals >= needed:
                 suspicion.deadline_ms = now_ms
             else:
-                delay_ms = self._delay_ms(len(suspect.accusers) - 1, len(live) - 2)
+                delay_ms = self._delay_ms(len(suspect.accusers) - 1, others)
                 suspicion.deadline_ms = suspicion.since_ms + delay_ms
 
     def _delay_ms(self, confirmations: int, others: int) -> int:

@@ -50,6 +50,7 @@ class ClusterView:
     """All entries, by key."""
 
     __slots__ = (
+        "_alive",
         "_config",
         "_facts",
         "_facts_count",
@@ -70,6 +71,7 @@ class ClusterView:
         #: When what is dead or was withdrawn became so.
         self._since_ms: Final[dict[Key, int]] = {}
         self._facts_count = 0
+        self._alive = 0
         self._live: tuple[NodeId, ...] | None = None
         self.digests: Final = DigestTable()
         #: Entries that were not taken in because a table was full.
@@ -90,6 +92,11 @@ class ClusterView:
         if self._live is None:
             self._live = tuple(sorted(m.node for m in self._members.values() if m.is_live))
         return self._live
+
+    @property
+    def alive(self) -> int:
+        """How many take part and are not suspected, this node as well."""
+        return self._alive
 
     def dead(self) -> list[NodeId]:
         """Return who is taken for dead."""
@@ -145,12 +152,14 @@ class ClusterView:
         elif entry.version < old.version:
             return None
         elif entry.version == old.version:
-            if entry.state is not MemberState.SUSPECT:
+            if all(each in old.accusers for each in entry.accusers):
                 return None
             entry = accused(old, entry.accusers)
             if entry.accusers == old.accusers:
                 return None
         self._members[entry.node] = entry
+        alive = MemberState.ALIVE
+        self._alive += (entry.state is alive) - (old is not None and old.state is alive)
         if old is None or old.is_live != entry.is_live:
             self._live = None
         if old is not None and entry.life > old.life:
@@ -227,6 +236,7 @@ class ClusterView:
     def _forget_member(self, node: NodeId) -> Member:
         member = self._members.pop(node)
         self._live = None
+        self._alive -= member.state is MemberState.ALIVE
         for name in list(self._facts.get(node, ())):
             self._drop_fact(node, name)
         self._facts.pop(node, None)

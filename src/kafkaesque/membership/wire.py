@@ -428,11 +428,10 @@ def _read_accusers(reader: _Reader) -> tuple[Accusation, ...]:
         raise MalformedPacket(f"a suspect with {count} accusers")
     accusers = []
     last = 0
-    for _ in range(count):
-        node, refused = reader.take(_ACCUSER)
-        if _node(node) <= last:
+    for node, refused in _ACCUSER.iter_unpack(reader.take_bytes(count * _ACCUSER.size)):
+        if not last < node <= NODE_MAX or refused > 1:
             raise MalformedPacket("accusers in disorder")
-        accusers.append(Accusation(NodeId(node), _flag(refused)))
+        accusers.append(Accusation(node, refused == 1))
         last = node
     return tuple(accusers)
 

@@ -92,6 +92,39 @@ def run(
         raise typer.Exit(DAMAGED)
 
 
+@app.command()
+def gossip(
+    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="rumours, rounds, failures, partitions or starvation; also several."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything: minutes.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the charts to this file, as SVG.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure membership in the simulator: how news spreads, and how failures are found.
+
+    Runs the code that brokers are to find one another with, on virtual time. Ends with 4 if a
+    killed process is not known within a second, or one that only starves is taken for dead.
+
+    \b
+    Example:
+      kafkaesque sim gossip --quick
+      kafkaesque sim gossip --only rumours --plot gossip.svg
+    """
+    from kafkaesque.cli.gossip_study import run_study
+
+    problems = run_study(seed, only or [], is_quick=quick, jobs=jobs, plot=plot, json=json)
+    if problems:
+        raise typer.Exit(DAMAGED)
+
+
 def _check_activities(activities: tuple[str, ...]) -> None:
     if activities:
         from kafkaesque.sim.options import ACTIVITIES

@@ -1,0 +1,93 @@
+"""Frames of strangers, old frames, and the change of the secret."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kafkaesque.membership.errors import FrameRefused, Refusal
+from kafkaesque.membership.seal import WINDOW_FRAMES, Freshness, Keyring, ReplayGuard
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.ids import NodeId
+
+OLD, NEW, OTHER = b"the old secret..", b"the new secret..", b"another secret.."
+ONE, TWO = NodeId(1), NodeId(2)
+
+
+def sealed(keyring: Keyring) -> bytes:
+    return keyring.seal(ONE, TWO, 7, 1, b"packet")
+
+
+def refusal(keyring: Keyring, frame: bytes) -> Refusal:
+    with pytest.raises(FrameRefused) as caught:
+        keyring.open(frame)
+    return caught.value.refusal
+
+
+def test_each_stranger_is_told_by_what_is_wrong_with_it() -> None:
+    ours = Keyring("ours", [OLD])
+    assert refusal(ours, sealed(Keyring("theirs", [OLD]))) is Refusal.OTHER_CLUSTER
+    assert refusal(ours, sealed(Keyring("ours", [OTHER]))) is Refusal.UNKNOWN_KEY
+    assert refusal(ours, sealed(ours)[:-1] + b"?") is Refusal.FORGED
+    assert refusal(ours, sealed(ours)[:20]) is Refusal.MALFORMED
+    assert refusal(ours, b"\xff" + sealed(ours)[1:]) is Refusal.OTHER_VERSION
+
+
+def test_a_signature_of_one_cluster_is_none_of_another_with_the_same_secret() -> None:
+    ours, theirs = Keyring("ours", [OLD]), Keyring("theirs", [OLD])
+    frame = bytearray(sealed(theirs))
+    frame[1:7] = sealed(ours)[1:7]  # the key's and the cluster's number
+    assert refusal(ours, bytes(frame)) is Refusal.FORGED
+
+
+def test_the_secret_is_changed_in_three_steps_and_all_hear_one_another_in_each() -> None:
+    steps = [[OLD], [OLD, NEW], [NEW, OLD], [NEW]]
+    for before, after in pairwise(steps):
+        ahead, behind = Keyring("ours", after), Keyring("ours", before)
+        assert ahead.open(sealed(behind)).packet == b"packet"
+        assert behind.open(sealed(ahead)).packet == b"packet"
+    assert refusal(Keyring("ours", [NEW]), sealed(Keyring("ours", [OLD]))) is Refusal.UNKNOWN_KEY
+
+
+@pytest.mark.parametrize(
+    ("secrets", "words"),
+    [([], "not 0"), ([OLD] * 3, "not 3"), ([b"short"], "16 bytes"), ([OLD, OLD], "the old one")],
+    ids=["none", "too many", "short", "twice"],
+)
+def test_secrets_that_cannot_be_used_are_refused(secrets: list[bytes], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Keyring("ours", secrets)
+
+
+def test_a_frame_counts_once_in_any_order() -> None:
+    guard = ReplayGuard(10)
+    order = [5, 3, 9, 4, 8, 1]
+    assert {guard.admit(ONE, 1, number) for number in order} == {Freshness.FRESH}
+    assert {guard.admit(ONE, 1, number) for number in order} == {Freshness.REPLAYED}
+    assert guard.admit(TWO, 1, 5) is Freshness.FRESH
+
+
+def test_what_is_too_old_to_be_remembered_counts_as_replayed() -> None:
+    guard = ReplayGuard(10)
+    guard.admit(ONE, 1, 1_000)
+    assert guard.admit(ONE, 1, 1_000 - WINDOW_FRAMES + 1) is Freshness.FRESH
+    assert guard.admit(ONE, 1, 1_000 - WINDOW_FRAMES) is Freshness.REPLAYED
+    assert guard.admit(ONE, 1, 10**6) is Freshness.FRESH
+    assert guard.admit(ONE, 1, 1_000) is Freshness.REPLAYED
+
+
+def test_a_new_life_counts_from_nothing_and_ends_the_one_before() -> None:
+    guard = ReplayGuard(10)
+    guard.admit(ONE, 1, 50)
+    assert guard.admit(ONE, 2, 1) is Freshness.FRESH
+    assert guard.admit(ONE, 1, 51) is Freshness.OUTDATED
+    assert guard.life_of(ONE) == 2
+
+
+def test_a_bounded_number_of_senders_is_remembered() -> None:
+    guard = ReplayGuard(2)
+    for node in (1, 2, 3):
+        guard.admit(NodeId(node), 1, 1)
+    assert guard.life_of(ONE) == 0
+    assert guard.admit(NodeId(3), 1, 1) is Freshness.REPLAYED
