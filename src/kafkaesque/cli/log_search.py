@@ -1,6 +1,7 @@
 """Finding log lines: words of the command line become a search, and lines become rows or JSON."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from kafkaesque.spark.logs.index import FILE_NAME, LIMIT_MAX, LineIndex, Search
 
 #: Where the template `logs` has its index, in a project.
 _IN_PROJECT = Path("storage") / "index"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 #: Other names that people have for severities.
 _SAME = {"error": "err", "warn": "warning", "critical": "crit", "emergency": "emerg"}
 
@@ -65,9 +67,13 @@ def parse_search(
 
 
 def as_text(line: dict[str, Any]) -> str:
-    """Return a line for people: when, where, how bad, and what was written."""
-    written = line["line"].replace("\n", "\\n")
-    return f"{line['time']}  {line['host']}  {line['severity']}  {written}"
+    """Return a line for people: when, where, how bad, and what was written.
+
+    Control characters are shown as they are written in Python: a line that somebody else has made
+    up has no say in a terminal.
+    """
+    text = f"{line['time']}  {line['host']}  {line['severity']}  {line['line']}"
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def _severity(word: str) -> int:

@@ -7,6 +7,7 @@ transaction that notes (query, batch). A micro-batch that is repeated finds its 
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from kafkaesque.spark.options import OptionReader
 
 #: Local properties that Spark sets for the tasks of a stream's micro-batch.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_NAMES = ("path", "stagingPath", "checkpointLocation", "queryName")
+_NAMES = ("path", "stagingPath", "retentionDays", "checkpointLocation", "queryName")
+_DAY_US = 86_400_000_000
+_DAYS_MAX = 36_500
 #: Of what is read of a staged file at a time, and handed to SQLite.
 _ROWS_AT_ONCE = 10_000
 
@@ -54,17 +57,21 @@ class IndexSource(DataSource):
                 f"the index needs the columns {', '.join(COLUMNS)}: {missing[0]} is missing"
             )
         folder = Path(options.required("path"))
-        return IndexWriter(folder, Path(options.text("stagingPath") or folder / "staging"))
+        staging = Path(options.text("stagingPath") or folder / "staging")
+        days = options.number("retentionDays", least=0, most=_DAYS_MAX, default=0)
+        return IndexWriter(folder, staging, retention_days=days)
 
 
 class IndexWriter(DataSourceStreamArrowWriter):
     """Stages lines in tasks and publishes them on the driver."""
 
-    def __init__(self, folder: Path, staging: Path) -> None:
+    def __init__(self, folder: Path, staging: Path, *, retention_days: int = 0) -> None:
+        """Write into a folder; lines that are older than some days are removed, with 0 none."""
         self._folder, self._staging = folder.absolute(), staging.absolute()
+        self._retention_days = retention_days
 
-    def write(self, iterator: Iterator[Any]) -> Staged | None:
-        """Put a task's lines into a file of its own; nobody finds them yet."""
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Put a task's lines into a file of its own, if there are any; nobody finds them yet."""
         context = TaskContext.get()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         folder = self._staging / query / batch
@@ -82,16 +89,18 @@ class IndexWriter(DataSourceStreamArrowWriter):
         finally:
             if writer is not None:
                 writer.close()
-        return Staged(query, str(path), rows) if rows else None
+        return Staged(query, str(path), rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Add all staged lines to the index, in one transaction, unless that has been done."""
-        staged = [each for each in messages if isinstance(each, Staged)]
+        staged = [each for each in messages if isinstance(each, Staged) and each.rows]
         if not staged:
             return
         query = staged[0].query
         with LineIndex(self._folder, writes=True) as index:
             index.publish(query, batchId, _tables(staged))
+            if self._retention_days:
+                index.remove_before(time.time_ns() // 1000 - self._retention_days * _DAY_US)
         self._sweep(query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
