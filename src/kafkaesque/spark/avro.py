@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, and values as Arrow columns."""
+"""Avro schemas as Spark's types, values as Arrow columns, and Arrow columns as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from kafkaesque.spark.errors import WrongOption
-from kafkaesque.spark.payload_column import PAYLOAD, REASON, decode_column
+from kafkaesque.spark.payload_column import (
+    PAYLOAD,
+    REASON,
+    decode_column,
+    encode_column,
+    frame_of,
+)
 
 _SIMPLE = {
     "boolean": spark.BooleanType,
@@ -41,15 +47,7 @@ def avro_decoder(text: str) -> tuple[Any, Callable[[Any], Any]]:
     Raises:
         WrongOption: it is no schema of a record, or has a type that Spark has not.
     """
-    import fastavro
-
-    try:
-        names: dict[str, Any] = {}
-        schema = fastavro.parse_schema(json.loads(text), names)
-    except Exception as error:
-        raise WrongOption(f"it is no Avro schema: {error}") from None
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise WrongOption("the Avro schema is not that of a record")
+    schema, names = _parsed(text)
     payload = spark_type(schema, names)
     kind = spark.StructType(
         [
@@ -63,6 +61,43 @@ def avro_decoder(text: str) -> tuple[Any, Callable[[Any], Any]]:
         return decode_column(values, partial(_decode, schema=schema), arrow_type)
 
     return kind, decode
+
+
+def avro_encoder(text: str, schema_id: int | None) -> Callable[[Any], Any]:
+    """Return what makes a column of (value, bad_reason) of one of structures.
+
+    Raises:
+        WrongOption: it is no schema of a record, or has a type that Spark has not.
+    """
+    schema, names = _parsed(text)
+    spark_type(schema, names)
+    frame = frame_of(schema_id)
+
+    def encode(payload: Any) -> bytes:
+        import fastavro
+
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, payload)
+        return frame + out.getvalue()
+
+    def encode_all(payloads: pa.Array) -> pa.Array:
+        return encode_column(payloads, encode)
+
+    return encode_all
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a schema and the names in it."""
+    import fastavro
+
+    try:
+        names: dict[str, Any] = {}
+        schema = fastavro.parse_schema(json.loads(text), names)
+    except Exception as error:
+        raise WrongOption(f"it is no Avro schema: {error}") from None
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise WrongOption("the Avro schema is not that of a record")
+    return schema, names
 
 
 def spark_type(schema: Any, names: Mapping[str, Any], within: tuple[str, ...] = ()) -> Any:

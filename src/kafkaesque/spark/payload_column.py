@@ -1,4 +1,4 @@
-"""Makes a column of payloads of a column of values, by a codec's own Python objects."""
+"""Makes columns of payloads of columns of values and back, by a codec's own Python objects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 PAYLOAD, REASON = "payload", "bad_reason"
+#: The type of what `encode_column` returns, as Spark has it.
+ENCODED = "value BINARY, bad_reason STRING"
 _MISFITS = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
 
@@ -39,3 +41,28 @@ def _misfit(row: Any, arrow_type: Any) -> str | None:
     except _MISFITS as error:
         return f"the payload does not fit Spark's types: {error}"
     return None
+
+
+def encode_column(payloads: Any, encode: Callable[[Any], bytes]) -> Any:
+    """Return a column of (value, why there is none); what is null is neither.
+
+    `encode` takes a payload as Python objects, and may raise whatever it wants.
+    """
+    values: list[bytes | None] = []
+    reasons: list[str | None] = []
+    for payload in payloads.to_pylist(maps_as_pydicts="lossy"):
+        value = reason = None
+        try:
+            value = None if payload is None else encode(payload)
+        except Exception as error:  # Whatever a library does with what does not fit.
+            reason = f"the payload cannot be written: {type(error).__name__} {error}"
+        values.append(value)
+        reasons.append(reason)
+    return pa.StructArray.from_arrays(
+        [pa.array(values, pa.binary()), pa.array(reasons, pa.string())], names=["value", REASON]
+    )
+
+
+def frame_of(schema_id: int | None) -> bytes:
+    """Return what a schema registry's framing puts before a payload, which may be nothing."""
+    return b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")

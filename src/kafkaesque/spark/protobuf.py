@@ -1,4 +1,4 @@
-"""Messages of Protocol Buffers as Spark's types, and values as Arrow columns."""
+"""Messages of Protocol Buffers as Spark's types, values as Arrow columns, and columns as values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from kafkaesque.spark.errors import WrongOption
-from kafkaesque.spark.payload_column import PAYLOAD, REASON, decode_column
+from kafkaesque.spark.payload_column import (
+    PAYLOAD,
+    REASON,
+    decode_column,
+    encode_column,
+    frame_of,
+)
 
 #: By `FieldDescriptor.CPPTYPE_*`: int32, int64, uint32, uint64, double, float, bool, enum.
 _SIMPLE = {
@@ -53,6 +59,68 @@ def protobuf_decoder(
         return decode_column(values, read, arrow_type)
 
     return spark.StructType(fields), decode
+
+
+def protobuf_encoder(descriptors: bytes, name: str, schema_id: int | None) -> Callable[[Any], Any]:
+    """Return what makes a column of (value, bad_reason) of one of structures.
+
+    Raises:
+        WrongOption: there is no such message in the descriptor set, or it contains itself.
+    """
+    _struct(_message_class(descriptors, name).DESCRIPTOR)
+    # In the framing, 0 stands for the first message of its file.
+    frame = frame_of(schema_id) + (b"" if schema_id is None else b"\0")
+
+    def encode(payload: Any) -> bytes:
+        message = _message_class(descriptors, name)()
+        _fill(message, payload)
+        return bytes(frame + message.SerializeToString(deterministic=True))
+
+    def encode_all(payloads: pa.Array) -> pa.Array:
+        return encode_column(payloads, encode)
+
+    return encode_all
+
+
+def _fill(message: Any, row: dict[str, Any]) -> None:
+    """Set the fields of a message that a row has; null is a field that is not set."""
+    for field in message.DESCRIPTOR.fields:
+        value = row.get(field.name)
+        if value is None:
+            continue
+        if _is_map(field):
+            _fill_map(getattr(message, field.name), value, field)
+        elif field.is_repeated:
+            for each in value:
+                if field.cpp_type == _MESSAGE:
+                    _fill(getattr(message, field.name).add(), each)
+                else:
+                    getattr(message, field.name).append(_written(each, field))
+        elif field.cpp_type == _MESSAGE:
+            getattr(message, field.name).SetInParent()
+            _fill(getattr(message, field.name), value)
+        else:
+            setattr(message, field.name, _written(value, field))
+
+
+def _fill_map(entries: Any, value: dict[Any, Any], field: Any) -> None:
+    kind = field.message_type.fields_by_name["value"]
+    for key, each in value.items():
+        if kind.cpp_type == _MESSAGE:
+            _fill(entries[key], each)
+        else:
+            entries[key] = _written(each, kind)
+
+
+def _written(value: Any, field: Any) -> Any:
+    """Return what a field takes: the number of an enumeration's name, an integer of a decimal."""
+    if field.cpp_type == _ENUM:
+        found = field.enum_type.values_by_name.get(value)
+        if found is None:
+            known = ", ".join(field.enum_type.values_by_name)
+            raise ValueError(f"{field.name} is one of {known}, not {value!r}")
+        return found.number
+    return int(value) if field.cpp_type == _UINT64 else value
 
 
 @lru_cache(maxsize=64)
