@@ -26,10 +26,15 @@ def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
 
 
 def test_pins_of_one_package_agree() -> None:
-    seen: dict[str, set[str]] = {}
+    """One package has the same pins in all files; it may have one for each of some Pythons."""
+    seen: dict[str, set[frozenset[str]]] = {}
     for path in PINS:
-        for name, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", path.read_text(), re.MULTILINE):
-            seen.setdefault(name, set()).add(version)
+        pins: dict[str, set[str]] = {}
+        for pin in re.findall(r"^[a-z0-9.-]+==[^\\\n]+", path.read_text(), re.MULTILINE):
+            pins.setdefault(pin.split("==")[0], set()).add(pin.strip())
+        for name, versions in pins.items():
+            seen.setdefault(name, set()).add(frozenset(versions))
+            assert len(versions) == 1 or all(" ; " in pin for pin in versions), versions
     assert {name: versions for name, versions in seen.items() if len(versions) > 1} == {}
 
 
