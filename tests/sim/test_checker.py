@@ -224,6 +224,21 @@ def test_every_anomaly_is_seen(name: str, act: Callable[[Observations], None]) -
     assert any(name in what for what in anomalies), anomalies
 
 
+def test_an_offset_of_a_compacted_topic_is_one_records() -> None:
+    observations = Observations(Findings(), compacts=True)
+    values = [b"p/0/0", b"p/0/1", b"p/0/2"]
+    observations.note_sent(0, values)
+    _read(observations, *values)
+    # It is gone where it was acknowledged, or it is there.
+    observations.note_acknowledged(0, 0, values)
+    observations.check()
+    assert not observations.findings.anomalies
+    observations.note_acknowledged(0, 1, values[:1])
+    observations.check()
+    (anomaly,) = observations.findings.anomalies
+    assert "inconsistent offsets" in anomaly
+
+
 def test_what_was_deleted_on_request_is_neither_lost_nor_a_gap() -> None:
     observations = Observations(Findings())
     values = [b"p/0/0", b"p/0/1", b"p/0/2"]

@@ -1,7 +1,11 @@
 """Topics that are tables, while things go wrong; and a follower that comes back to one."""
 
+import msgspec
 import pytest
 
+from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.gateway.kafka.produce import _ProduceOne
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.sim.agreement import read_table
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
@@ -43,6 +47,21 @@ def test_a_compaction_that_loses_keys_is_found(monkeypatch: pytest.MonkeyPatch) 
     options = SimOptions(brokers=1, replicas=1, activities=("compaction",), kinds=("kill",))
     report = run_seed(1, options)
     assert any("lost write" in each for each in report.anomalies)
+
+
+def test_an_answer_with_a_wrong_offset_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though each of these records has been replaced by a later one: at the latest, by itself."""
+    done = _ProduceOne._on_done
+
+    def done_wrongly(self: _ProduceOne, outcome: ProduceResult | RequestRefused) -> None:
+        if isinstance(outcome, ProduceResult) and self._name == "table":
+            outcome = msgspec.structs.replace(outcome, base_offset=outcome.base_offset - 1)
+        done(self, outcome)
+
+    monkeypatch.setattr(_ProduceOne, "_on_done", done_wrongly)
+    options = SimOptions(brokers=1, replicas=1, activities=("compaction",), kinds=("kill",))
+    report = run_seed(1, options)
+    assert any(each.startswith("table: inconsistent offsets") for each in report.anomalies)
 
 
 def test_a_follower_that_was_away_catches_up_through_holes() -> None:

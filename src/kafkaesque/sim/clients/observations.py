@@ -159,9 +159,8 @@ class Observations:
                     newest[key] = max(offset, newest.get(key, -1))
         for (partition, value), offset in self.acknowledged.items():
             found = self.seen[partition].get(offset)
-            if self.compacts and newest.get((partition, key_of(value)), -1) > offset:
-                continue
-            if found is None and not self._is_skipped(partition, offset):
+            is_replaced = self.compacts and newest.get((partition, key_of(value)), -1) > offset
+            if found is None and not is_replaced and not self._is_skipped(partition, offset):
                 self.note_anomaly(f"lost write: {value!r}, acknowledged at {partition}@{offset}")
             elif found is not None and found != value:
                 self.note_anomaly(
