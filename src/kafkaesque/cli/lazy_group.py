@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",
+    "archive": "Tables of topics: history, compact, vacuum, backfill.",
     "spark": "A cluster of Spark on this machine: up.",
     "log": "Read a data directory offline: dump and verify.",
     "sim": "Run a simulated cluster with faults, from a seed.",

@@ -110,8 +110,11 @@ class RowRouter:
     def _batches(
         self, table: Any, rows: array[int], partition: Partition, timestamp_ms: int
     ) -> Iterator[bytearray]:
-        if "headers" in table.schema.names:
-            yield from self._batches_with_headers(table, rows, partition, timestamp_ms)
+        has_headers = "headers" in table.schema.names and (
+            table.column("headers").null_count < table.num_rows
+        )
+        if has_headers or self._options.keeps_timestamps:
+            yield from self._batches_of_records(table, rows, partition, timestamp_ms)
             return
         columns = RowColumns(
             keys=_column(table, "key"), values=_column(table, "value"), count=table.num_rows
@@ -130,25 +133,33 @@ class RowRouter:
             first = end
             yield batch
 
-    def _batches_with_headers(
+    def _batches_of_records(
         self, table: Any, rows: array[int], partition: Partition, timestamp_ms: int
     ) -> Iterator[bytearray]:
-        """Yield batches whose records are made one by one: headers are rare."""
+        """Yield batches whose records are made one by one: headers and kept times are rare."""
         part = table.take(pa.array(rows, pa.int32()))
+        times = self._times(part, timestamp_ms)
         names = ("key", "value", "headers")
         cells = [
             part.column(name).to_pylist() if name in part.schema.names else [None] * len(rows)
             for name in names
         ]
         builder = BatchBuilder(self._options.batch_bytes)
-        for key, value, headers in zip(*cells, strict=True):
+        for time_ms, key, value, headers in zip(times, *cells, strict=True):
             pairs = tuple((each["key"], each["value"]) for each in headers or ())
-            record = (timestamp_ms, _bytes(key), _bytes(value), pairs)
+            record = (time_ms, _bytes(key), _bytes(value), pairs)
             if not builder.append(*record):
                 yield self._build(builder, partition)
                 builder.append(*record)
         if len(builder):
             yield self._build(builder, partition)
+
+    def _times(self, table: Any, timestamp_ms: int) -> list[int]:
+        """Return each row's time in milliseconds; a row without one has that of the writing."""
+        if not self._options.keeps_timestamps:
+            return [timestamp_ms] * table.num_rows
+        ticks = table.column("timestamp").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+        return [timestamp_ms if each is None else each // 1000 for each in ticks.to_pylist()]
 
     def _build(self, builder: BatchBuilder, partition: Partition) -> bytearray:
         count = len(builder)

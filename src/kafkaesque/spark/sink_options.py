@@ -24,6 +24,7 @@ _OF_SPARK = ("checkpointLocation", "path", "queryName")
 _NAMES = (
     "deliveryGuarantee",
     "includeHeaders",
+    "keepTimestamps",
     "topic",
     "txnAppId",
     "txnVersion",
@@ -38,6 +39,7 @@ _TYPES = {
     "topic": ("string",),
     "partition": ("int",),
     "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp",),
 }
 
 
@@ -50,6 +52,8 @@ class SinkOptions:
     topic: str | None = None
     is_exactly_once: bool = True
     codec: Codec = Codec.NONE
+    #: A record's time is that of the column `timestamp`, not that of the writing.
+    keeps_timestamps: bool = False
     #: A table that is written once under this name and number, however often it is written.
     written_as: tuple[str, int] | None = None
     #: Of a batch before compression.
@@ -72,6 +76,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         topic=options.text("topic"),
         written_as=_written_as(options),
         is_exactly_once=guarantee == _EXACTLY_ONCE,
+        keeps_timestamps=options.flag("keepTimestamps", default=False),
         codec=_CODECS[options.choice("kafka.compression.type", _CODECS, "none")],
         batch_bytes=options.number(
             "kafka.batch.size", least=1, most=_BATCH_BYTES_MAX, default=BATCH_BYTES
@@ -99,11 +104,15 @@ def check_columns(columns: Sequence[tuple[str, str]], options: SinkOptions) -> N
     """
     found = {name.lower(): kind for name, kind in columns}
     for name, kinds in _TYPES.items():
+        if name == "timestamp" and not options.keeps_timestamps:
+            continue
         if name in found and found[name] not in kinds:
             raise WrongOption(
                 f"the column {name} has the type {found[name]}; it has to be {' or '.join(kinds)}"
             )
     if "value" not in found:
         raise WrongOption(f"there is no column value among {', '.join(found)}")
+    if options.keeps_timestamps and "timestamp" not in found:
+        raise WrongOption("keepTimestamps is set, and there is no column timestamp")
     if options.topic is None and "topic" not in found:
         raise WrongOption("there is neither the option topic nor a column topic")

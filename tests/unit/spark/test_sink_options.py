@@ -64,3 +64,15 @@ def test_a_table_that_cannot_be_written_is_refused(
 ) -> None:
     with pytest.raises(WrongOption, match=words):
         check_columns(columns, parse())
+
+
+def test_kept_timestamps_need_a_column_of_them() -> None:
+    options = parse(keepTimestamps="true", topic="t")
+    assert options.keeps_timestamps
+    check_columns([("value", "binary"), ("timestamp", "timestamp")], options)
+    with pytest.raises(WrongOption, match="keepTimestamps is set, and there is no column"):
+        check_columns([("value", "binary")], options)
+    with pytest.raises(WrongOption, match="timestamp has the type bigint"):
+        check_columns([("value", "binary"), ("timestamp", "bigint")], options)
+    # Otherwise it is one of the columns that are ignored.
+    check_columns([("value", "binary"), ("timestamp", "bigint")], parse(topic="t"))

@@ -36,11 +36,10 @@ class LakehouseDataSource(DataSource):
         return StructType.fromJson({"type": "struct", "fields": wanted})
 
     def reader(self, schema: Any) -> BatchReader:
-        from kafkaesque.spark.lakehouse.source import BatchReader, FilteringReader
+        from kafkaesque.spark.lakehouse.source import BatchReader
 
         options = self._source_options(is_stream=False)
-        columns = _columns(schema, options)
-        return (FilteringReader if options.takes_filters else BatchReader)(options, columns)
+        return BatchReader(options, _columns(schema, options))
 
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""

@@ -33,7 +33,7 @@ _SINK_NAMES = (
     "txnVersion",
     *_OF_SPARK,
 )
-_BATCH_NAMES = ("maxBytesPerTask", "pushFilters")
+_BATCH_NAMES = ("maxBytesPerTask",)
 _STREAM_NAMES = ("maxOffsetsPerTrigger", "startingOffsets")
 _SOURCE_NAMES = (
     "columns",
@@ -70,7 +70,6 @@ class SourceOptions:
     #: None: all of the table's.
     columns: tuple[str, ...] | None = None
     selection: Selection = field(default_factory=Selection)
-    takes_filters: bool = False
     task_bytes: int = _TASK_BYTES
     #: Of a micro-batch.
     offsets_max: int = _OFFSETS_MAX
@@ -138,7 +137,6 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool | None) -> SourceO
         as_of_ms=as_of_ms,
         columns=None if columns is None else options.words("columns", columns),
         selection=_selection(options),
-        takes_filters=options.flag("pushFilters", default=False),
         task_bytes=options.number(
             "maxBytesPerTask", least=1, most=_FILE_BYTES_MAX, default=_TASK_BYTES
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +14,7 @@ from kafkaesque.spark.lakehouse.layout import DATE, TIMESTAMP
 from kafkaesque.spark.lakehouse.table import FileEntry
 from kafkaesque.spark.offsets import NUMBER_MAX, Partition
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TIME = pa.timestamp("us", tz="UTC")
+_EPOCH = date(1970, 1, 1)
 _OPEN = (-NUMBER_MAX - 1, NUMBER_MAX)
 
 
@@ -119,53 +118,4 @@ def _meets_days(value: str, bounds: tuple[int, int]) -> bool:
 
 def days(day: date) -> int:
     """Return the days since 1970."""
-    return (day - _EPOCH.date()).days
-
-
-def microseconds(moment: datetime) -> int:
-    """Return the microseconds since 1970; a time without a zone is the machine's."""
-    since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
-    return since // timedelta(microseconds=1)
-
-
-def read_filters(filters: Iterable[Any], selection: Selection) -> Selection:
-    """Return the selection with what Spark's filters, all of which have to hold, leave of it."""
-    for each in filters:
-        kind, value = type(each).__name__, getattr(each, "value", None)
-        attribute: tuple[str, ...] = getattr(each, "attribute", ())
-        if len(attribute) != 1 or value is None:
-            continue
-        name = attribute[0]
-        if kind in ("EqualTo", "EqualNullSafe") and isinstance(value, str):
-            selection = selection.with_values(name, [value])
-        elif kind == "In" and all(isinstance(one, str) for one in value):
-            selection = selection.with_values(name, value)
-        else:
-            selection = _narrow(selection, name, kind, _whole(value))
-    return selection
-
-
-def _whole(value: Any) -> int | None:
-    if isinstance(value, datetime):
-        return microseconds(value)
-    if isinstance(value, date):
-        return days(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _narrow(selection: Selection, name: str, kind: str, value: int | None) -> Selection:
-    if value is None:
-        return selection
-    match kind:
-        case "EqualTo" | "EqualNullSafe":
-            return selection.with_bounds(name, value, value)
-        case "GreaterThan":
-            return selection.with_bounds(name, value + 1, None)
-        case "GreaterThanOrEqual":
-            return selection.with_bounds(name, value, None)
-        case "LessThan":
-            return selection.with_bounds(name, None, value - 1)
-        case "LessThanOrEqual":
-            return selection.with_bounds(name, None, value)
-        case _:
-            return selection
+    return (day - _EPOCH).days

@@ -24,7 +24,6 @@ from kafkaesque.spark.lakehouse.file_ranges import (
 )
 from kafkaesque.spark.lakehouse.options import SourceOptions
 from kafkaesque.spark.lakehouse.scan import Scan, pack, read_scan, read_sorted
-from kafkaesque.spark.lakehouse.selection import Selection, read_filters
 from kafkaesque.spark.lakehouse.table import (
     file_entries,
     open_as_of,
@@ -45,14 +44,18 @@ class ScanPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads one version, which is found when the query is planned, in any order."""
+    """Reads one version, which is found when the query is planned, in any order.
+
+    It takes no filters from Spark (4.3): what one use of a table has pushed down, another use of it
+    in the same session, or the same query, finds pushed down as well.
+    """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        options, selection = self._options, self._selection()
+        options, selection = self._options, self._options.selection
         table = open_as_of(options.path, options.version, options.as_of_ms)
         files = [each for each in file_entries(table) if selection.may_contain(each)]
         schema = _serialized_schema(table)
@@ -71,29 +74,6 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_scan(partition.scan) if isinstance(partition, ScanPartition) else iter(())
-
-    def _selection(self) -> Selection:
-        return self._options.selection
-
-
-class FilteringReader(BatchReader):
-    """Leaves out files and rows by the query's filters; Spark applies them all again.
-
-    Spark refuses a reader that takes filters unless `spark.sql.python.filterPushdown.enabled` is
-    set, so it is one of its own.
-    """
-
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        super().__init__(options, columns)
-        self._filters: list[Any] = []
-
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Note the filters; all of them are left to Spark, too."""
-        self._filters = list(filters)
-        return filters
-
-    def _selection(self) -> Selection:
-        return read_filters(self._filters, self._options.selection)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -142,6 +122,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reached = limit_ends(starts, waiting, most)
         moved = {each: end for each, end in reached.items() if end > starts[each]}
         return to_json({**from_json(start), **moved})
+
+    def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
+        """Return how far the table reaches, for the query's progress report."""
+        return to_json(end_offsets(self._look()[0]))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember how far the table reaches: the query ends there."""
