@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from kafkaesque.groups.errors import BadGroupRecord
 from kafkaesque.groups.events import NOT_GIVEN
-from kafkaesque.groups.record_codec import RecordReader, varint
 from kafkaesque.groups.results import CommittedOffset
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.record_reader import RecordReader, varint
 
 OFFSET_KEY_VERSION_OLD = 0
 OFFSET_KEY_VERSION = 1
@@ -160,7 +160,7 @@ def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     Raises:
         BadGroupRecord: not what its version promises.
     """
-    reader = RecordReader(data, flexible=False)
+    reader = RecordReader(data, BadGroupRecord, flexible=False)
     version = reader.int16()
     key: OffsetKey | GroupKey
     if version in (OFFSET_KEY_VERSION_OLD, OFFSET_KEY_VERSION):
@@ -182,7 +182,7 @@ def read_offset_value(data: bytes) -> CommittedOffset:
         BadGroupRecord: an unknown version, or not what the version promises.
     """
     version = _value_version(data)
-    reader = RecordReader(data, flexible=version >= _FLEXIBLE_VERSION)
+    reader = RecordReader(data, BadGroupRecord, flexible=version >= _FLEXIBLE_VERSION)
     reader.int16()
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NOT_GIVEN
@@ -210,7 +210,7 @@ def read_group_value(data: bytes) -> GroupRecord:
         BadGroupRecord: an unknown version, or not what the version promises.
     """
     version = _value_version(data)
-    reader = RecordReader(data, flexible=version >= _FLEXIBLE_VERSION)
+    reader = RecordReader(data, BadGroupRecord, flexible=version >= _FLEXIBLE_VERSION)
     reader.int16()
     protocol_type = reader.string()
     generation = reader.int32()
@@ -258,7 +258,7 @@ def _read_member(reader: RecordReader, version: int) -> MemberRecord:
 
 
 def _value_version(data: bytes) -> int:
-    version = RecordReader(data, flexible=False).int16()
+    version = RecordReader(data, BadGroupRecord, flexible=False).int16()
     if not 0 <= version <= VALUE_VERSION_MAX:
         raise BadGroupRecord(f"value version {version}")
     return version

@@ -15,6 +15,7 @@ from struct import Struct
 
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.record_reader import RecordReader, varint
 from kafkaesque.transactions.errors import BadTransactionRecord
 from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
 from kafkaesque.transactions.states import STORED, TransactionState
@@ -111,7 +112,7 @@ def read_key(data: bytes) -> str | None:
     Raises:
         BadTransactionRecord: not what its version promises.
     """
-    reader = _Reader(data, flexible=False)
+    reader = RecordReader(data, BadTransactionRecord, flexible=False)
     version = reader.int16()
     if version < 0:
         raise BadTransactionRecord(f"key version {version}")
@@ -128,10 +129,10 @@ def read_value(data: bytes) -> TransactionValue:
     Raises:
         BadTransactionRecord: an unknown version, or not what the version promises.
     """
-    version = _Reader(data, flexible=False).int16()
+    version = RecordReader(data, BadTransactionRecord, flexible=False).int16()
     if not 0 <= version <= VALUE_VERSION:
         raise BadTransactionRecord(f"value version {version}")
-    reader = _Reader(data, flexible=version >= _FLEXIBLE_VERSION)
+    reader = RecordReader(data, BadTransactionRecord, flexible=version >= _FLEXIBLE_VERSION)
     _, producer_id, producer_epoch, timeout_ms, state_number = _HEAD.unpack(reader.take(_HEAD.size))
     if min(producer_id, producer_epoch, timeout_ms) < 0:
         raise BadTransactionRecord(
@@ -172,18 +173,18 @@ def _write_partitions(value: TransactionValue) -> bytes:
     if value.state is TransactionState.EMPTY:
         if value.partitions:
             raise InvariantBroken("an empty transaction has partitions")
-        return _varint(0)
+        return varint(0)
     topics = by_topic(value.partitions)
-    parts = [_varint(len(topics) + 1)]
+    parts = [varint(len(topics) + 1)]
     for topic, partitions in topics.items():
         name = topic.encode()
-        parts += (_varint(len(name) + 1), name, _varint(len(partitions) + 1))
+        parts += (varint(len(name) + 1), name, varint(len(partitions) + 1))
         parts += map(_INT32.pack, partitions)
-        parts.append(_varint(0))
+        parts.append(varint(0))
     return b"".join(parts)
 
 
-def _read_partitions(reader: "_Reader") -> frozenset[TopicPartition]:
+def _read_partitions(reader: RecordReader) -> frozenset[TopicPartition]:
     found: set[TopicPartition] = set()
     for _ in range(reader.nullable_count()):
         topic = reader.string()
@@ -214,90 +215,3 @@ def _string(text: str) -> bytes:
     if len(data) > _STRING_BYTES_MAX:
         raise InvariantBroken(f"a string of {len(data)} bytes does not fit into a record")
     return _INT16.pack(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
-class _Reader:
-    """Takes one value after the other; every step is checked against what is left."""
-
-    __slots__ = ("_data", "_position", "is_flexible")
-
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
-        self._data = data
-        self._position = 0
-        self.is_flexible = flexible
-
-    def take(self, length: int) -> bytes:
-        start = self._position
-        if length < 0 or length > len(self._data) - start:
-            raise self._bad(f"{length} bytes wanted, {len(self._data) - start} left")
-        self._position = start + length
-        return self._data[start : self._position]
-
-    def int16(self) -> int:
-        return int.from_bytes(self.take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self.take(4), "big", signed=True)
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value >= 2**32:
-                    raise self._bad("a varint beyond 32 bits")
-                return value
-        raise self._bad("a varint of more than five bytes")
-
-    def string(self) -> str:
-        length = self.varint() - 1 if self.is_flexible else self.int16()
-        try:
-            return self.take(length).decode()
-        except UnicodeDecodeError as error:
-            raise BadTransactionRecord(f"a string that is not UTF-8: {error}") from error
-
-    def nullable_count(self) -> int:
-        """Return an array's length, 0 for null; its bytes must at least be able to hold it."""
-        count = self.varint() - 1 if self.is_flexible else self.int32()
-        if not -1 <= count <= len(self._data) - self._position:
-            raise self._bad(f"an array of {count}")
-        return max(count, 0)
-
-    def count(self) -> int:
-        """Return the length of an array that cannot be null."""
-        count = self.varint() - 1 if self.is_flexible else self.int32()
-        if not 0 <= count <= len(self._data) - self._position:
-            raise self._bad(f"an array of {count}")
-        return count
-
-    def tags(self) -> dict[int, bytes]:
-        """Return the tagged fields, whose tags must rise."""
-        fields: dict[int, bytes] = {}
-        last = -1
-        count = self.varint()
-        if count > len(self._data) - self._position:
-            raise self._bad(f"{count} tagged fields")
-        for _ in range(count):
-            tag = self.varint()
-            if tag <= last:
-                raise self._bad(f"tag {tag} after {last}")
-            last = tag
-            fields[tag] = self.take(self.varint())
-        return fields
-
-    def end(self) -> None:
-        if self._position != len(self._data):
-            raise self._bad(f"{len(self._data) - self._position} bytes left over")
-
-    def _bad(self, what: str) -> BadTransactionRecord:
-        return BadTransactionRecord(f"{what}, at {self._position} of {len(self._data)}")

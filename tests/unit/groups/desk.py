@@ -87,6 +87,23 @@ class Desk:
         """The next leader's table, from the log."""
         return Desk(config or self.config, log=self.log)
 
+    def next_leader(self, keeps: int) -> "Desk":
+        """Lose leadership; return the next leader's desk, at the same time.
+
+        Of the writes in flight the first few have made it.
+        """
+        self.table.unload()
+        self.pump()
+        assert set(self.asked) == set(self.answers)
+        log = [*self.log]
+        for write in self.held[:keeps]:
+            log += write.records
+        later = Desk(self.config, log=log, is_active=False)
+        later.now_ms, later._suffixes = self.now_ms, self._suffixes
+        later.table.activate(later.now)
+        assert later.table.records_skipped == 0
+        return later
+
     # --- driving ---
 
     def ask(self, event: Event) -> Any:

@@ -10,8 +10,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkaesque.groups.errors import BadGroupRecord
-from kafkaesque.groups.record_codec import RecordReader
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.record_reader import RecordReader
 
 #: The version of assignments that every client reads.
 _ASSIGNMENT_VERSION = b"\x00\x00"
@@ -35,7 +35,7 @@ class ClassicSubscription(NamedTuple):
 
 def read_subscription(metadata: bytes) -> ClassicSubscription | None:
     """Return a member's subscription, or None if the bytes are not one."""
-    reader = RecordReader(metadata, flexible=False)
+    reader = RecordReader(metadata, BadGroupRecord, flexible=False)
     try:
         version = reader.int16()
         topics = tuple(reader.string() for _ in range(reader.count()))
@@ -53,7 +53,7 @@ def read_assignment(data: bytes) -> frozenset[TopicPartition] | None:
     """Return a member's assignment, which may be empty, or None if the bytes are not one."""
     if not data:
         return frozenset()
-    reader = RecordReader(data, flexible=False)
+    reader = RecordReader(data, BadGroupRecord, flexible=False)
     try:
         reader.int16()
         return frozenset(_read_partitions(reader))

@@ -25,9 +25,9 @@ from kafkaesque.groups.consumer.states import (
 from kafkaesque.groups.consumer.topics import Partitions, TopicIdPartition
 from kafkaesque.groups.errors import BadGroupRecord
 from kafkaesque.groups.events import JoinProtocol
-from kafkaesque.groups.record_codec import RecordReader, varint
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicId
+from kafkaesque.model.record_reader import RecordReader, varint
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -99,7 +99,7 @@ def read_consumer_key(data: bytes) -> tuple[str, ConsumerGroupKey] | None:
     Raises:
         BadGroupRecord: not what its version promises.
     """
-    reader = RecordReader(data, flexible=False)
+    reader = RecordReader(data, BadGroupRecord, flexible=False)
     kind = _KINDS.get(reader.int16())
     if kind is None:
         return None
@@ -295,7 +295,7 @@ def _classic_tags(classic: ClassicMember) -> bytes:
 
 
 def _read_classic(data: bytes) -> ClassicMember | None:
-    reader = RecordReader(data, flexible=True)
+    reader = RecordReader(data, BadGroupRecord, flexible=True)
     # A nullable structure begins with a byte that says whether it is there.
     if reader.take(1) != _IS_THERE:
         return None
@@ -309,7 +309,7 @@ def _read_classic(data: bytes) -> ClassicMember | None:
 
 
 def _value(data: bytes) -> RecordReader:
-    reader = RecordReader(data, flexible=True)
+    reader = RecordReader(data, BadGroupRecord, flexible=True)
     version = reader.int16()
     if version != 0:
         raise BadGroupRecord(f"value version {version}")

@@ -1,9 +1,10 @@
-"""What keys and values of the offsets topic are made of.
+"""What keys and values of coordinators' records are made of.
 
-Reading believes nothing: whatever is too short, too long or negative raises `BadGroupRecord`.
+Reading believes nothing: whatever is too short, too long or negative is an error, of the class that
+the reader was given.
 """
 
-from kafkaesque.groups.errors import BadGroupRecord
+from kafkaesque.model.errors import KafkaesqueError
 
 
 def varint(value: int) -> bytes:
@@ -22,12 +23,13 @@ class RecordReader:
     Flexible (KIP-482) are lengths as varints, and tagged fields at the end of each structure.
     """
 
-    __slots__ = ("_data", "_flexible", "_position")
+    __slots__ = ("_data", "_error", "_position", "is_flexible")
 
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
+    def __init__(self, data: bytes, error: type[KafkaesqueError], *, flexible: bool) -> None:
         self._data = data
+        self._error = error
         self._position = 0
-        self._flexible = flexible
+        self.is_flexible = flexible
 
     def take(self, length: int) -> bytes:
         start = self._position
@@ -60,13 +62,13 @@ class RecordReader:
         raise self._bad("a varint of more than five bytes")
 
     def nullable_string(self) -> str | None:
-        length = self.varint() - 1 if self._flexible else self.int16()
+        length = self.varint() - 1 if self.is_flexible else self.int16()
         if length == -1:
             return None
         try:
             return self.take(length).decode()
         except UnicodeDecodeError as error:
-            raise BadGroupRecord(f"a string that is not UTF-8: {error}") from error
+            raise self._error(f"a string that is not UTF-8: {error}") from error
 
     def string(self) -> str:
         text = self.nullable_string()
@@ -75,14 +77,21 @@ class RecordReader:
         return text
 
     def byte_string(self) -> bytes:
-        return self.take(self.varint() - 1 if self._flexible else self.int32())
+        return self.take(self.varint() - 1 if self.is_flexible else self.int32())
 
     def count(self) -> int:
         """Return an array's length, which its bytes must at least be able to hold."""
-        count = self.varint() - 1 if self._flexible else self.int32()
+        count = self.varint() - 1 if self.is_flexible else self.int32()
         if not 0 <= count <= len(self._data) - self._position:
             raise self._bad(f"an array of {count}")
         return count
+
+    def nullable_count(self) -> int:
+        """Return an array's length, 0 for null; its bytes must at least be able to hold it."""
+        count = self.varint() - 1 if self.is_flexible else self.int32()
+        if not -1 <= count <= len(self._data) - self._position:
+            raise self._bad(f"an array of {count}")
+        return max(count, 0)
 
     def tags(self) -> dict[int, bytes]:
         """Return the tagged fields, whose tags must rise."""
@@ -103,5 +112,5 @@ class RecordReader:
         if self._position != len(self._data):
             raise self._bad(f"{len(self._data) - self._position} bytes left over")
 
-    def _bad(self, what: str) -> BadGroupRecord:
-        return BadGroupRecord(f"{what}, at {self._position} of {len(self._data)}")
+    def _bad(self, what: str) -> KafkaesqueError:
+        return self._error(f"{what}, at {self._position} of {len(self._data)}")
