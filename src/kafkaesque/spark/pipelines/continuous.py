@@ -33,14 +33,19 @@ from kafkaesque.spark.pipelines.flow_graph import SINK, ReadyFlow, collect, prep
 from kafkaesque.spark.pipelines.flow_progress import FAILED, RUNNING
 from kafkaesque.spark.pipelines.project import Project
 from kafkaesque.spark.pipelines.run import Run
-from kafkaesque.spark.pipelines.sentences import failure, sentence_of
+from kafkaesque.spark.pipelines.sentences import failure, may_pass, sentence_of
 from kafkaesque.spark.pipelines.session import Session
 from kafkaesque.spark.pipelines.sql_statements import MATERIALIZED_VIEW
 
 FAILURES_MAX = 5
+#: Of those that may pass by themselves: brokers that are away, a machine that has too much to do.
+PASSING_FAILURES_MAX = 20
 _RESTART_S_MIN, _RESTART_S_MAX = 1.0, 30.0
 _POLL_S = 0.5
 _NAP_S = 0.05
+_SOURCES_S = 15.0
+#: Views are computed for the first time when flows have had time to begin.
+_FIRST_VIEWS_S = 5.0
 #: How long the end waits for a micro-batch under way.
 _PATIENCE_S = 20.0
 #: How often queries are asked for, beside what they report.
@@ -202,6 +207,19 @@ class _Loop:
             self._on_failure(query, error)
             return
         self._run.set_state(query.ready.name, RUNNING)
+        self._await_sources(query)
+
+    def _await_sources(self, query: _Query) -> None:
+        """Wait a while until the query's sources are there, before the next query is started.
+
+        Each source is a Python process, and Spark gives it 10 s to start: many at once take longer.
+        """
+        deadline = time.monotonic() + _SOURCES_S
+        with contextlib.suppress(Exception):
+            while time.monotonic() < deadline and query.handle.isActive:
+                if not query.handle.status["message"].startswith("Initializing"):
+                    return
+                time.sleep(_NAP_S)
 
     def _on_failure(self, query: _Query, error: BaseException | str) -> None:
         name = query.ready.name
@@ -209,8 +227,8 @@ class _Loop:
         has_come_on = self._run.flow(name).batches > query.batches_before
         query.failures = 1 if has_come_on else query.failures + 1
         self._run.set_state(name, FAILED, sentence_of(error))
-        if query.failures >= FAILURES_MAX:
-            raise failure(f"flow {name} failed {FAILURES_MAX} times in a row", error)
+        if query.failures >= (PASSING_FAILURES_MAX if may_pass(error) else FAILURES_MAX):
+            raise failure(f"flow {name} failed {query.failures} times in a row", error)
         pause_s = min(_RESTART_S_MAX, _RESTART_S_MIN * 2 ** (query.failures - 1))
         query.due = time.monotonic() + pause_s
         self._run.watcher.note(f"flow {name} is started again in {pause_s:g} s")
@@ -257,11 +275,13 @@ def _views_computed(
     pace: Pace,
     events: EventQueue,
 ) -> Iterator[None]:
-    """Compute materialized views at once and then now and then, while the block runs."""
+    """Compute materialized views soon and then now and then, while the block runs."""
     is_ending = Flag()
 
     def compute() -> None:
-        while True:
+        pause_s = min(pace.views_s, _FIRST_VIEWS_S)
+        while not is_ending.wait(pause_s):
+            pause_s = pace.views_s
             for view in views:
                 began = time.monotonic()
                 error: str | None = None
@@ -275,8 +295,6 @@ def _views_computed(
                 if is_ending.is_set():
                     return
                 events.put(ViewComputed(view.name, time.monotonic() - began, error))
-            if is_ending.wait(pace.views_s):
-                return
 
     thread = Thread(target=compute, daemon=True)
     if views:

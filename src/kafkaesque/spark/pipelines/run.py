@@ -46,12 +46,16 @@ def read_event(text: str) -> tuple[str, str | None, str | None]:
     Events of anything else have no state.
     """
     if unresolved := _UNRESOLVED.match(text):
-        return unresolved["name"], FAILED, sentence_of(text[unresolved.end() :])
+        return unresolved["name"], FAILED, _error(text[unresolved.end() :])
     found = _EVENT.match(text)
     if found is None:
         return "", None, None
-    error = text[found.end() :].strip()
-    return found["name"], _STATES.get(found["what"]), sentence_of(error) if error else None
+    return found["name"], _STATES.get(found["what"]), _error(text[found.end() :])
+
+
+def _error(text: str) -> str | None:
+    words = text.strip().removeprefix("Error:").strip()
+    return sentence_of(words) if words else None
 
 
 class Watcher(Protocol):

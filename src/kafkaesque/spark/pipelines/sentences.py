@@ -19,6 +19,12 @@ _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _QUERY = re.compile(r"Query \[id = \S+, runId = \S+\] terminated with exception: (?:\[\w+\] )?")
 _LINE_NUMBER = re.compile(r"\(line (\d+), pos \d+\)")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+#: What Spark says of a machine that has too much to do, and of executors that are lost.
+_PASSING = (
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "ExecutorLostFailure",
+)
 _TEXT_MAX = 600
 
 
@@ -46,6 +52,12 @@ def kind_of(error: BaseException | str) -> str:
     """Return the name of the connector's error in it, if one is."""
     found = _OURS.findall(error if isinstance(error, str) else _text_of(error))
     return str(found[-1][0]) if found else ""
+
+
+def may_pass(error: BaseException | str) -> bool:
+    """Whether the same may succeed later on without a change of the project."""
+    text = error if isinstance(error, str) else _text_of(error)
+    return kind_of(text) == "Unavailable" or any(words in text for words in _PASSING)
 
 
 def failure(what: str, error: BaseException | str, hint: str = "") -> PipelineError:

@@ -1,0 +1,92 @@
+"""A project's spec is read, and what cannot be meant is refused with the place where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.spark.pipelines.errors import WrongProject
+from kafkaesque.spark.pipelines.project import load_project
+from kafkaesque.spark.pipelines.templates import copy_template, template_names
+
+pytest.importorskip("yaml")
+
+SPEC = """
+name: p
+storage: storage
+libraries:
+  - glob:
+      include: transformations/**
+configuration:
+  kafkaesque.a: "1"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "transformations" / "deep").mkdir(parents=True)
+    (tmp_path / "transformations" / "a.py").write_text("")
+    (tmp_path / "transformations" / "deep" / "b.sql").write_text("")
+    (tmp_path / "spark-pipeline.yml").write_text(SPEC)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", template_names())
+def test_templates_can_be_read(name: str, tmp_path: Path) -> None:
+    copy_template(name, tmp_path / "project")
+    project = load_project(tmp_path / "project")
+    assert project.bootstrap_servers
+    assert project.sources
+
+
+def test_paths_are_of_the_project_and_settings_of_the_run_come_last(folder: Path) -> None:
+    project = load_project(folder, {"kafkaesque.a": "2", "spark.x": "y"})
+    assert project.storage == (folder / "storage").resolve().as_uri()
+    assert project.settings == {"kafkaesque.a": "2", "spark.x": "y"}
+    assert [path.name for path in project.sources] == ["a.py", "b.sql"]
+
+
+def test_a_storage_elsewhere_is_left_as_it_is(folder: Path) -> None:
+    (folder / "spark-pipeline.yml").write_text(
+        SPEC.replace("storage: storage", "storage: s3a://b/c")
+    )
+    assert load_project(folder).storage == "s3a://b/c"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("name: p", "nam: p", "there is no field 'nam'; the nearest is name"),
+        ("name: p", "", "the field name is needed, as a text"),
+        ("storage: storage", "storage: 5", "the field storage is needed, as a text"),
+        ('kafkaesque.a: "1"', "kafkaesque.a: 1", "kafkaesque.a has to be a text, and 1 is none"),
+        ("name: p", "name: [p", "is not YAML: "),
+        ("transformations/**", "transformation/**", "no file matches what libraries: lists"),
+        ("transformations/**", "t*/a.py", "'t*/a.py' is neither a file nor a directory"),
+        ("  - glob:", "  - blob:", "is not - glob: include:"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_cannot_be_meant(folder: Path, old: str, new: str, sentence: str) -> None:
+    (folder / "spark-pipeline.yml").write_text(SPEC.replace(old, new))
+    with pytest.raises(WrongProject) as refused:
+        load_project(folder)
+    assert sentence in refused.value.message
+    assert str(folder) in refused.value.message
+
+
+def test_files_of_another_kind(folder: Path) -> None:
+    (folder / "transformations" / "notes.txt").write_text("")
+    with pytest.raises(WrongProject, match=r"notes.txt is neither .py nor .sql"):
+        load_project(folder)
+
+
+def test_a_setting_that_the_project_does_not_have(folder: Path) -> None:
+    with pytest.raises(WrongProject, match=r"no setting kafkaesque.b in .*nearest is kafkaesque.a"):
+        load_project(folder, {"kafkaesque.b": "2"})
+
+
+def test_no_project(tmp_path: Path) -> None:
+    with pytest.raises(WrongProject, match=r"is no project: there is no spark-pipeline.yml in it"):
+        load_project(tmp_path)
