@@ -59,3 +59,17 @@ def test_spark_runs_on_it(tmp_path: Path) -> None:
         check=False,
     )
     assert "rows 7" in done.stdout, done.stderr
+
+
+def test_what_is_made_for_it_is_gone_with_the_process(tmp_path: Path) -> None:
+    program = "import os; from kafkaesque.spark.java import ensure_java; ensure_java();"
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program} print(os.environ['JAVA_HOME'])"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []

