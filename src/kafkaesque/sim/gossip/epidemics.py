@@ -9,6 +9,7 @@ would need most of their memory for: whom to talk to is drawn here, uniformly, a
 import math
 import random
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from kafkaesque.env.network import Address
@@ -110,13 +111,20 @@ def _as_it_is(entry: Entry) -> Entry:
     return entry
 
 
-class _Comparer:
+@cache
+def keyring() -> Keyring:
+    """Return what all comparers sign with."""
+    return Keyring("simulated", [_SECRET])
+
+
+class Comparer:
     """What one of very many members needs for repair."""
 
     __slots__ = ("address", "node", "outbox", "repair", "view")
 
-    def __init__(self, node: NodeId, keyring: Keyring, dice: SimDice) -> None:
+    def __init__(self, node: NodeId, chance: random.Random) -> None:
         config = MembershipConfig()
+        dice = SimDice(chance)
         self.node: Final = node
         self.address: Final = Address(f"node{node}", 9190)
         self.outbox: Final = Outbox()
@@ -124,7 +132,7 @@ class _Comparer:
         post = Post(
             node=node,
             life=1,
-            keyring=keyring,
+            keyring=keyring(),
             board=RumourBoard(lambda: Interest(k=1), dice, 1),
             view=self.view,
             outbox=self.outbox,
@@ -138,7 +146,7 @@ class _Comparer:
         datagrams, self.outbox.datagrams = self.outbox.datagrams, []
         return datagrams
 
-    def on_packet(self, sender: "_Comparer", packet: Packet) -> None:
+    def on_packet(self, sender: "Comparer", packet: Packet) -> None:
         """Take a step of a comparison."""
         repair, source = self.repair, sender.address
         match packet.message:
@@ -159,36 +167,32 @@ def rounds_until_all_know(seed: int, count: int, mode: SyncMode) -> list[int]:
     began.
     """
     chance = random.Random(f"{seed}/{count}/{mode.name}")
-    keyring = Keyring("simulated", [_SECRET])
-    dice = SimDice(chance)
-    members = [_Comparer(NodeId(place + 1), keyring, dice) for place in range(count)]
+    members = [Comparer(NodeId(place + 1), chance) for place in range(count)]
     for member in members:
         member.view.merge(_TELLER, 0)
     members[0].view.merge(_NEWS, 0)
     known = [1]
     while known[-1] < count and len(known) <= ROUNDS_MAX:
-        learned: list[tuple[_Comparer, Entry]] = []
+        learned: list[tuple[Comparer, Entry]] = []
         for place, member in enumerate(members):
             other = chance.randrange(count - 1)
             other += other >= place
-            learned += _compare(member, members[other], mode, keyring)
+            learned += compare(member, members[other], mode)
         for member, entry in learned:
             member.view.merge(entry, 0)
         known.append(sum(m.view.value(_NEWS.node, _NEWS.name) is not None for m in members))
     return known
 
 
-def _compare(
-    first: _Comparer, second: _Comparer, mode: SyncMode, keyring: Keyring
-) -> list[tuple[_Comparer, Entry]]:
-    """Let two compare themselves; return what either would learn."""
-    learned: list[tuple[_Comparer, Entry]] = []
+def compare(first: Comparer, second: Comparer, mode: SyncMode) -> list[tuple[Comparer, Entry]]:
+    """Let two compare themselves; return what either would learn, without taking it in."""
+    learned: list[tuple[Comparer, Entry]] = []
     first.repair.begin(second.node, second.address, mode)
     sender, receiver = first, second
     while True:
         datagrams = sender.take_datagrams()
         for datagram in datagrams:
-            packet = read_packet(keyring.open(datagram.data).packet)
+            packet = read_packet(keyring().open(datagram.data).packet)
             if isinstance(packet.message, SyncDelta):
                 learned += [(receiver, entry) for entry in packet.entries]
             receiver.on_packet(sender, packet)

@@ -14,6 +14,8 @@ from kafkaesque.sim.loop import NS_PER_MS
 
 #: Virtual time that is allowed for what has to happen.
 PATIENCE_MS: Final = 120_000
+#: After starvation, until all are to see all.
+SETTLE_MS: Final = 10_000
 #: One datagram in a hundred is lost, one in a thousand comes twice.
 LOSSY: Final = NetworkOptions(one_lost_of=100, one_doubled_of=1_000)
 
@@ -180,7 +182,7 @@ def starve(
     starver.end()
     report = starver.report
     report.node_minutes = options.members * options.minutes
-    world.loop.run_for(30_000)
+    world.loop.run_for(SETTLE_MS)
     everybody = set(world.machines)
     report.strayed = sum(set(core.live()) != everybody for core in world.running())
     return report
