@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -193,3 +198,28 @@ def checked(messages: Iterable[Message]) -> list[Message]:
 def _configuration(bootstrap_servers: str, options: dict[str, Any]) -> dict[str, Any]:
     named = {key.replace("_", "."): value for key, value in options.items()}
     return {"bootstrap.servers": bootstrap_servers, **named}
+
+
+_DOOMED_MEMBER = """
+import json, sys
+from confluent_kafka import Consumer
+consumer = Consumer(json.loads(sys.argv[1]))
+consumer.subscribe([sys.argv[2]])
+while True:
+    consumer.poll(0.1)
+    if consumer.assignment():
+        print("assigned", flush=True)
+"""
+
+
+@contextmanager
+def doomed_member(topic: str, config: Mapping[str, object]) -> Iterator[None]:
+    """A consumer in a process of its own, which is killed at the end; it has had something."""
+    arguments = [sys.executable, "-c", _DOOMED_MEMBER, json.dumps(dict(config)), topic]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+        try:
+            yield
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"assigned\n"
+        finally:
+            process.send_signal(signal.SIGKILL)

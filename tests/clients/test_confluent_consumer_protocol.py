@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +26,7 @@ from tests.clients.kafka_helpers import (
     DEADLINE_S,
     TopicMaker,
     admin_client,
+    doomed_member,
     eventually,
     unique,
 )
@@ -168,35 +166,20 @@ def test_a_static_member_that_returns_in_time_disturbs_nobody(
             assert len(stays.given) == rebalances
 
 
-_SILENT_MEMBER = """
-import sys
-from confluent_kafka import Consumer
-consumer = Consumer({
-    "bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "group.protocol": "consumer",
-})
-consumer.subscribe([sys.argv[3]])
-while True:
-    consumer.poll(0.1)
-    if consumer.assignment():
-        print("assigned", flush=True)
-"""
-
-
 def test_a_member_that_dies_is_dropped_after_its_session_timeout(
     servers: str, new_topic: TopicMaker
 ) -> None:
     topic, group = new_topic("dies", partitions=2), unique("group")
     stays = member_of(servers, group, topic)
-    arguments = [sys.executable, "-c", _SILENT_MEMBER, servers, group, topic]
+    config = {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "group.protocol": "consumer",
+    }
     with group_of(stays):
         wait_for_shares([stays], [2])
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
-            try:
-                wait_for_shares([stays], [1])
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"assigned\n"
-            finally:
-                process.send_signal(signal.SIGKILL)
+        with doomed_member(topic, config):
+            wait_for_shares([stays], [1])
         killed_at = time.monotonic()
         wait_for_shares([stays], [2])
         assert 3.0 < time.monotonic() - killed_at < 15.0

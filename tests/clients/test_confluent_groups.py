@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +18,7 @@ from tests.clients.kafka_helpers import (
     TopicMaker,
     admin_client,
     checked,
+    doomed_member,
     eventually,
     produce,
     unique,
@@ -193,36 +191,21 @@ def test_a_second_member_of_the_same_instance_id_fences_the_first(
             eventually(lambda: shares([second]) == [2], "the second member to have all")
 
 
-_SILENT_MEMBER = """
-import sys
-from confluent_kafka import Consumer
-consumer = Consumer({
-    "bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "session.timeout.ms": 6000,
-    "heartbeat.interval.ms": 300,
-})
-consumer.subscribe([sys.argv[3]])
-while True:
-    consumer.poll(0.1)
-    if consumer.assignment():
-        print("assigned", flush=True)
-"""
-
-
 def test_a_member_that_dies_is_dropped_after_its_session_timeout(
     bootstrap_servers: str, make_topic: TopicMaker
 ) -> None:
     topic, group = make_topic("dies", partitions=2), unique("group")
     stays = Member(bootstrap_servers, group, topic)
-    arguments = [sys.executable, "-c", _SILENT_MEMBER, bootstrap_servers, group, topic]
+    config = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 300,
+    }
     with group_of(stays):
         wait_for_shares([stays], [2])
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
-            try:
-                wait_for_shares([stays], [1])
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"assigned\n"
-            finally:
-                process.send_signal(signal.SIGKILL)
+        with doomed_member(topic, config):
+            wait_for_shares([stays], [1])
         killed_at = time.monotonic()
         wait_for_shares([stays], [2])
         assert 3.0 < time.monotonic() - killed_at < 15.0
