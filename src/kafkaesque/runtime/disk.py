@@ -22,8 +22,6 @@ URGENT_SYNC_THREADS_MAX: Final = 3
 SYNC_THREADS_MAX: Final = 2
 READ_THREADS_MAX: Final = 4
 WORK_THREADS_MAX: Final = 2
-#: What takes more space without a name is freed elsewhere: the file system takes its time.
-FREED_ON_LOOP_BYTES_MAX: Final = 1024 * 1024
 
 
 class RealDisk(RealDirectory):
@@ -149,7 +147,7 @@ class RealDisk(RealDirectory):
     def _close_later(self, fd: int) -> None:
         # The last holder of a file may be a worker, which can as well wait itself.
         is_elsewhere = self._closed or threading.get_ident() != self._thread
-        if is_elsewhere or os.fstat(fd).st_blocks * 512 <= FREED_ON_LOOP_BYTES_MAX:
+        if is_elsewhere or self._freeing.is_full:
             os.close(fd)
         else:
             self._freeing.close_file(fd)

@@ -2,9 +2,9 @@
 
 Theory of operation. When the last descriptor of a file without a name is closed, its whole space is
 freed at once. Where the file system tells the device at once (`discard`), the device does nothing
-else meanwhile: 64 MiB took 20 ms, and the write-ahead log's sync, which every producer waits for,
-took as long. So such a file is cut shorter step by step, by a thread that rests after each for as
-long as the step took, unless it falls behind.
+else meanwhile: 64 MiB took 20 ms, a small file up to 8 ms, and the write-ahead log's sync, which
+every producer waits for, took as long. So a file is freed by a thread, and cut shorter step by step
+if it is large, with a rest after each for as long as the step took, unless the thread falls behind.
 
 Only the last holder may cut: somebody may still be reading, in this process or another. The kernel
 knows: it grants a write lease to nobody else. Where it grants none, the file is just closed, and
@@ -27,6 +27,8 @@ from kafkaesque.runtime.workers import Mailbox, WorkerPool
 STEP_BYTES: Final = 4 * 1024 * 1024
 #: While more files wait than this, which each hold a descriptor, there are no rests.
 WAITING_FILES_MAX: Final = 32
+#: Beyond this the thread takes no more.
+JOBS_MAX: Final = 1_000
 
 
 class FreeingThread:
@@ -37,6 +39,11 @@ class FreeingThread:
     def __init__(self, mailbox: Mailbox) -> None:
         self._pool: Final = WorkerPool("disk-free", 1, mailbox)
         self._is_closing: Final = threading.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that its descriptors would be missed elsewhere."""
+        return self._pool.pending >= JOBS_MAX
 
     def close_file(self, fd: int) -> None:
         """Close a descriptor, and free what it was the last holder of."""

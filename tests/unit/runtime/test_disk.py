@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import DiskFailed, DiskFull
-from kafkaesque.runtime import disk as disk_module
 from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.loop import new_loop
@@ -112,10 +111,9 @@ def test_descriptors_return_when_the_last_holder_lets_go(world: RealWorld) -> No
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_large_removed_file_is_freed_off_the_loop(
+def test_a_removed_file_is_freed_off_the_loop(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_module, "FREED_ON_LOOP_BYTES_MAX", 1000)
     closers: list[str] = []
     close = os.close
 
@@ -138,10 +136,9 @@ def test_a_large_removed_file_is_freed_off_the_loop(
 def test_a_file_that_another_takes_the_place_of_is_freed_off_the_loop(
     world: RealWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_module, "FREED_ON_LOOP_BYTES_MAX", 1000)
     disk = world.doors.disk
     for name in ("log", "log.swap"):
-        disk.open(name, create=True).write_at(0, [name.encode() * 1000])
+        disk.open(name, create=True).write_at(0, [name.encode()])
     old = os.stat(f"{disk.root}/log").st_ino
     closed: dict[int, tuple[str, int]] = {}
     close = os.close
@@ -156,7 +153,7 @@ def test_a_file_that_another_takes_the_place_of_is_freed_off_the_loop(
     assert disk.list_dir("") == ["log"]
     world.run_until(lambda: old in closed)
     assert closed[old] == ("disk-free-0", 0), "that thread was the last holder"
-    assert disk.open("log").read_blocking(0, 8) == b"log.swap"
+    assert disk.open("log").read_blocking(0, 100) == b"log.swap"
     new = os.stat(f"{disk.root}/log").st_ino
     closed.clear()
     with pytest.raises(FileNotFoundError):

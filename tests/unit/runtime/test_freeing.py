@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.runtime import freeing
-from kafkaesque.runtime.freeing import STEP_BYTES
+from kafkaesque.runtime.freeing import STEP_BYTES, FreeingThread
 from tests.unit.env.worlds import RealWorld
 
 STEPS = 5
@@ -150,3 +150,29 @@ def test_there_are_no_rests_while_many_wait(
         wait_until_idle(world)
         assert cuts[-(STEPS - 1) :] == steps_of(inode)
         assert len(rests) == rests_wanted
+
+
+def test_when_too_much_waits_files_are_closed_at_once(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = world.doors.disk
+    gate = threading.Event()
+    monkeypatch.setattr(FreeingThread, "_cut", lambda *_: gate.wait())
+    monkeypatch.setattr(freeing, "JOBS_MAX", 2)
+    closed: list[str] = []
+    close = os.close
+
+    def spy(fd: int) -> None:
+        closed.append(threading.current_thread().name)
+        close(fd)
+
+    for name in ("a", "b", "c", "d"):
+        disk.open(name, create=True)
+    monkeypatch.setattr(os, "close", spy)
+    for name in ("a", "b", "c", "d"):
+        disk.remove(name)
+    assert closed == [threading.current_thread().name] * 2
+    gate.set()
+    wait_until_idle(world)
+    assert closed[2:] == ["disk-free-0"] * 2
+    assert disk.list_dir("") == []
