@@ -42,7 +42,7 @@ def test_templates_can_be_read(name: str, tmp_path: Path) -> None:
 
 def test_paths_are_of_the_project_and_settings_of_the_run_come_last(folder: Path) -> None:
     project = load_project(folder, {"kafkaesque.a": "2", "spark.x": "y"})
-    assert project.storage == (folder / "storage").resolve().as_uri()
+    assert project.storage == f"file://{folder.resolve()}/storage"
     assert project.settings == {"kafkaesque.a": "2", "spark.x": "y"}
     assert [path.name for path in project.sources] == ["a.py", "b.sql"]
 
@@ -90,3 +90,10 @@ def test_a_setting_that_the_project_does_not_have(folder: Path) -> None:
 def test_no_project(tmp_path: Path) -> None:
     with pytest.raises(WrongProject, match=r"is no project: there is no spark-pipeline.yml in it"):
         load_project(tmp_path)
+
+
+def test_a_table_has_one_full_name(folder: Path) -> None:
+    (folder / "spark-pipeline.yml").write_text(f"{SPEC}\ndatabase: Sales\n")
+    name = load_project(folder).full_name
+    assert name("Orders") == name("sales.orders") == name("spark_catalog.sales.ORDERS")
+    assert name("Orders") == ("spark_catalog", "sales", "orders")

@@ -6,23 +6,25 @@ Both kinds of run use the same ones, so that each goes on where the other stoppe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from kafkaesque.spark.pipelines.errors import WrongProject
 from kafkaesque.spark.pipelines.flow_progress import TopicOffsets, topic_offsets
 
 _ROOT = "_checkpoints"
+#: With or without a host's place, which is empty.
+_FILE = re.compile(r"file:(?://(?=/))?")
 #: Spark's mark for a source that has no offset yet.
 _NO_OFFSET = "-"
 
 
 def storage_path(storage: str) -> Path | None:
     """Return a storage as a directory of this machine; None where it is another's."""
-    url = urlsplit(storage)
-    return Path(unquote(url.path)) if url.scheme == "file" else None
+    found = _FILE.match(storage)
+    return None if found is None else Path(storage[found.end() :])
 
 
 def flow_checkpoint(storage: str, target: Sequence[str], flow: str) -> str:
@@ -39,17 +41,24 @@ def flow_checkpoint(storage: str, target: Sequence[str], flow: str) -> str:
         )
     folder = root.joinpath(_ROOT, *target, flow)
     newest = max(_versions(folder), default=0)
-    return (folder / str(newest)).as_uri()
+    return f"file://{folder / str(newest)}"
 
 
-def flows_with_checkpoints(storage: str, table: str) -> set[str]:
+def flows_with_checkpoints(storage: str, table: Sequence[str]) -> set[str]:
     """Return the flows that have written a table so far, as far as this machine can see."""
     root = storage_path(storage)
     if root is None:
         return set()
-    # The parts before the name are the catalog and the database.
-    folders = root.joinpath(_ROOT).glob(f"*/*/{table.split('.')[-1]}/*")
-    return {folder.name for folder in folders if _versions(folder)}
+    names = [_any_case(part) for part in table]
+    return {
+        folder.name for folder in root.glob("/".join([_ROOT, *names, "*"])) if _versions(folder)
+    }
+
+
+def _any_case(name: str) -> str:
+    """Return a pattern of file names for a name of SQL."""
+    letters = (f"[{each.lower()}{each.upper()}]" if each.isalpha() else each for each in name)
+    return "".join(letters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

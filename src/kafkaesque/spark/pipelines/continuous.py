@@ -97,7 +97,7 @@ def run_continuously(
         spark.catalog.setCurrentCatalog(project.catalog)
     if project.database:
         spark.catalog.setCurrentDatabase(project.database)
-    ready = prepare(spark, collect(spark, found))
+    ready = prepare(spark, collect(spark, project, found))
     streams = [each for each in ready if each.flow.target.kind != MATERIALIZED_VIEW]
     if not streams:
         raise WrongProject(

@@ -14,6 +14,7 @@ from pyspark.pipelines.output import StreamingTable
 from kafkaesque.spark.pipelines.checkpoints import flows_with_checkpoints
 from kafkaesque.spark.pipelines.definitions import Definitions
 from kafkaesque.spark.pipelines.errors import WrongProject
+from kafkaesque.spark.pipelines.project import Project
 from kafkaesque.spark.pipelines.sql_statements import (
     STREAMING_TABLE,
     SqlDataset,
@@ -21,32 +22,36 @@ from kafkaesque.spark.pipelines.sql_statements import (
     read_statements,
 )
 
+Name = tuple[str, ...]
+Formats = Mapping[Name, str]
 _FILES = ("parquet", "orc", "json", "csv", "text", "avro")
 _DEFAULT = "parquet"
 
 
 def check_file_tables(
-    found: Definitions, storage: str, default_format: str, made_anew: Iterable[str] | None
+    found: Definitions, project: Project, default_format: str, made_anew: Iterable[str] | None
 ) -> None:
     """Refuse tables that would lose rows; `made_anew` are those of a full refresh, None for all.
 
     Raises:
         WrongProject: several flows write one, or another flow than before does.
     """
-    formats, flows = _tables(found)
-    for table, names in flows.items():
-        kind = (formats.get(table, "") or default_format or _DEFAULT).lower()
-        if table not in formats or kind not in _FILES:
+    formats, flows = _tables(found, project)
+    anew = None if made_anew is None else {project.full_name(each) for each in made_anew}
+    for full_name, names in flows.items():
+        kind = (formats.get(full_name, "") or default_format or _DEFAULT).lower()
+        if full_name not in formats or kind not in _FILES:
             continue
+        table = full_name[-1]
         if len(names) > 1:
             raise WrongProject(
                 f"table {table} is written by the flows {', '.join(names)}: a {kind} table of"
                 " Spark loses rows of all but one",
                 "one flow that reads the union of them, or a table for each",
             )
-        if made_anew is None or table in made_anew:
+        if anew is None or full_name in anew:
             continue
-        before = flows_with_checkpoints(storage, table)
+        before = flows_with_checkpoints(project.storage, full_name)
         if before and names[0] not in before:
             raise WrongProject(
                 f"table {table} was written by the flow {', '.join(sorted(before))}, and now by"
@@ -55,22 +60,24 @@ def check_file_tables(
             )
 
 
-def _tables(found: Definitions) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
+def _tables(found: Definitions, project: Project) -> tuple[Formats, Mapping[Name, Sequence[str]]]:
     """Return the format of each streaming table, empty for the default, and the flows into it."""
+    full_name = project.full_name
     formats = {
-        output.name: output.format or ""
+        full_name(output.name): output.format or ""
         for output in found.outputs
         if isinstance(output, StreamingTable)
     }
-    flows: dict[str, list[str]] = {}
+    flows: dict[Name, list[str]] = {}
     for flow in found.flows:
-        flows.setdefault(flow.target, []).append(flow.name)
+        flows.setdefault(full_name(flow.target), []).append(flow.name.split(".")[-1])
     for _, text in found.sql:
         for statement in read_statements(text):
             if isinstance(statement, SqlFlow):
-                flows.setdefault(statement.plain_target, []).append(statement.plain_name)
+                flows.setdefault(full_name(statement.plain_target), []).append(statement.plain_name)
             elif isinstance(statement, SqlDataset) and statement.kind == STREAMING_TABLE:
-                formats[statement.plain_name] = statement.provider or ""
+                name = full_name(statement.plain_name)
+                formats[name] = statement.provider or ""
                 if statement.query is not None:
-                    flows.setdefault(statement.plain_name, []).append(statement.plain_name)
+                    flows.setdefault(name, []).append(statement.plain_name.split(".")[-1])
     return formats, flows

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from kafkaesque.spark.pipelines.definitions import Definitions
 from kafkaesque.spark.pipelines.errors import RunFailed, WrongProject
+from kafkaesque.spark.pipelines.project import Project
 from kafkaesque.spark.pipelines.sentences import failure, sentence_of
 from kafkaesque.spark.pipelines.sql_statements import (
     MATERIALIZED_VIEW,
@@ -62,7 +63,7 @@ class ReadyFlow:
     table: Any
 
 
-def collect(spark: Any, found: Definitions) -> list[GraphFlow]:
+def collect(spark: Any, project: Project, found: Definitions) -> list[GraphFlow]:
     """Return the flows of a project.
 
     Raises:
@@ -73,7 +74,7 @@ def collect(spark: Any, found: Definitions) -> list[GraphFlow]:
             f"flow {found.auto_cdc_flows[0].name}: continuous runs do not know Auto CDC",
             "run it without --continuous",
         )
-    datasets = {output.name: _dataset(output) for output in found.outputs}
+    datasets = {project.full_name(output.name): _dataset(output) for output in found.outputs}
     flows: list[tuple[str, str, Callable[[], Any], Mapping[str, str]]] = [
         (flow.name, flow.target, flow.func, flow.spark_conf) for flow in found.flows
     ]
@@ -86,12 +87,17 @@ def collect(spark: Any, found: Definitions) -> list[GraphFlow]:
                 flows.append((statement.plain_name, statement.plain_target, query, {}))
             else:
                 dataset = _sql_dataset(statement)
-                datasets[dataset.name] = dataset
+                datasets[project.full_name(dataset.name)] = dataset
                 if statement.query is not None:
                     query = _sql(spark, statement.query)
                     flows.append((dataset.name, dataset.name, query, {}))
     return [
-        GraphFlow(name=name, target=datasets[target], query=query, settings=settings)
+        GraphFlow(
+            name=name,
+            target=datasets[project.full_name(target)],
+            query=query,
+            settings=settings,
+        )
         for name, target, query, settings in flows
     ]
 

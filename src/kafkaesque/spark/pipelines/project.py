@@ -17,6 +17,7 @@ _FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", 
 _SUFFIXES = (".py", ".sql")
 #: Spark's own names: any of them may be set, Spark decides what it takes.
 _SPARK = "spark."
+_CATALOG, _DATABASE = "spark_catalog", "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,12 @@ class Project:
     def state_folder(self) -> Path:
         """Where the catalog, tables, logs and records of the runs are kept."""
         return self.folder / STATE_FOLDER
+
+    def full_name(self, name: str) -> tuple[str, ...]:
+        """Return a table's catalog, database and name, as SQL compares them."""
+        default = [self.catalog or _CATALOG, self.database or _DATABASE]
+        parts = name.lower().split(".")
+        return (*(part.lower() for part in default[: max(0, 3 - len(parts))]), *parts)
 
     @property
     def bootstrap_servers(self) -> str | None:
@@ -132,8 +139,11 @@ def _check_overrides(path: Path, settings: Mapping[str, str], overrides: Mapping
 
 
 def _storage_uri(folder: Path, storage: str) -> str:
-    """Return the storage as a URI; a path is relative to the project."""
-    return storage if ":/" in storage else (folder / storage).resolve().as_uri()
+    """Return the storage as a URI; a path is relative to the project.
+
+    Spark takes such URIs as they are: nothing in them is escaped.
+    """
+    return storage if ":/" in storage else f"file://{(folder / storage).resolve()}"
 
 
 def _sources(path: Path, libraries: object) -> list[Path]:

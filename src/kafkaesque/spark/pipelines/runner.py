@@ -48,8 +48,8 @@ def _defined(
     ):
         graph_id, found = define(session.spark, project, session.settings)
         default_format = session.spark.conf.get("spark.sql.sources.default", "")
-        check_file_tables(found, project.storage, default_format, made_anew)
-        check_topics(found)
+        check_file_tables(found, project, default_format, made_anew)
+        check_topics(found, must_answer=target.remote is None)
         yield Defined(session=session, graph_id=graph_id, found=found)
 
 

@@ -151,9 +151,9 @@ def _server_settings(project: Project, target: Target) -> dict[str, str]:
     database = f"jdbc:derby:;databaseName={state / 'metastore'};create=true"
     own = {name: value for name, value in project.settings.items() if name.startswith("spark.")}
     java_options = [
-        f"-Dderby.stream.error.file={state / 'derby.log'}",
-        f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}",
-        f"-Dkafkaesque.log={state / 'spark.log'}",
+        f'"-Dderby.stream.error.file={state / "derby.log"}"',
+        f'"-Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}"',
+        f'"-Dkafkaesque.log={state / "spark.log"}"',
         own.pop("spark.driver.extraJavaOptions", ""),
     ]
     found = {
@@ -173,6 +173,8 @@ def _connect(url: str) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ.pop("SPARK_REMOTE", None)
+    # What it has to say of threads that end with the session is of no use to anybody.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"pyspark\.sql\.connect")
     try:
         builder = SparkSession.builder.remote(url)
         return builder.config("spark.sql.connect.serverStacktrace.enabled", "false").getOrCreate()
@@ -200,7 +202,5 @@ def _close(spark: Any, server: ConnectServer | None) -> None:
     """End the session and what runs in it; a server that is gone is not asked."""
     if server is not None and not server.is_running():
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with contextlib.suppress(Exception):
-            spark.stop()
+    with contextlib.suppress(Exception):
+        spark.stop()

@@ -17,16 +17,22 @@ from kafkaesque.spark.subscription import find_partitions
 _TIMEOUT_S = 10.0
 
 
-def check_topics(found: Definitions) -> None:
+def check_topics(found: Definitions, *, must_answer: bool) -> None:
     """Ask the brokers of all topics that are named in the definitions.
+
+    With `must_answer` false it is right that they do not: Spark may reach them from elsewhere.
 
     Raises:
         BrokersAway: none answers. WrongProject: an option is wrong, or there is no such topic.
     """
-    for options in found.reads:
-        _check(options, is_sink=False)
-    for options in found.writes:
-        _check(options, is_sink=True)
+    try:
+        for options in found.reads:
+            _check(options, is_sink=False)
+        for options in found.writes:
+            _check(options, is_sink=True)
+    except BrokersAway:
+        if must_answer:
+            raise
 
 
 def _check(options: Mapping[str, str], *, is_sink: bool) -> None:
