@@ -169,10 +169,12 @@ def test_when_too_much_waits_files_are_closed_at_once(
     for name in ("a", "b", "c", "d"):
         disk.open(name, create=True)
     monkeypatch.setattr(os, "close", spy)
-    for name in ("a", "b", "c", "d"):
-        disk.remove(name)
-    assert closed == [threading.current_thread().name] * 2
-    gate.set()
+    try:
+        for name in ("a", "b", "c", "d"):
+            disk.remove(name)
+        assert closed == [threading.current_thread().name] * 2
+    finally:
+        gate.set()
     wait_until_idle(world)
     assert closed[2:] == ["disk-free-0"] * 2
     assert disk.list_dir("") == []
