@@ -83,17 +83,33 @@ def test_small_files_become_one_with_the_same_rows(tmp_path: Path) -> None:
     assert compact(str(table), file_bytes=PLENTY) == Compacted()
 
 
-def test_row_groups_have_one_partition_each_in_the_order_of_offsets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bytes_max", [1, PLENTY], ids=["each-alone", "joined"])
+def test_row_groups_have_one_partition_each_in_the_order_of_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+) -> None:
+    monkeypatch.setattr(compaction, "ROW_GROUP_BYTES", bytes_max)
     table = tmp_path / "table"
     write(table, [rows(0, 5, partition=1), rows(0, 5), rows(5, 5, partition=1)], 0)
     write(table, [rows(10, 5, partition=1), rows(5, 5)], 1)
     compact(str(table), file_bytes=PLENTY)
     (file,) = entries(table)
     opened = pq.ParquetFile(table / file.path)
-    found = [opened.read_row_group(each) for each in range(opened.num_row_groups)]
-    assert [set(each.column("partition").to_pylist()) for each in found] == [{0}, {1}]
-    assert found[0].column("offset").to_pylist() == list(range(10))
-    assert found[1].column("offset").to_pylist() == list(range(15))
+    groups = [opened.read_row_group(each) for each in range(opened.num_row_groups)]
+    assert all(len(set(each.column("partition").to_pylist())) == 1 for each in groups)
+    whole = pa.concat_tables(groups)
+    found = zip(*(whole.column(name).to_pylist() for name in ("partition", "offset")), strict=True)
+    places = [(0, offset) for offset in range(10)] + [(1, offset) for offset in range(15)]
+    assert list(found) == places
+
+
+def test_rows_that_come_mixed_are_written_in_order(tmp_path: Path) -> None:
+    both = pa.Table.from_batches([rows(0, 6), rows(0, 6, partition=1)])
+    mixed = both.take(pa.array([7, 0, 11, 5, 3, 6, 2, 1, 9, 10, 8, 4])).combine_chunks()
+    (file,) = stage(tmp_path, mixed.to_batches()).files
+    with pq.ParquetFile(tmp_path / file.path) as opened:
+        groups = [opened.read_row_group(each) for each in range(opened.num_row_groups)]
+    assert [set(each.column("partition").to_pylist()) for each in groups] == [{0}, {1}]
+    assert [each.column("offset").to_pylist() for each in groups] == [list(range(6))] * 2
 
 
 def test_what_is_to_be_joined() -> None:
@@ -300,6 +316,23 @@ def test_a_selection_finds_its_rows_and_leaves_files_out(
     assert {each.partition_values["date"] for each in days.files} == {"2024-05-01"}
     narrow = scan(table, flights, columns=("date", "offset"))
     assert next(iter(read_scan(narrow))).schema.names == ["date", "offset"]
+
+
+def test_a_date_alone_leaves_files_out() -> None:
+    """As of files that others have written, and of which the log says nothing more."""
+    day = FileEntry("a", 1, None, {"date": "2024-05-01"}, {}, {})
+    nobody_knows = FileEntry("b", 1, None, {"date": None}, {}, {})
+    noon_ms = NOON_US // 1000
+    half_ms = DAY_US // 2000
+    for start, end, is_wanted in (
+        (None, noon_ms - half_ms, False),
+        (None, noon_ms - half_ms + 1, True),
+        (noon_ms + half_ms - 1, None, True),
+        (noon_ms + half_ms, None, False),
+    ):
+        wanted = Selection().with_times(start, end)
+        assert wanted.may_contain(day) is is_wanted
+        assert wanted.may_contain(nobody_knows)
 
 
 def test_the_offsets_of_mixed_files_are_found_and_read_in_their_order(tmp_path: Path) -> None:

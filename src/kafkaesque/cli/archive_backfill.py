@@ -34,7 +34,7 @@ class BackfillWords:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What this run has sent; earlier runs of the same backfill may have sent the rest."""
+    """What this run went through: also what the run before it was killed in the midst of."""
 
     name: str
     rows: int
