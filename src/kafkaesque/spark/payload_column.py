@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 PAYLOAD, REASON = "payload", "bad_reason"
 #: The type of what `encode_column` returns, as Spark has it.
-ENCODED = "value BINARY, bad_reason STRING"
+ENCODED = StructType([StructField("value", BinaryType()), StructField("bad_reason", StringType())])
 _MISFITS = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
 

@@ -7,7 +7,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -21,6 +21,9 @@ from kafkaesque.spark.protobuf import protobuf_decoder, protobuf_encoder
 #: What a reader adds: the payload in columns (null where the value is, or is bad), why it is bad
 #: (null where it is not), and with a registry's framing the number of its schema.
 PAYLOAD, BAD_REASON, SCHEMA_ID = "payload", "bad_reason", "schema_id"
+
+#: What is kept of a bad record beside its reason.
+BAD_COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 _BODY, _CORRUPT = "__body", "__corrupt"
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -164,13 +167,13 @@ def good_records(table: DataFrame) -> DataFrame:
     return table.where(f.col(BAD_REASON).isNull()).drop(BAD_REASON)
 
 
-def bad_records(table: DataFrame) -> DataFrame:
-    """Return the rows whose value could not be read, as they came, each with its reason."""
-    names = [
-        name for name in ("topic", "partition", "offset", "key", "value") if name in table.columns
-    ]
+def bad_records(table: DataFrame, columns: Iterable[str] = BAD_COLUMNS) -> DataFrame:
+    """Return the rows whose value could not be read, as they came, each with its reason.
+
+    `columns` are those that the table has of the source's.
+    """
     reason = f.col(BAD_REASON).alias("reason")
-    return table.where(f.col(BAD_REASON).isNotNull()).select(*names, reason)
+    return table.where(f.col(BAD_REASON).isNotNull()).select(*columns, reason)
 
 
 def _with_body(table: DataFrame, framed: bool) -> DataFrame:
