@@ -9,10 +9,10 @@ import pytest
 from kafkaesque.env.network import Address
 from kafkaesque.membership.config import FRAME_BYTES, Identity, MembershipConfig
 from kafkaesque.membership.core import MembershipCore
-from kafkaesque.membership.entries import Fact, Member, MemberState
+from kafkaesque.membership.entries import Accusation, Fact, Member, MemberState
 from kafkaesque.membership.errors import FactRefused, Refusal
 from kafkaesque.membership.events import Received, SetFact
-from kafkaesque.membership.messages import Gossip, Ping
+from kafkaesque.membership.messages import Gossip, Message, Ping, SyncDelta, Welcome
 from kafkaesque.membership.ready import REFUSALS_TOLD_MAX, Turned
 from kafkaesque.membership.seal import ANYBODY, Keyring
 from kafkaesque.membership.view import LeaderHint
@@ -102,8 +102,35 @@ def test_noise_of_every_length_changes_nothing() -> None:
     assert [each.node for each in member.members()] == [1]
 
 
-def entries(*wanted: Member | Fact) -> bytes:
-    return write_packet(write_message(Gossip(1, False)), [write_entry(each) for each in wanted])
+def entries(*wanted: Member | Fact, message: Message | None = None) -> bytes:
+    head = write_message(Gossip(1, False) if message is None else message)
+    return write_packet(head, [write_entry(each) for each in wanted])
+
+
+@pytest.mark.parametrize(
+    ("message", "age_s", "state"),
+    [
+        (Gossip(1, False), 0, MemberState.DEAD),
+        (Gossip(1, False), 2, MemberState.SUSPECT),
+        (SyncDelta(), 0, MemberState.SUSPECT),
+        (Welcome(), 0, MemberState.SUSPECT),
+    ],
+    ids=["rumour", "old rumour", "repair", "welcome"],
+)
+def test_only_a_fresh_verdict_is_taken_for_one(
+    message: Message, age_s: int, state: MemberState
+) -> None:
+    member, three = core(), NodeId(3)
+    frames = [
+        entries(Member(three, THERE, 1, 1)),
+        entries(Member(three, THERE, 1, 1, MemberState.DEAD, (), age_s), message=message),
+    ]
+    for number, packet in enumerate(frames, start=1):
+        member.step(Received(THERE, KEYRING.seal(TWO, ONE, 1, number, packet)))
+    found = member.member(three)
+    assert found is not None
+    assert found.state is state
+    assert found.accusers == ((Accusation(TWO, False),) if state is MemberState.SUSPECT else ())
 
 
 def test_a_node_refutes_whatever_is_said_of_it() -> None:
