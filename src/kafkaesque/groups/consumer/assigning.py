@@ -18,8 +18,8 @@ _ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
 #: Members, partitions, and where members subscribe to different topics what each subscribes to: a
 #: target of fewer is computed without a rest. That takes a few milliseconds at most.
 SMALL_WORK_MAX: Final = 1_000
-#: So much of it is done in 0.05 to 0.2 ms by either assignor, whatever the subscriptions and the
-#: history, up to 10,000 members and 10,000 partitions: a group takes a fifth of the time at most.
+#: So much of it takes 0.05 to 0.2 ms of processor time with either assignor, whatever the
+#: subscriptions and the history, up to 10,000 members and 10,000 partitions.
 WORK_PER_MS: Final = 25
 
 
