@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kafkaesque.spark.errors import ConnectorError
 from kafkaesque.spark.pipelines.errors import BrokersAway, RunFailed
-from kafkaesque.spark.pipelines.sentences import failure, kind_of, sentence_of
+from kafkaesque.spark.pipelines.sentences import (
+    definition_failure,
+    failure,
+    kind_of,
+    sentence_of,
+)
 
 TRACE = """[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: \
 [PYTHON_EXCEPTION] An exception was thrown from the Python worker: \
@@ -55,3 +63,9 @@ def test_brokers_that_are_away_are_a_failure_of_their_own() -> None:
     assert isinstance(found, BrokersAway)
     assert found.message.startswith("flow f: asking for the topics")
     assert type(failure("flow f", TRACE)) is RunFailed
+
+
+def test_what_we_say_ourselves_of_a_file_is_left_whole() -> None:
+    file = Path("/project/transformations/flows.py")
+    found = definition_failure(file, Path("/project"), ConnectorError("two mistakes:\none\ntwo"))
+    assert found.message == "transformations/flows.py: two mistakes:\none\ntwo"

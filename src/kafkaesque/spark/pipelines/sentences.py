@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from traceback import extract_tb
 
+from kafkaesque.spark.errors import ConnectorError
 from kafkaesque.spark.pipelines.errors import BrokersAway, PipelineError, RunFailed, WrongProject
 
 #: The last line of a Python traceback of ours, wherever Spark has put it.
@@ -79,6 +80,9 @@ def definition_failure(file: Path, folder: Path, error: BaseException) -> WrongP
     if isinstance(error, SyntaxError) and error.filename == str(file):
         line = error.lineno
         words = f"{error.msg}"
+    elif isinstance(error, ConnectorError):
+        # Sentences for people already, and there may be several: one for each wrong rule.
+        words = str(error)
     else:
         text = _text_of(error)
         words = _setting_is_missing(text) or sentence_of(error)

@@ -25,6 +25,7 @@ from kafkaesque.spark.pipelines.worker_checks import check_local_python, check_w
 LOCAL_MASTER = "local[*]"
 _CONNECT_PORT, _MASTER_PORT = 15002, 7077
 _ANSWER_TIMEOUT_S = 10.0
+_STANDALONE = "spark://"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 
@@ -100,7 +101,7 @@ def check_target(target: Target) -> None:
                 f"no Spark Connect server answers at {target.remote}",
                 "start-connect-server.sh of a Spark, or --master",
             )
-    elif target.master.startswith("spark://"):
+    elif target.master.startswith(_STANDALONE):
         if not any(_answers(*each) for each in _masters(target.master)):
             raise RunFailed(
                 f"no master answers at {target.master}",
@@ -110,12 +111,17 @@ def check_target(target: Target) -> None:
 
 def _masters(url: str) -> list[tuple[str, int]]:
     found = []
-    for word in url.removeprefix("spark://").split(","):
+    for word in url.removeprefix(_STANDALONE).split(","):
         host, _, port = word.rpartition(":")
         if not host or not port.isdigit():
             raise WrongProject(f"--master {url!r} is not spark://HOST:PORT")
         found.append((host, int(port)))
     return found
+
+
+def _is_here(master: str) -> bool:
+    """Whether it is a standalone master of this machine: nobody has to reach us from outside."""
+    return master.startswith(_STANDALONE) and all(h in _LOOPBACK for h, _ in _masters(master))
 
 
 def _answers(host: str, port: int) -> bool:
@@ -164,7 +170,7 @@ def _server_settings(project: Project, target: Target) -> dict[str, str]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": database,
         "spark.driver.extraJavaOptions": " ".join(java_options).strip(),
     }
-    if target.is_local or all(host in _LOOPBACK for host, _ in _masters(target.master)):
+    if target.is_local or _is_here(target.master):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found | own
 
