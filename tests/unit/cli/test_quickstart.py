@@ -13,6 +13,7 @@ import pytest
 
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import Connection
+from kafkaesque.cli.quickstart.delays_pipeline import DelayFindings
 from kafkaesque.cli.quickstart.flights import Flights, read_flights, row_of
 from kafkaesque.cli.quickstart.job import Result
 from kafkaesque.cli.quickstart.log_check import (
@@ -196,6 +197,9 @@ def result(**changes: Any) -> Result:
         ({"log": LogFindings(messages=COUNT, holes=1)}, 4),
         ({"deliveries": DeliveryFindings(deliveries=7, distinct=7, missed=1)}, 4),
         ({"acknowledged": COUNT - 1}, 1),
+        ({"delays": DelayFindings(expected=5, equal=5, unexpected=0)}, 0),
+        ({"delays": DelayFindings(expected=5, equal=4, unexpected=0)}, 4),
+        ({"delays": DelayFindings(expected=5, equal=5, unexpected=1)}, 4),
     ],
 )
 def test_the_verdict_is_the_exit_code(

@@ -25,23 +25,37 @@ def quickstart(
     keep: Annotated[
         Path | None, typer.Option(help="Keep the cluster's data here, to look at it afterwards.")
     ] = None,
+    without_spark: Annotated[
+        bool, typer.Option("--without-spark", help="Leave the pipeline on Spark out.")
+    ] = False,
 ) -> None:
     """Publish a year of flights to three brokers, consume them in a group, kill a leader meanwhile.
 
+    At the end Spark computes delays per carrier and hour from what was published.
+
     Everything runs on free ports of 127.0.0.1 and in a temporary directory, and is gone afterwards.
-    Ends with 0 only if nothing was lost, duplicated or out of order.
+    Ends with 0 only if nothing was lost, duplicated or out of order, and Spark's result is right.
 
     \b
     Example:
       scripts/quickstart
       scripts/quickstart --flights 50000 --keep ./data
     """
+    from kafkaesque.cli.pipeline_failures import require_spark
     from kafkaesque.cli.quickstart.job import Job
     from kafkaesque.cli.quickstart.report import report
 
+    if not without_spark:
+        try:
+            require_spark()
+        except CommandFailed as failure:
+            failure.hint = "scripts/quickstart, which installs it, or --without-spark"
+            failure.show()
+            raise typer.Exit(failure.exit_code) from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="kafkaesque-quickstart-"))
-    job = Job(directory, keep or directory / "cluster", flights, rate)
+    data = keep or directory / "cluster"
+    job = Job(directory, data, flights, rate, has_spark=not without_spark)
     try:
         result = job.run()
         code = report(result, keep)

@@ -1,6 +1,7 @@
 """The pipeline `flights` on what was published: Spark's result, and whether it is the data's."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -40,12 +41,16 @@ TOPICS: Mapping[str, tuple[int, Mapping[str, str]]] = {
 }
 #: The pipeline's delay of the watermark, the last hour itself, and one more.
 DATA_END_AFTER = timedelta(days=2, hours=2)
+#: A JVM that lives for a minute has no use for what its better compiler would do in the next one:
+#: without it the run takes a third less of the processors' time.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FLUSH_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 30.0
 BATCH_MAX = 5000
 POLL_S = 0.2
 STOP_TIMEOUT_S = 15.0
 LAST_LINES = 10
+TIME_OF_DAY = re.compile(r"^\d\d:\d\d:\d\d ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,7 @@ class DelaysPipeline:
         settings = {
             "kafkaesque.bootstrap.servers": bootstrap,
             "spark.local.dir": str(temporary),
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={temporary}",
         }
         command = [sys.executable, "-m", "kafkaesque.cli.app", "pipeline", "run", str(project)]
         for name, value in settings.items():
@@ -134,7 +139,7 @@ class DelaysPipeline:
             return
         with process.stderr as lines:
             for line in lines:
-                text = line.decode(errors="replace").rstrip()
+                text = TIME_OF_DAY.sub("", line.decode(errors="replace").rstrip())
                 self._last_lines = [*self._last_lines[1 - LAST_LINES :], text]
                 self._lines.put(text)
 

@@ -7,7 +7,7 @@ processes, the brokers) does so by itself, and `_on_turn` looks at it between tw
 import queue
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -18,6 +18,14 @@ from kafkaesque.cli.commands.cluster import ClusterStatus, status_of
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.local_cluster import BrokerEnded, BrokerReady, LocalCluster
+from kafkaesque.cli.quickstart.delays_pipeline import (
+    TOPICS,
+    DelayFindings,
+    DelaysPipeline,
+    check_delays,
+    expected_delays,
+    publish_tables,
+)
 from kafkaesque.cli.quickstart.flights import Flights, read_flights
 from kafkaesque.cli.quickstart.log_check import (
     DeliveryFindings,
@@ -41,6 +49,8 @@ TOPIC = "flights"
 KILL_AT = 0.4
 RESTART_AFTER_S = 5.0
 TIME_MAX_S = 110.0
+#: Beside that, for Spark, which has a JVM to start.
+SPARK_TIME_MAX_S = 240.0
 STEP_S = 0.05
 LOOK_S = 0.25
 
@@ -64,6 +74,9 @@ class Result:
     acknowledged: int = 0
     log: LogFindings = field(default_factory=LogFindings)
     deliveries: DeliveryFindings = field(default_factory=DeliveryFindings)
+    #: None without Spark.
+    delays: DelayFindings | None = None
+    spark_s: float = 0.0
     victim: int = 0
     partitions: list[int] = field(default_factory=list)
     gaps_s: dict[int, float] = field(default_factory=dict)
@@ -77,12 +90,16 @@ class Result:
 class Job:
     """Everything that the quickstart does, and everything that it starts."""
 
-    def __init__(self, directory: Path, data: Path, count_max: int | None, rate: float) -> None:
+    def __init__(
+        self, directory: Path, data: Path, count_max: int | None, rate: float, *, has_spark: bool
+    ) -> None:
         self._directory = directory
         self._count_max = count_max
         self._rate = rate
         self._cluster = LocalCluster(data, free_ports(BROKERS))
         self._group: ReadingGroup | None = None
+        self._pipeline = DelaysPipeline(directory) if has_spark else None
+        self._time_max_s = TIME_MAX_S
         self._result = Result()
         self._began = time.monotonic()
         self._stage = Stage.LEADING
@@ -111,6 +128,8 @@ class Job:
             self._wait_for_group()
             self._wait_for_recovery()
             self._check(flights)
+            if self._pipeline is not None:
+                self._run_pipeline(self._pipeline, flights)
         self._result.address = self._cluster.broker(1).address
         self._result.total_s = time.monotonic() - self._began
         late = self._cluster.stop()
@@ -120,6 +139,8 @@ class Job:
 
     def close(self) -> None:
         """Leave nothing running."""
+        if self._pipeline is not None:
+            self._pipeline.kill()
         if self._group is not None:
             self._group.kill()
         self._cluster.close()
@@ -134,15 +155,23 @@ class Job:
         self._show.event(f"{count:,} flights to publish, about {rate:,.0f} a second")
 
     def _create_topic(self) -> None:
+        self._until(lambda: len(self._status().brokers) == BROKERS, "the brokers to meet")
+        self._create_topics({TOPIC: (PARTITIONS, {"min.insync.replicas": "2"})})
+        self._show.event(f"topic '{TOPIC}': {PARTITIONS} partitions, each on all three brokers")
+
+    def _create_topics(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+        """Create topics of so many partitions and such options, with a copy on each broker."""
         from confluent_kafka.admin import NewTopic
 
         from kafkaesque.cli.kafka import result_of
 
-        new = NewTopic(TOPIC, PARTITIONS, BROKERS, config={"min.insync.replicas": "2"})
-        self._until(lambda: len(self._status().brokers) == BROKERS, "the brokers to meet")
-        result_of(self._admin.create_topics([new])[TOPIC], f"topic {TOPIC}")
+        new = [
+            NewTopic(name, partitions, BROKERS, config=dict(options))
+            for name, (partitions, options) in topics.items()
+        ]
+        for name, created in self._admin.create_topics(new).items():
+            result_of(created, f"topic {name}")
         self._until(lambda: self._status().is_ready(BROKERS), "leaders")
-        self._show.event(f"topic '{TOPIC}': {PARTITIONS} partitions, each on all three brokers")
 
     def _publish(self, flights: Flights) -> None:
         self._publisher = Publisher(self._connection, TOPIC, flights)
@@ -248,6 +277,26 @@ class Job:
         self._result.deliveries = check_deliveries(self._reading_group().deliveries(), ends)
         self._show.event("the log was read once more, offset by offset, and compared with the data")
 
+    def _run_pipeline(self, pipeline: DelaysPipeline, flights: Flights) -> None:
+        """Have Spark join and add up what was published, and do the same without it."""
+        began = time.monotonic()
+        self._time_max_s = began - self._began + SPARK_TIME_MAX_S
+        self._create_topics(TOPICS)
+        publish_tables(self._connection, TOPIC, flights)
+        self._show.event("Spark starts: delays per carrier and hour, with the hour's weather")
+        pipeline.start(self._cluster.bootstrap_servers)
+        expected = expected_delays(flights)
+
+        def has_ended() -> bool:
+            for line in pipeline.new_lines():
+                self._show.event(f"  {line}")
+            return pipeline.has_ended()
+
+        self._until(has_ended, "Spark")
+        self._result.delays = check_delays(self._connection, expected)
+        self._result.spark_s = time.monotonic() - began
+        self._show.event("its results were read from their topic and compared with the data")
+
     def _events(self) -> list[BrokerReady | BrokerEnded]:
         """Take what the brokers did; an end that was not ordered ends the job."""
         found: list[BrokerReady | BrokerEnded] = []
@@ -294,9 +343,9 @@ class Job:
         time.sleep(STEP_S)
 
     def _check_time(self, what: str) -> None:
-        if time.monotonic() - self._began > TIME_MAX_S:
+        if time.monotonic() - self._began > self._time_max_s:
             raise CommandFailed(
-                f"not done within {TIME_MAX_S:g} s; it was waiting for: {what}",
-                hint="--flights 50000, on a slow machine",
+                f"not done within {self._time_max_s:.0f} s; it was waiting for: {what}",
+                hint="--flights 50000, or --without-spark, on a slow machine",
                 exit_code=TIMED_OUT,
             )

@@ -24,6 +24,7 @@ def report(result: Result, kept: Path | None) -> int:
         ("delivered again (rebalance)", f"{got.redelivered:,}"),
         ("failover, worst partition", f"{worst * 1000:.0f} ms (led by the dead: {partitions})"),
         ("back in sync after restart", "-" if result.back_s is None else f"{result.back_s:.1f} s"),
+        *_delays(result),
         ("publishing took", f"{result.publishing_s:.1f} s"),
         ("everything took", f"{result.total_s:.1f} s"),
     ]
@@ -31,26 +32,42 @@ def report(result: Result, kept: Path | None) -> int:
     Screen().show(Table(title="What happened", columns=("WHAT", "RESULT"), rows=rows), None)
     print()
     print("\n".join(_verdict(result)))
-    print("\n".join(_next_steps(kept, result.address)))
-    if not log.is_clean or got.missed:
+    print("\n".join(_next_steps(kept, result)))
+    if not log.is_clean or got.missed or not _is_delays_right(result):
         return DAMAGED
     return OK if result.acknowledged == result.flights else FAILED
 
 
+def _delays(result: Result) -> list[tuple[str, str]]:
+    delays = result.delays
+    if delays is None:
+        return [("delays computed by Spark", "not asked for")]
+    words = f"{delays.equal:,} of {delays.expected:,} as computed directly"
+    if delays.unexpected:
+        words += f", and {delays.unexpected:,} that should not be there"
+    return [("delays by Spark, per carrier and hour", f"{words} ({result.spark_s:.0f} s)")]
+
+
+def _is_delays_right(result: Result) -> bool:
+    return result.delays is None or result.delays.is_right
+
+
 def _verdict(result: Result) -> list[str]:
     log, got = result.log, result.deliveries
-    if log.is_clean and not got.missed and result.acknowledged == result.flights:
+    is_well = log.is_clean and not got.missed and _is_delays_right(result)
+    if is_well and result.acknowledged == result.flights:
         return ["Nothing was lost, duplicated, damaged or out of order.", ""]
     return ["This is NOT as it should be. Please report it, with the lines above.", ""]
 
 
-def _next_steps(kept: Path | None, address: str) -> list[str]:
-    kafkaesque = ".venv/bin/kafkaesque"
+def _next_steps(kept: Path | None, result: Result) -> list[str]:
+    kafkaesque, address = ".venv/bin/kafkaesque", result.address
+    topic = "flights" if result.delays is None else "delays"
     lines = ["Try next:", ""]
     if kept is not None:
         lines += [
             f"  {kafkaesque} up --data {kept}    the same cluster, with its data",
-            f"  {kafkaesque} consume flights --from-beginning --max 5 -b {address}",
+            f"  {kafkaesque} consume {topic} --from-beginning --max 5 -b {address}",
             f"  {kafkaesque} group describe passengers -b {address}",
             f"  {kafkaesque} log verify {kept}",
         ]
