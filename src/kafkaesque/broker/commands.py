@@ -189,6 +189,7 @@ class LedPartition(msgspec.Struct, frozen=True, kw_only=True):
 class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw_only=True):
     """Told a partitions' leader, by a coordinator: they take part in a producer's transaction."""
 
+    transactional_id: str
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int

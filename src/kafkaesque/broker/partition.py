@@ -191,14 +191,16 @@ class Partition:
         on_done: OnProduced,
         checked: LongCheck | None = None,
         in_transaction: bool = False,
+        transactional_id: str | None = None,
     ) -> LongCheck | None:
         """Append one batch, which is changed in place; unless it takes long to check.
 
         Then nothing is done, and the check is returned that is to be run before the batch is
         produced again, with `checked`; what has to follow on this batch has to wait.
 
-        Batches of transactions are taken with `in_transaction` only. `TransactionUnverified` says
-        that the coordinator has to confirm one; then the batch may be produced again.
+        Batches of transactions are taken with `in_transaction` only, or for a `transactional_id`.
+        `TransactionUnverified` says that its coordinator has to confirm one; then the batch may be
+        produced again.
 
         With `acks` 1 `on_done` is called when the batch is durable here (synced, or buffered where
         the topic has `write.caching`), with -1 when it is committed, with 0 at once.
@@ -218,8 +220,13 @@ class Partition:
             batch = self._use_check(checked, records)
         if isinstance(batch, LongCheck):
             return batch
-        if batch.attributes & _TRANSACTIONAL and not in_transaction:
-            raise TransactionalIdMissing("a batch of a transaction, in a request that names none")
+        if batch.attributes & _TRANSACTIONAL:
+            if transactional_id is not None:
+                self.producers.expect_transaction(batch.producer_id, transactional_id)
+            elif not in_transaction:
+                raise TransactionalIdMissing(
+                    "a batch of a transaction, in a request that names none"
+                )
         known = self._known_duplicate(batch)
         if known is not None:
             base_offset, next_offset = known

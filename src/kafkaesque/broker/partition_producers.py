@@ -190,9 +190,15 @@ class PartitionProducers:
         """
         return self._table.verified(Guard._make(guard))
 
-    def confirm_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def confirm_transaction(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transactional_id: str
+    ) -> None:
         """Let the first batch of a transaction pass of which a coordinator speaks by itself."""
-        self._table.confirm(producer_id, epoch, coordinator_epoch)
+        self._table.confirm(producer_id, epoch, coordinator_epoch, transactional_id)
+
+    def expect_transaction(self, producer_id: int, transactional_id: str) -> None:
+        """Somebody writes for this transactional id: what was confirmed for another one is void."""
+        self._table.expect(producer_id, transactional_id)
 
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, is_epoch_bumped: bool

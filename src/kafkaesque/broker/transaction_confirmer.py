@@ -39,6 +39,7 @@ def tell_leaders(broker: "Broker", added: ConfirmPartitions, coordinator_epoch: 
             )
     for leader, partitions in by_leader.items():
         request = ConfirmTransaction(
+            transactional_id=added.transactional_id,
             producer_id=added.producer_id,
             producer_epoch=added.producer_epoch,
             coordinator_epoch=coordinator_epoch,
@@ -59,5 +60,8 @@ def confirm_transaction(broker: "Broker", request: ConfirmTransaction) -> None:
         except RequestRefused:
             continue
         partition.producers.confirm_transaction(
-            request.producer_id, request.producer_epoch, request.coordinator_epoch
+            request.producer_id,
+            request.producer_epoch,
+            request.coordinator_epoch,
+            request.transactional_id,
         )

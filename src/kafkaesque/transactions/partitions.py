@@ -193,7 +193,7 @@ class Partitions:
             transaction,
             after,
             answer=lambda error: _answer_all(new, error),
-            on_settled=lambda: self._announce(after, new),
+            on_settled=lambda: self._announce(transaction, after, new),
         )
 
     def _judge(
@@ -213,7 +213,9 @@ class Partitions:
             return TransactionError.COORDINATOR_NOT_AVAILABLE
         return None
 
-    def _announce(self, value: TransactionValue, additions: list[Addition]) -> None:
+    def _announce(
+        self, transaction: Transaction, value: TransactionValue, additions: list[Addition]
+    ) -> None:
         """Spare the leaders the question; those that have added their own know already."""
         partitions: set[TopicPartition] = set()
         for each in additions:
@@ -222,7 +224,10 @@ class Partitions:
         if partitions:
             self._context.ready.append(
                 ConfirmPartitions(
-                    value.producer_id, value.producer_epoch, tuple(sorted(partitions))
+                    transaction.transactional_id,
+                    value.producer_id,
+                    value.producer_epoch,
+                    tuple(sorted(partitions)),
                 )
             )
 

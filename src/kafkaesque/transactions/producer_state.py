@@ -305,7 +305,9 @@ class ProducerStateTable:
         """
         return self._guards.confirm(guard)
 
-    def confirm(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def confirm(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transactional_id: str
+    ) -> None:
         """A coordinator says, unasked, that a transaction is under way and knows of this partition.
 
         It counts as `verified`, unless a marker of a newer coordinator has come before it.
@@ -316,9 +318,11 @@ class ProducerStateTable:
                 return
             if coordinator_epoch < (entry.transaction or TransactionEntry()).coordinator_epoch:
                 return
-        guard = self._guards.demand(producer_id, epoch)
-        if guard is not None:
-            self._guards.confirm(guard)
+        self._guards.tell(producer_id, epoch, transactional_id)
+
+    def expect(self, producer_id: int, transactional_id: str) -> None:
+        """Somebody writes for this transactional id: what was confirmed for another one is void."""
+        self._guards.expect(producer_id, transactional_id)
 
     def forget_confirmed(self) -> None:
         """Have every first batch of a transaction confirmed anew."""

@@ -44,6 +44,7 @@ class AddPartitionsResult:
 class ConfirmPartitions(NamedTuple):
     """Work: their leaders need not ask whether these partitions take part. Of no consequence."""
 
+    transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]

@@ -24,12 +24,14 @@ class Guard(NamedTuple):
 class VerificationGuards:
     """The questions about one partition that are open, or answered and not yet used."""
 
-    __slots__ = ("_count_max", "_guards", "_serial")
+    __slots__ = ("_count_max", "_guards", "_serial", "_told")
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         #: By producer id, oldest first: the newest guard, and whether it was confirmed.
         self._guards: dict[int, tuple[Guard, bool]] = {}
+        #: Those that were confirmed unasked, by producer id: for whose transactional id.
+        self._told: dict[int, str] = {}
         self._serial = 0
 
     def demand(self, producer_id: int, epoch: int) -> Guard | None:
@@ -42,7 +44,7 @@ class VerificationGuards:
             guard, is_confirmed = known
             return None if is_confirmed else guard
         if len(self._guards) >= self._count_max and known is None:
-            del self._guards[next(iter(self._guards))]
+            self.drop(next(iter(self._guards)))
         self._serial += 1
         guard = Guard(producer_id, epoch, self._serial)
         self._guards[producer_id] = guard, False
@@ -56,10 +58,24 @@ class VerificationGuards:
         self._guards[guard.producer_id] = guard, True
         return True
 
+    def tell(self, producer_id: int, epoch: int, transactional_id: str) -> None:
+        """The coordinator of a transactional id says unasked that a transaction is under way."""
+        guard = self.demand(producer_id, epoch)
+        if guard is not None:
+            self.confirm(guard)
+            self._told[producer_id] = transactional_id
+
+    def expect(self, producer_id: int, transactional_id: str) -> None:
+        """Somebody writes for this transactional id: what was told of another one is void."""
+        if self._told.get(producer_id, transactional_id) != transactional_id:
+            self.drop(producer_id)
+
     def drop(self, producer_id: int) -> None:
         """A marker of the producer was appended, or its transaction is open here."""
         self._guards.pop(producer_id, None)
+        self._told.pop(producer_id, None)
 
     def clear(self) -> None:
         """Nothing is certain any more."""
         self._guards.clear()
+        self._told.clear()

@@ -137,18 +137,18 @@ def test_every_transaction_is_confirmed_anew() -> None:
 
 def test_what_the_coordinator_says_unasked_is_good_for_one_transaction() -> None:
     log = Log()
-    log.table.confirm(P, 0, 0)
+    log.table.confirm(P, 0, 0, "t")
     assert log.put(0) is ACCEPT
     log.end(COMMIT)
     assert isinstance(log.check(1), NeedsVerification)
-    log.table.confirm(P, 0, 0)
+    log.table.confirm(P, 0, 0, "t")
     assert log.put(1) is ACCEPT
 
 
 def test_what_the_coordinator_says_unasked_answers_the_question_that_is_open() -> None:
     log = Log()
     guard = guard_of(log.check(0))
-    log.table.confirm(P, 0, 0)
+    log.table.confirm(P, 0, 0, "t")
     assert log.check(0) is ACCEPT
     assert log.table.verified(guard)
 
@@ -156,7 +156,7 @@ def test_what_the_coordinator_says_unasked_answers_the_question_that_is_open() -
 def test_what_is_said_while_a_transaction_is_open_does_not_count_for_the_next() -> None:
     log = Log()
     log.put(0)
-    log.table.confirm(P, 0, 0)
+    log.table.confirm(P, 0, 0, "t")
     log.end(COMMIT)
     assert isinstance(log.check(1), NeedsVerification)
 
@@ -165,18 +165,27 @@ def test_a_coordinator_that_was_replaced_and_an_old_epoch_confirm_nothing() -> N
     log = Log()
     log.put(0, epoch=1)
     log.end(ABORT, epoch=1, coordinator_epoch=5)
-    log.table.confirm(P, 1, 4)
+    log.table.confirm(P, 1, 4, "t")
     assert isinstance(log.check(1, epoch=1), NeedsVerification)
-    log.table.confirm(P, 0, 6)
+    log.table.confirm(P, 0, 6, "t")
     assert log.check(0, epoch=0) is Verdict.INVALID_PRODUCER_EPOCH
     assert isinstance(log.check(1, epoch=1), NeedsVerification)
-    log.table.confirm(P, 1, 5)
+    log.table.confirm(P, 1, 5, "t")
     assert log.check(1, epoch=1) is ACCEPT
+
+
+def test_what_is_said_of_one_transactional_id_does_not_count_for_another() -> None:
+    log = Log()
+    log.table.confirm(P, 0, 0, "t")
+    log.table.expect(P, "t")
+    assert log.check(0) is ACCEPT
+    log.table.expect(P, "a-stranger")
+    assert isinstance(log.check(0), NeedsVerification)
 
 
 def test_a_new_leader_has_everything_confirmed_anew() -> None:
     log = Log()
-    log.table.confirm(P, 0, 0)
+    log.table.confirm(P, 0, 0, "t")
     log.table.forget_confirmed()
     assert isinstance(log.check(0), NeedsVerification)
 

@@ -149,7 +149,7 @@ def _append(
             timeout_ms=timeout_ms,
             on_done=on_done,
             checked=_check_of(waited),
-            in_transaction=transactional_id is not None,
+            transactional_id=transactional_id,
         )
     except TransactionUnverified as unverified:
         if version >= _WITH_ADDING and read_batch_header(records).base_sequence > 0:

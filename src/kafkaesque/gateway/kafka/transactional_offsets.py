@@ -106,6 +106,7 @@ class _Commit:
             partition = self._broker.partition(where)
             partition.check_leader()
             connection = self._call.connection.number
+            partition.producers.expect_transaction(request.producer_id, request.transactional_id)
             partition.producers.check_transaction(
                 request.producer_id, request.producer_epoch, connection
             )
