@@ -309,6 +309,7 @@ def test_an_interrupted_quickstart_leaves_nothing(tmp_path: Path) -> None:
         children = Path(f"/proc/{quickstart.pid}/task/{quickstart.pid}/children").read_text()
         assert len(children.split()) == 6
         quickstart.send_signal(signal.SIGINT)
-        assert quickstart.wait(DEADLINE_S) == 130
+        _, complaints = quickstart.communicate(timeout=DEADLINE_S)
+        assert quickstart.returncode == 130, complaints
         eventually(lambda: all(is_gone(int(pid)) for pid in children.split()), "all to be gone")
     assert list(tmp_path.iterdir()) == []
