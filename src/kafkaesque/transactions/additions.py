@@ -59,12 +59,12 @@ class WaitingAdditions:
             first = next(iter(self._by_id))
             if self._by_id[first][0].deadline_ms > now_ms:
                 return
-            _answer(self.take(first), TransactionError.CONCURRENT_TRANSACTIONS)
+            answer_all(self.take(first), TransactionError.CONCURRENT_TRANSACTIONS)
 
     def abandon(self, error: TransactionError) -> None:
         """Give up waiting, because this coordinator is one no more."""
         while self._by_id:
-            _answer(self.take(next(iter(self._by_id))), error)
+            answer_all(self.take(next(iter(self._by_id))), error)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the first wait ends at the latest, or None."""
@@ -73,6 +73,7 @@ class WaitingAdditions:
         return next(iter(self._by_id.values()))[0].deadline_ms
 
 
-def _answer(additions: list[Addition], error: TransactionError) -> None:
+def answer_all(additions: list[Addition], error: TransactionError) -> None:
+    """Give all of them the same answer."""
     for each in additions:
         each.answer(error)

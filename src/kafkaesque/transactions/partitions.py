@@ -8,7 +8,7 @@ from functools import partial
 
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.log_table import RequestToken
-from kafkaesque.transactions.additions import Addition
+from kafkaesque.transactions.additions import Addition, answer_all
 from kafkaesque.transactions.context import Context
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import NO_CONNECTION, AddedPartitions, AddOffsets, AddPartitions
@@ -185,14 +185,14 @@ class Partitions:
         partitions = frozenset().union(*(each.added.partitions for each in new))
         after = with_partitions(value, partitions, self._context.now.wall_ms)
         if not self._fits(after):
-            _answer_all(new, TransactionError.OVER_BOUND)
+            answer_all(new, TransactionError.OVER_BOUND)
             return
         path = (after.state,) if value.state is transaction.state else (value.state, after.state)
         transaction.begin(*path)
         self._journal.store(
             transaction,
             after,
-            answer=lambda error: _answer_all(new, error),
+            answer=lambda error: answer_all(new, error),
             on_settled=lambda: self._announce(transaction, after, new),
         )
 
@@ -237,8 +237,3 @@ class Partitions:
         if len(value.partitions) > config.partitions_max:
             return False
         return len(write_value(value)) + _TAGS_BYTES <= config.value_bytes_max
-
-
-def _answer_all(additions: list[Addition], error: TransactionError) -> None:
-    for each in additions:
-        each.answer(error)
