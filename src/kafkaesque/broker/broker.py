@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.batch_checks import BatchChecks
 from kafkaesque.broker.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.commands import (
@@ -60,6 +61,7 @@ from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
+from kafkaesque.env.event_limit import EventLimit
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import LeaderNotAvailable, NotLeader, RequestRefused
 from kafkaesque.model.ids import (
@@ -69,6 +71,7 @@ from kafkaesque.model.ids import (
     TopicId,
     TopicPartition,
 )
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.options import OptionValue
 from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.recovery import RecoveryReport
@@ -97,8 +100,9 @@ class Broker:
         """`report_error` is told what somebody has to look after; without it, `report` is."""
         self.env = env
         self.config = config
-        self.report = report
+        self.report = EventLimit(report, env.clock.call_later).say
         self.report_error = report_error or report
+        self.activity = Activity()
         self.node = config.node
         self.incarnation = int.from_bytes(env.dice.unique_bytes(6), "big")
         self.leaders = LeadersTable()
@@ -148,6 +152,7 @@ class Broker:
             tick_ms=config.tick_ms,
             on_leadership=self._on_leadership,
             on_failed=self._on_disk_failed,
+            activity=self.activity,
             report=self.report,
             report_error=self.report_error,
         )
@@ -361,7 +366,8 @@ class Broker:
 
     def _on_controller_leading(self, leading: bool) -> None:
         if leading:
-            self.report(f"broker {self.node} leads the controller group")
+            sentence = f"broker {self.node} leads the controller group"
+            self.report(LogLine("controller.elected", sentence, leader=self.node))
             self.metadata_store.enlist_learners(self.state)
 
     def _on_snapshot_loaded(self, state: ClusterState) -> None:
@@ -500,14 +506,16 @@ class Broker:
 
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
         """See `PeerEvents`."""
-        self.report(f"broker {self.node} hears of broker {node}")
+        sentence = f"broker {self.node} hears of broker {node}"
+        self.report(LogLine("broker.joined", sentence, peer=node, restarted=restarted))
         self.leaders.hear(node, restarted=restarted)
         self._leader_waits.check(self.state, self.leaders)
         self.driver.on_peer_seen(node, restarted=restarted)
 
     def on_peer_lost(self, node: NodeId) -> None:
         """See `PeerEvents`."""
-        self.report(f"broker {self.node} has lost broker {node}")
+        sentence = f"broker {self.node} has lost broker {node}: it is not heard of any more"
+        self.report(LogLine("broker.left", sentence, peer=node))
         self.leaders.silence(node)
         self.driver.on_peer_lost(node)
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.batch_checks import LongCheck, check_produced
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import ProduceResult
@@ -85,7 +86,7 @@ class Partition:
         clock: Clock,
         producers: PartitionProducers,
         on_leadership: Callable[["Partition"], None],
-        report: Callable[[str], None],
+        activity: Activity,
     ) -> None:
         self.state = state
         self.config = config
@@ -95,7 +96,7 @@ class Partition:
         self.failure: Exception | None = None
         self._clock = clock
         self._on_leadership = on_leadership
-        self._report = report
+        self._activity = activity
         self._waiting_commit: deque[_Waiting] = deque()
         self._waiting_durable: deque[_Waiting] = deque()
         self._durable_offset = Offset(0)
@@ -237,6 +238,8 @@ class Partition:
             base_offset, next_offset, _ = appended
             # At once, not when it is in the log: the next request of the same turn follows on it.
             self.producers.note(batch, base_offset)
+            self._activity.messages_in += batch.last_offset_delta + 1
+            self._activity.bytes_in += len(records)
         result = ProduceResult(
             base_offset=base_offset,
             log_start_offset=replica.log.start_offset,
@@ -482,7 +485,6 @@ class Partition:
 
     def on_leading(self, term: int) -> None:
         """See `ReplicaListener`."""
-        self._report(f"{self.name}: this broker leads in epoch {term}")
         end_offset = self.log.end_offset
         self.producers.on_leading(end_offset)
         # A log without records had no leader to lose.

@@ -183,7 +183,7 @@ class PartitionTable:
             clock=broker.env.clock,
             producers=producers,
             on_leadership=self._on_leadership,
-            report=broker.report,
+            activity=broker.activity,
         )
         partition.restore(log)
         self._partitions[state.group] = partition

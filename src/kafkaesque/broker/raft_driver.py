@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.decisions import Decisions
 from kafkaesque.broker.peer_link import PeerNetwork
 from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.broker.raft_replica import Replica
@@ -69,6 +71,7 @@ class RaftDriver:
         tick_ms: int,
         on_leadership: Callable[[Replica], None],
         on_failed: Callable[[Exception], None],
+        activity: Activity,
         report: Callable[[str], None],
         report_error: Callable[[str], None],
     ) -> None:
@@ -77,6 +80,8 @@ class RaftDriver:
         self.store = store
         self.peers = peers
         self.config = config
+        self.activity = activity
+        self.decisions = Decisions(activity, report)
         self.report = report
         self.report_error = report_error
         self.on_leadership = on_leadership

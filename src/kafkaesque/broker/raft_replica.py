@@ -60,8 +60,10 @@ class Replica:
     """A member of a group, performed by the driver at the end of each turn."""
 
     __slots__ = (
+        "_commit_sample",
         "_confirming",
         "_durable_index",
+        "_in_sync_told",
         "_is_leading",
         "_keep_leading_ms",
         "_keeps_until_ms",
@@ -109,6 +111,10 @@ class Replica:
             wanted_voters=configuration.voters,
         )
         self._durable_index: int = log.last_index
+        #: An append that is being timed: its last index, and when it was proposed.
+        self._commit_sample: tuple[int, int] | None = None
+        #: The in-sync set that was last reported, in the term that this broker leads.
+        self._in_sync_told: tuple[NodeId, ...] = ()
         self._is_leading = False
         #: Group commits on their way that cover something of this log.
         self._syncs_pending = 0
@@ -180,6 +186,8 @@ class Replica:
         self._settle()
         width = batch.last_offset_delta + 1
         entry = self.core.propose((Proposal(width, len(data), data),))[0]
+        if self._commit_sample is None:
+            self._commit_sample = entry.last_index, self.driver.env.clock.now_ns()
         base_offset = self.log.offset_after(entry.first_index - 1)
         latest_ms = batch.latest_timestamp_ms
         assign_offsets(
@@ -323,6 +331,11 @@ class Replica:
         if ready.confirmed_round is not None:
             self._on_confirmed(ready.confirmed_round)
         if ready.in_sync is not None and self.is_leader:
+            before, self._in_sync_told = self._in_sync_told, self.core.in_sync
+            voters = len(self.core.configuration.voters)
+            self.driver.decisions.on_in_sync(
+                self._name, self.core.term, before, self._in_sync_told, voters
+            )
             self.driver.on_leadership(self)
 
     def _write(self, ready: Ready) -> int | None:
@@ -336,6 +349,8 @@ class Replica:
             self.log.truncate_to(ready.truncate_to)
             self._durable_index = min(self._durable_index, ready.truncate_to)
             self._listener.on_truncated(self.log.end_offset)
+            end_offset = self.log.end_offset
+            self.driver.decisions.on_truncated(self._name, self.core.term, end_offset)
         has_marks = False
         last_index = None
         if ready.entries:
@@ -362,7 +377,7 @@ class Replica:
         self.log.save_amnesia(0)
         self._syncs_pending += 1
         self.driver.note_written(self, None, None, 0)
-        self.driver.report(f"group {self.group}: this broker has its copy again, and may vote")
+        self.driver.decisions.on_readmitted(self._name, self.core.term)
 
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
@@ -382,8 +397,13 @@ class Replica:
     def _on_role(self, role: Role, term: int) -> None:
         leading = role is Role.LEADER
         self._drop_confirming()
+        self._commit_sample = None
+        self.driver.decisions.on_role(
+            self._name, role, term, was_leading=self._is_leading, leader=self.core.leader
+        )
         if leading:
             self._is_leading = True
+            self._in_sync_told = ()
             self.term_committed = False
             self._listener.on_leading(term)
         elif self._is_leading or role is Role.FOLLOWER:
@@ -392,6 +412,11 @@ class Replica:
         self.driver.on_leadership(self)
 
     def _on_committed(self, commit_index: int) -> None:
+        sample = self._commit_sample
+        if sample is not None and sample[0] <= commit_index:
+            self._commit_sample = None
+            waited_ns = self.driver.env.clock.now_ns() - sample[1]
+            self.driver.activity.commit_latency.observe_ns(waited_ns)
         if self.core.is_leader:
             self.term_committed = True
         self.log.save_commit_hint(commit_index)

@@ -15,16 +15,18 @@ class ReportLimit:
     It needs a timer only while there is something to say.
     """
 
-    __slots__ = ("_call_later", "_count", "_report")
+    __slots__ = ("_call_later", "_count", "_lines_max", "_report")
 
     def __init__(
         self,
         report: Callable[[str], object],
         call_later: Callable[[int, Callable[[], None]], object],
+        lines_max: int = LINES_MAX,
     ) -> None:
         """`call_later` calls after so many milliseconds, as `Clock.call_later` does."""
         self._report: Final = report
         self._call_later: Final = call_later
+        self._lines_max: Final = lines_max
         self._count = 0
 
     def say(self, line: str) -> None:
@@ -32,10 +34,10 @@ class ReportLimit:
         if self._count == 0:
             self._call_later(WINDOW_MS, self._on_window_over)
         self._count += 1
-        if self._count <= LINES_MAX:
+        if self._count <= self._lines_max:
             self._report(line)
 
     def _on_window_over(self) -> None:
-        kept_back, self._count = self._count - LINES_MAX, 0
+        kept_back, self._count = self._count - self._lines_max, 0
         if kept_back > 0:
             self._report(f"and {kept_back} more of the kind within {WINDOW_MS // 1000} s")

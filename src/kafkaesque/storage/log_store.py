@@ -328,10 +328,14 @@ class LogStore:
         self._maybe_check_space()
 
         def sync_files() -> None:
+            begun_ns = bench.clock.now_ns()
+
+            def on_synced(error: DiskFailed | None) -> None:
+                bench.statistics.sync_latency.observe_ns(bench.clock.now_ns() - begun_ns)
+                self._on_synced(error, commit)
+
             bench.statistics.commit_syncs += 1
-            bench.disk.sync(
-                [file, *files], lambda error: self._on_synced(error, commit), directories
-            )
+            bench.disk.sync([file, *files], on_synced, directories)
 
         if names:
             self._renamed = {}

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from kafkaesque.model.histogram import Histogram
+
 #: Commits of 1, 2-3, 4-7, ... records; the last bucket takes all larger ones.
 BATCH_BUCKETS = 16
 
@@ -12,6 +14,8 @@ class StorageStatistics:
 
     commits: int = 0
     commit_syncs: int = 0
+    #: How long each of them took, the write not counted.
+    sync_latency: Histogram = field(default_factory=Histogram)
     wal_bytes: int = 0
     wal_records: int = 0
     wal_files: int = 0

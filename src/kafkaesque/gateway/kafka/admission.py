@@ -45,12 +45,15 @@ class Admission:
         for name, count in (("max.connections", self._count), ("max.connections.per.ip", of_host)):
             limit = int(self._broker.option(name))
             if count >= limit:
+                self._broker.activity.connections_refused += 1
                 self._reports.say(
                     f"refused a connection from {host.lstrip('/')}: {name} is {limit}"
                 )
                 return False
         self._by_host[host] = of_host + 1
         self._count += 1
+        self._broker.activity.connections_accepted += 1
+        self._broker.activity.connections_open += 1
         return True
 
     def refuses_late(self, link: Connection, host: str) -> bool:
@@ -60,6 +63,7 @@ class Admission:
         delay_ms = self._throttling.admit(host.lstrip("/"))
         if not delay_ms:
             return False
+        self._broker.activity.connections_refused += 1
         self._reports.say(
             f"refused a connection from {host.lstrip('/')}: its quota of connection_creation_rate "
             "is used up"
@@ -79,6 +83,7 @@ class Admission:
     def release(self, host: str) -> None:
         """A connection that was admitted is gone."""
         self._count -= 1
+        self._broker.activity.connections_open -= 1
         of_host = self._by_host[host] - 1
         if of_host:
             self._by_host[host] = of_host

@@ -20,12 +20,14 @@ _NO_FRAME = memoryview(b"")
 class Call:
     """A request that is to be answered, or not, exactly once."""
 
-    __slots__ = ("connection", "frame", "header", "held_bytes", "meter", "parts")
+    __slots__ = ("begun_ns", "connection", "frame", "header", "held_bytes", "meter", "parts")
 
     def __init__(
         self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
     ) -> None:
         self.connection = connection
+        #: When the whole request was there.
+        self.begun_ns = connection.now_ns()
         self.header = header
         self.frame = frame
         #: What it is counted with while its answer has not been written: its frame's bytes, or

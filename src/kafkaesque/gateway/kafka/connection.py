@@ -53,12 +53,14 @@ class KafkaConnection:
         "_unmute",
         "active_ms",
         "connection",
+        "now_ns",
         "number",
         "unsent_bytes_seen",
     )
 
     def __init__(self, gateway: "KafkaGateway") -> None:
         self._gateway = gateway
+        self.now_ns = gateway.clock.now_ns
         self._calls: deque[Call] = deque()
         self._is_paused = False
         #: Whether nothing more may be begun, whatever the bounds say: until `release`.
@@ -203,10 +205,12 @@ class KafkaConnection:
             self._count_waiting(call)
             return
         parts: list[Part] = []
+        activity, now_ns = self._gateway.broker.activity, self.now_ns()
         while calls and calls[0].parts is not None:
             sent = calls.popleft()
             self._held_bytes -= sent.held_bytes
             parts.extend(sent.parts or ())
+            activity.note_request(sent.header.api_key, now_ns - sent.begun_ns)
         if parts:
             self._answering = True
             connection.write(parts)

@@ -306,7 +306,8 @@ class _Fetch:
 
     def _answer(self) -> None:
         self._finish()
-        session = self._session
+        session, activity = self._session, self._broker.activity
+        activity.bytes_out += self._bytes
         topics: dict[TopicKey, list[PartitionFetched]] = {}
         for wanted, fetched in self._results:
             if session.is_incremental and not _is_news(wanted, fetched):
@@ -314,6 +315,8 @@ class _Fetch:
             wanted.high_watermark = fetched.high_watermark
             wanted.log_start_offset = fetched.log_start_offset
             wanted.was_error = bool(fetched.error_code)
+            if fetched.error_code:
+                activity.note_fetch_error(fetched.error_code)
             topics.setdefault(wanted.topic, []).append(fetched)
             if fetched.records_bytes:
                 session.to_end((wanted.topic, wanted.asked.partition))

@@ -1,6 +1,6 @@
 """Produce: batches into partitions, acknowledged as the client asks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.batch_checks import LongCheck
@@ -56,7 +56,7 @@ def on_produce(gateway: "KafkaGateway", call: Call) -> None:
     request = read_produce_request(call.frame, header.body_offset, header.api_version)
     topics = request.topics
     if request.acks not in _ACKS:
-        _refuse_all(call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        _refuse_all(gateway.broker, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     elif len(topics) == 1 and len(topics[0][1]) == 1:
         topic, ((index, records),) = topics[0]
         one = _ProduceOne(gateway.broker, call, request, topic, index)
@@ -65,13 +65,23 @@ def on_produce(gateway: "KafkaGateway", call: Call) -> None:
         _Produce(gateway.broker, call, request).start()
 
 
-def _refuse_all(call: Call, request: ProduceCall, code: ErrorCode) -> None:
+def _refuse_all(broker: Broker, call: Call, request: ProduceCall, code: ErrorCode) -> None:
     topics = [
         (topic, [PartitionProduced(index, code, -1) for index, _ in partitions])
         for topic, partitions in request.topics
     ]
+    _count_errors(broker, topics)
     frame = write_produce_response(call.version, call.header.correlation_id, topics)
     call.answer_parts((frame,))
+
+
+def _count_errors(
+    broker: Broker, topics: Sequence[tuple[TopicKey, Sequence[PartitionProduced]]]
+) -> None:
+    for _, partitions in topics:
+        for produced in partitions:
+            if produced.error_code:
+                broker.activity.note_produce_error(produced.error_code)
 
 
 def _answer_nothing(call: Call, *, has_failed: bool) -> None:
@@ -274,6 +284,7 @@ class _ProduceOne:
 
     def _answer_refusal(self, produced: PartitionProduced) -> None:
         call = self._call
+        self._broker.activity.note_produce_error(produced.error_code)
         if self._acks == 0:
             _answer_nothing(call, has_failed=True)
             return
@@ -441,6 +452,8 @@ class _Produce:
         self._left -= 1
         if self._left:
             return
+        if self._has_failed:
+            _count_errors(self._broker, self._topics)
         if self._request.acks == 0:
             _answer_nothing(self._call, has_failed=self._has_failed)
             return

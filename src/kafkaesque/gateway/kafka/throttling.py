@@ -76,6 +76,11 @@ class Throttling:
         wait_ms = self._table.wait_ms(limit, now_ms)
         return now_ms + wait_ms if wait_ms else 0
 
+    def note_throttled(self, wait_ms: int) -> None:
+        """Count a client that is told to wait."""
+        self._broker.activity.throttled_requests += 1
+        self._broker.activity.throttle_ms += wait_ms
+
     def admit(self, host: str) -> int:
         """Count a new connection of an address; return how long it has to wait, 0 if it may stay.
 
@@ -165,6 +170,7 @@ class Meter:
             # The answer took longer than that, and its connection was not read from meanwhile.
             return 0
         self._call.connection.mute(left_ms)
+        self._throttling.note_throttled(left_ms)
         return left_ms
 
     def _take_time(self) -> None:
