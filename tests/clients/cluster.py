@@ -79,6 +79,8 @@ class KafkaesqueCluster:
         self.brokers: list[BrokerProcess] = []
         #: In the order of the brokers; 0 where there is none.
         self.text_ports: list[int] = []
+        #: Where the brokers listen for one another, in their order.
+        self.peer_ports: list[int] = []
         self._has_text = has_text
         self._count = brokers
         copies = str(min(3, brokers))
@@ -116,6 +118,7 @@ class KafkaesqueCluster:
         self._directory = Path(tempfile.mkdtemp(prefix="kafkaesque-", dir=self._parent))
         ports = unused_ports(3 * self._count)
         kafka_ports, peer_ports = ports[: self._count], ports[self._count : 2 * self._count]
+        self.peer_ports = peer_ports
         self.text_ports = ports[2 * self._count :] if self._has_text else [0] * self._count
         for number in range(1, self._count + 1):
             home = self._directory / f"broker-{number}"
