@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import NewPartitions
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from kafkaesque.spark.source import StreamReader
+from kafkaesque.spark.source_options import parse_source
 from tests.clients.kafka_helpers import (
     Sent,
     TopicMaker,
@@ -99,6 +104,92 @@ def test_new_records_are_read_while_the_query_runs(
         eventually(lambda: found.values == sent, "the second records", seconds=60)
     finally:
         query.stop()
+
+
+def reader_from_the_latest(bootstrap_servers: str, topic: str) -> StreamReader:
+    options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
+    return StreamReader(parse_source(options, is_stream=True))
+
+
+def test_where_the_latest_was_is_in_the_checkpoint_before_anything_is_read(
+    make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    send(bootstrap_servers, topic, 3)
+    reader = reader_from_the_latest(bootstrap_servers, topic)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 3}}
+    send(bootstrap_servers, topic, 5, 3)
+    assert reader.initialOffset() == start
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.partitions(start, start) == []
+    assert reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 8}}
+    reader.stop()
+
+
+def test_a_first_micro_batch_that_is_repeated_ends_where_it_did(
+    make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    send(bootstrap_servers, topic, 5)
+    reader = reader_from_the_latest(bootstrap_servers, topic)
+    logged = {topic: {"0": 3}}
+    assert reader.partitions(reader.initialOffset(), logged) == []
+    assert reader.latestOffset(logged, ReadAllAvailable()) == {topic: {"0": 5}}
+    reader.stop()
+
+
+def test_records_that_come_between_the_target_and_the_beginning_are_no_loss(
+    make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    reader = reader_from_the_latest(bootstrap_servers, topic)
+    reader.prepareForTriggerAvailableNow()
+    send(bootstrap_servers, topic, 5)
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 5}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    reader.stop()
+
+
+def test_a_query_begins_at_the_latest_while_records_come(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic, found, is_over = make_topic(partitions=1), Collected(), threading.Event()
+    send(bootstrap_servers, topic, 1)
+    sent: list[bytes] = []
+
+    def send_on() -> None:
+        while not is_over.wait(0.02):
+            sent.extend(send(bootstrap_servers, topic, 1, 1 + len(sent)))
+
+    writer = stream(subscribe=topic).writeStream.foreachBatch(found)
+    writer = writer.option("checkpointLocation", str(tmp_path))
+    with ThreadPoolExecutor(1) as sender:
+        under_way = sender.submit(send_on)
+        query = writer.trigger(processingTime="100 milliseconds").start()
+        try:
+            eventually(lambda: query.exception() or len(found.batches) > 3, "records", seconds=60)
+        finally:
+            is_over.set()
+            under_way.result()
+        assert query.exception() is None
+        eventually(lambda: found.values[-1:] == sent[-1:], "the last record", seconds=60)
+        query.stop()
+    begun = json.loads((tmp_path / "offsets" / "0").read_text().splitlines()[-1])[topic]["0"]
+    assert found.values == sent[begun - 1 :]
+
+
+def test_nothing_that_comes_after_the_latest_is_left_out(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    send(bootstrap_servers, topic, 3)
+    table = stream(subscribe=topic)
+    assert run(table, tmp_path).values == []
+    sent = send(bootstrap_servers, topic, 4, 3)
+    assert run(table, tmp_path).values == sent
 
 
 def test_new_partitions_are_read_from_their_beginning(

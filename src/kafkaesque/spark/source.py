@@ -115,9 +115,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._kept: Cluster | None = None
+        #: Where a query without a checkpoint begins; Spark asks for it more than once.
+        self._initial: OffsetsJson | None = None
+        #: Whether that is in the checkpoint.
+        self._is_pinned = False
         #: The end of a query that reads what is available now.
         self._target: Offsets | None = None
         self._told_at: float | None = None
+        #: The topics' ends, as they were found last.
+        self._ends: Offsets | None = None
         #: What the group has been told last.
         self._committed: OffsetsJson | None = None
 
@@ -132,9 +138,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._kept
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins."""
-        bounds = LogBounds(self._cluster, self._options, self._find())
-        return to_json(bounds.starts())
+        """Return where a query without a checkpoint begins; always the same of one reader."""
+        if self._initial is None:
+            bounds = LogBounds(self._cluster, self._options, self._find())
+            self._initial = to_json(bounds.starts())
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return what the options say of a micro-batch's size."""
@@ -148,10 +156,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next micro-batch ends; `start` itself where there is to be none.
 
         What lies before `start` has been processed: Spark asks when a micro-batch is done.
+
+        The first micro-batch of a query that begins at the latest is empty: so where it began is
+        in the checkpoint, as its end, before anything is read.
         """
         self.commit(start)
+        if self._options.is_start_moving and start == self._initial and not self._is_pinned:
+            self._is_pinned = True
+            return start
         begun = from_json(start)
-        ends = self._latest() if self._target is None else dict(self._target)
+        ends = dict(self._latest() if self._target is None else self._target)
+        if start == self._initial:
+            # The target may be from before the latest at which the query begins.
+            ends = {each: max(end, begun.get(each, end)) for each, end in ends.items()}
         starts = self._with_new(begun, ends)
         self._refuse_lost(starts, ends)
         if isinstance(limit, ReadAllAvailable):
@@ -164,8 +181,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(ends)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
-        """Return the topics' ends, for the query's progress report."""
-        return to_json(self._latest())
+        """Return the topics' ends as they were found last, for the query's progress report."""
+        return to_json(self._latest() if self._ends is None else self._ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember the topics' ends: the query ends there."""
@@ -175,6 +192,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the pieces of a micro-batch, which depend on its offsets only."""
         ends = from_json(end)
         starts = self._with_new(from_json(start), ends)
+        if self._options.is_start_moving and start == self._initial:
+            # The first micro-batch, again: the latest is somewhere else by now.
+            starts = {each: min(at, ends.get(each, at)) for each, at in starts.items()}
         self._refuse_lost(starts, ends)
         return _plan(self._options, starts, ends)
 
@@ -204,7 +224,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list_offsets(self._cluster, wanted, is_read_committed=is_committed)
 
     def _latest(self) -> Offsets:
-        return self._ask(dict.fromkeys(self._find(), LATEST))
+        self._ends = self._ask(dict.fromkeys(self._find(), LATEST))
+        return self._ends
 
     def _with_new(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return the starts with those of partitions that were not there before."""

@@ -98,6 +98,16 @@ class SourceOptions:
     fetch_bytes: int = FETCH_BYTES
     fetch_wait_ms: int = 500
 
+    @property
+    def is_start_moving(self) -> bool:
+        """Whether a query begins at another offset when it begins again: at the latest."""
+        start = self.starting
+        return (
+            start == Position(everywhere=LATEST)
+            or LATEST in start.offsets.values()
+            or (self.is_late_start_latest and bool(start.timestamps or start.timestamp is not None))
+        )
+
 
 def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Return the options of a source.
