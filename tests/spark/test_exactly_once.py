@@ -11,7 +11,7 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.spark.batch_sender import BatchSender
 from kafkaesque.spark.cluster import Cluster, ClusterOptions
-from kafkaesque.spark.errors import Fenced
+from kafkaesque.spark.errors import Fenced, Refused
 from kafkaesque.spark.options import OptionReader, parse_cluster
 from kafkaesque.spark.transaction import Marker, Transaction
 from tests.clients.kafka_helpers import TopicMaker, consume
@@ -65,7 +65,8 @@ def test_the_marker_is_there_with_the_records_and_not_without(
     second = Transaction(brokers, name, TIMEOUT_MS)
     assert second.open() is None
     put(brokers, second, topic, b"second")
-    second.commit(Marker(7, 1, 6))
+    second.send_marker(Marker(7, 1, 6))
+    second.commit()
     assert Transaction(brokers, name, TIMEOUT_MS).open() == Marker(7, 1, 6)
     found = consume(bootstrap_servers, topic, 1, isolation_level="read_committed", at_rest_s=0.5)
     assert [message.value() for message in found] == [b"second"]
@@ -79,14 +80,44 @@ def test_who_comes_later_fences_who_was_before_and_takes_back_its_records(
     zombie.open()
     put(brokers, zombie, topic, b"zombie")
     assert successor.open() is None
-    with pytest.raises(Fenced):
-        zombie.commit(Marker(0, 1, 6))
+    with pytest.raises(Fenced):  # noqa: PT012 - either may be the first to be told
+        zombie.send_marker(Marker(0, 1, 6))
+        zombie.commit()
     with pytest.raises(Fenced):
         put(brokers, zombie, topic, b"more")
     put(others, successor, topic, b"successor")
-    successor.commit(Marker(0, 1, 9))
+    successor.send_marker(Marker(0, 1, 9))
+    successor.commit()
     found = consume(bootstrap_servers, topic, 1, isolation_level="read_committed", at_rest_s=0.5)
     assert [message.value() for message in found] == [b"successor"]
+
+
+def test_a_marker_that_is_on_its_way_is_taken_back_with_the_records(
+    brokers: Cluster, make_topic: TopicMaker, bootstrap_servers: str, name: str
+) -> None:
+    topic = make_topic(partitions=1)
+    for _ in range(5):
+        transaction = Transaction(brokers, name, TIMEOUT_MS)
+        assert transaction.open() is None
+        put(brokers, transaction, topic, b"never")
+        transaction.send_marker(Marker(4, 1, 5))
+        transaction.abort()
+    assert Transaction(brokers, name, TIMEOUT_MS).open() is None
+    assert not brokers.is_waiting
+    assert not consume(bootstrap_servers, topic, 0, isolation_level="read_committed", at_rest_s=0.5)
+
+
+def test_a_transaction_to_which_only_the_group_was_added_is_ended(
+    brokers: Cluster, make_topic: TopicMaker, name: str
+) -> None:
+    topic = make_topic(partitions=1)
+    transaction = Transaction(brokers, name, TIMEOUT_MS)
+    transaction.open()
+    with pytest.raises(Refused):
+        transaction.add([(f"{topic}-that-is-not-there", 0)])
+    transaction.abort()
+    assert not brokers.is_waiting
+    assert Transaction(brokers, name, TIMEOUT_MS).open() is None
 
 
 def test_a_commit_that_is_repeated_commits_once(
@@ -96,7 +127,8 @@ def test_a_commit_that_is_repeated_commits_once(
     transaction = Transaction(brokers, name, TIMEOUT_MS)
     transaction.open()
     put(brokers, transaction, topic, b"value")
-    transaction.commit(Marker(3, 1, 5))
+    transaction.send_marker(Marker(3, 1, 5))
+    transaction.commit()
     # As after an answer that was lost: the same words over another connection.
     brokers.close()
     transaction._end(is_commit=True)
@@ -121,6 +153,7 @@ def test_partitions_may_join_while_batches_are_under_way(
         transaction.add([(topic, partition)])
         sender.send({(topic, partition): encode_batch([Record(0, 1, None, b"x")], batch)})
     sender.finish()
-    transaction.commit(Marker(0, 6, 6))
+    transaction.send_marker(Marker(0, 6, 6))
+    transaction.commit()
     found = consume(bootstrap_servers, topic, 6, isolation_level="read_committed")
     assert {message.partition() for message in found} == set(range(6))

@@ -27,7 +27,9 @@ GROUP, TRANSACTION = 0, 1
 _METADATA_VERSION = 9
 _COORDINATOR_VERSION = 3
 _CONNECT_TIMEOUT_S = 10.0
-_BACKOFF_S_MIN, _BACKOFF_S_MAX = 0.01, 0.5
+_BACKOFF_S_MIN, _BACKOFF_S_MAX = 0.002, 0.5
+#: For so long the number of a topic's partitions is believed.
+_TOPIC_AGE_S_MAX = 60.0
 _NO_LEADER = -1
 
 
@@ -52,6 +54,8 @@ class Cluster:
         self._brokers: dict[int, tuple[str, int]] = {}
         #: Topic -> leader of each partition; none has `_NO_LEADER`.
         self._leaders: dict[str, dict[int, int]] = {}
+        #: Topic -> when it was asked about.
+        self._asked_at: dict[str, float] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
@@ -90,8 +94,9 @@ class Cluster:
             except (Passing, OSError, MalformedRequest) as error:
                 if not isinstance(error, Passing):
                     self.close()
-                self._leaders.clear()
-                self._coordinators.clear()
+                if not isinstance(error, Passing) or error.may_have_moved:
+                    self._leaders.clear()
+                    self._coordinators.clear()
                 if time.monotonic() + pause_s > deadline:
                     seconds = self.options.api_timeout_s
                     raise Unavailable(f"{what}: not within {seconds:g} s ({error})") from None
@@ -120,8 +125,16 @@ class Cluster:
                 continue
             leaders = {each.partition_index: each.leader_id for each in topic.partitions}
             self._leaders[topic.name] = leaders
+            self._asked_at[topic.name] = time.monotonic()
             found[topic.name] = sorted(leaders)
         return found
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has, or had a minute ago at most; 0: no such topic."""
+        age_s = time.monotonic() - self._asked_at.get(topic, -_TOPIC_AGE_S_MAX)
+        if topic in self._leaders and age_s < _TOPIC_AGE_S_MAX:
+            return len(self._leaders[topic])
+        return len(self.topics([topic]).get(topic, ()))
 
     def leader(self, topic: str, partition: int) -> Connection:
         """Return a connection to the leader of a partition; to be called within `retry`.

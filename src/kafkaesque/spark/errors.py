@@ -34,6 +34,11 @@ class Refused(ConnectorError):
 class Passing(Exception):
     """What may be otherwise in a moment: a leader that moves, a coordinator that loads."""
 
+    def __init__(self, message: str, *, may_have_moved: bool = True) -> None:
+        """`may_have_moved`: another broker may be the one to ask next time."""
+        super().__init__(message)
+        self.may_have_moved = may_have_moved
+
 
 #: Errors that pass by themselves: the request is made again, mostly of another broker.
 _PASSING = frozenset(
@@ -58,6 +63,8 @@ _PASSING = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     )
 )
+#: Those of them that only say "not yet": nobody else will know better.
+_NOT_YET = frozenset((ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT))
 _FENCING = frozenset(
     (
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -85,7 +92,7 @@ def check(code: int, what: str) -> None:
         return
     message = f"{what}: the broker answers {name_of(code)}"
     if code in _PASSING:
-        raise Passing(message)
+        raise Passing(message, may_have_moved=code not in _NOT_YET)
     if code in _FENCING:
         raise Fenced(
             f"{message}: another attempt has begun since, or the transaction was open for longer"

@@ -127,14 +127,14 @@ class _TaskWriter:
         if marker is not None and marker.batch_id >= batch_id:
             return self._compare(tables, marker, batch_id)
         try:
-            self._write_in(transaction, tables)
-            transaction.commit(Marker(batch_id, self.rows, self.size_bytes))
+            self._write_in(transaction, tables, batch_id)
+            transaction.commit()
         except ConnectorError as error:
             _abort_after(error, transaction)
             raise
         return Written(self.rows)
 
-    def _write_in(self, transaction: Transaction, tables: Iterable[Any]) -> None:
+    def _write_in(self, transaction: Transaction, tables: Iterable[Any], batch_id: int) -> None:
         router = self._router(
             BatchOptions(
                 codec=self._options.codec,
@@ -149,6 +149,8 @@ class _TaskWriter:
             for batches in router.rounds(table, _now_ms()):
                 transaction.add(batches)
                 sender.send(batches)
+        # On its way while the last batches are written; none of it counts before the commit.
+        transaction.send_marker(Marker(batch_id, self.rows, self.size_bytes))
         sender.finish()
 
     def _compare(self, tables: Iterable[Any], marker: Marker, batch_id: int) -> Written:
@@ -182,10 +184,10 @@ class _TaskWriter:
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._counts:
-            found = self._cluster.topics([topic])
-            if topic not in found:
+            count = self._cluster.partition_count(topic)
+            if not count:
                 raise WrongOption(f"there is no topic {topic!r}")
-            self._counts[topic] = len(found[topic])
+            self._counts[topic] = count
         return self._counts[topic]
 
 

@@ -7,12 +7,14 @@ marker is an offset of a group named like the transactional id (ADR 11).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from kafkaesque.protocols.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -28,7 +30,8 @@ from kafkaesque.protocols.kafka.messages.txn_offset_commit_request import (
 )
 from kafkaesque.protocols.kafka.wire import Message
 from kafkaesque.spark.cluster import GROUP, TRANSACTION, Cluster
-from kafkaesque.spark.errors import check
+from kafkaesque.spark.connection import Connection
+from kafkaesque.spark.errors import Passing, check
 from kafkaesque.spark.offsets import Partition
 
 #: The last versions in which the client itself adds partitions and keeps its epoch.
@@ -46,6 +49,62 @@ class Marker:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to one of the two coordinators, and the error codes in its answer."""
+
+    coordinator: int
+    api_key: ApiKey
+    version: int
+    message: Message
+    codes: Callable[[Any], Iterable[int]]
+
+
+class _Asking:
+    """A request that is on its way while something else is done; made again where it fails."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, request: _Request) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._request = request
+        self._under_way: tuple[Connection, int] | None = None
+
+    def start(self) -> None:
+        """Send it; where that cannot be done, `finish` does, and tells."""
+        with suppress(Passing, OSError, MalformedRequest):
+            self._under_way = self._send()
+
+    def finish(self) -> Any:
+        """Return the answer.
+
+        Raises:
+            Fenced, Refused: that is the answer. Unavailable: none came in time.
+        """
+        what = f"{self._request.api_key.name} of {self._id}"
+
+        def attempt() -> Any:
+            under_way, self._under_way = self._under_way, None
+            connection, number = under_way or self._send()
+            answer = connection.receive(number)
+            for code in self._request.codes(answer):
+                check(code, what)
+            return answer
+
+        return self._cluster.retry(what, attempt)
+
+    def settle(self) -> None:
+        """Wait for the answer, whatever it is, so that the request cannot come later."""
+        if self._under_way is not None:
+            connection, number = self._under_way
+            with suppress(OSError, MalformedRequest):
+                connection.receive(number)
+
+    def _send(self) -> tuple[Connection, int]:
+        request = self._request
+        coordinator = self._cluster.coordinator(request.coordinator, self._id)
+        return coordinator, coordinator.send(request.api_key, request.version, request.message)
+
+
 class Transaction:
     """A transactional id's newest epoch; `open` before anything else."""
 
@@ -56,6 +115,9 @@ class Transaction:
         self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._added: set[Partition] = set()
+        #: Making the marker's group part of the transaction, and the marker itself.
+        self._adding_group: _Asking | None = None
+        self._marking: _Asking | None = None
 
     def open(self) -> Marker | None:
         """Fence whoever had this id, end what it had open, and return what it committed last.
@@ -63,8 +125,9 @@ class Transaction:
         Raises:
             Unavailable: no answer in time.
         """
-        request = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
-        answer = self._ask(ApiKey.INIT_PRODUCER_ID, _INIT, request, lambda a: (a.error_code,))
+        message = InitProducerIdRequest(self.transactional_id, self._timeout_ms)
+        request = _Request(TRANSACTION, ApiKey.INIT_PRODUCER_ID, _INIT, message, _code)
+        answer = self._asking(request).finish()
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
         return self._read_marker()
 
@@ -80,22 +143,42 @@ class Transaction:
         topics: dict[str, list[int]] = {}
         for topic, partition in new:
             topics.setdefault(topic, []).append(partition)
-        request = AddPartitionsToTxnRequest(
+        message = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(*each) for each in topics.items()],
         )
-        self._ask(ApiKey.ADD_PARTITIONS_TO_TXN, _ADD, request, _codes_of_added)
+        request = _Request(
+            TRANSACTION, ApiKey.ADD_PARTITIONS_TO_TXN, _ADD, message, _codes_of_added
+        )
+        adding = self._asking(request)
+        adding.start()
+        if self._adding_group is None:
+            self._adding_group = self._add_group()
+            self._adding_group.start()
+        adding.finish()
         self._added.update(new)
 
-    def commit(self, marker: Marker) -> None:
+    def send_marker(self, marker: Marker) -> None:
+        """Make the marker part of the transaction; its answer is waited for by `commit`.
+
+        Raises:
+            Fenced: somebody newer has this id.
+        """
+        if self._adding_group is not None:
+            self._adding_group.finish()
+        self._marking = self._asking(self._marker_request(marker))
+        self._marking.start()
+
+    def commit(self) -> None:
         """Make all that was sent visible, together with the marker; all has been acknowledged.
 
         Raises:
             Fenced: somebody newer has this id; nothing of it counts, unless it did before.
         """
-        self._write_marker(marker)
+        if self._marking is not None:
+            self._marking.finish()
         self._end(is_commit=True)
 
     def abort(self) -> None:
@@ -104,77 +187,69 @@ class Transaction:
         Raises:
             Fenced: somebody newer has this id, and has done so.
         """
-        if self._added:
+        for asking in (self._adding_group, self._marking):
+            if asking is not None:
+                asking.settle()
+        if self._adding_group is not None:
             self._end(is_commit=False)
 
     def _end(self, *, is_commit: bool) -> None:
         ids = (self.transactional_id, self.producer_id, self.producer_epoch)
-        request = EndTxnRequest(*ids, is_commit)
-        self._ask(ApiKey.END_TXN, _END, request, lambda answer: (answer.error_code,))
+        message = EndTxnRequest(*ids, is_commit)
+        self._asking(_Request(TRANSACTION, ApiKey.END_TXN, _END, message, _code)).finish()
         self._added.clear()
 
     def _read_marker(self) -> Marker | None:
-        request = OffsetFetchRequest(
+        message = OffsetFetchRequest(
             group_id=self.transactional_id, topics=None, require_stable=True
         )
+        request = _Request(GROUP, ApiKey.OFFSET_FETCH, _FETCH_OFFSETS, message, _codes_of_fetched)
+        answer = self._asking(request).finish()
+        found = [
+            _parse(each.committed_offset, each.metadata)
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.committed_offset != _NONE_COMMITTED
+        ]
+        return max(found, key=lambda marker: marker.batch_id, default=None)
 
-        def attempt() -> Marker | None:
-            coordinator = self._cluster.coordinator(GROUP, self.transactional_id)
-            answer = coordinator.ask(ApiKey.OFFSET_FETCH, _FETCH_OFFSETS, request)
-            what = f"reading the marker of {self.transactional_id}"
-            check(answer.error_code, what)
-            found: list[Marker] = []
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    check(each.error_code, what)
-                    if each.committed_offset != _NONE_COMMITTED:
-                        found.append(_parse(each.committed_offset, each.metadata))
-            return max(found, key=lambda marker: marker.batch_id, default=None)
-
-        return self._cluster.retry(f"reading the marker of {self.transactional_id}", attempt)
-
-    def _write_marker(self, marker: Marker) -> None:
+    def _add_group(self) -> _Asking:
         ids = (self.transactional_id, self.producer_id, self.producer_epoch)
-        self._ask(
-            ApiKey.ADD_OFFSETS_TO_TXN,
-            _ADD_OFFSETS,
-            AddOffsetsToTxnRequest(*ids, self.transactional_id),
-            lambda answer: (answer.error_code,),
+        message = AddOffsetsToTxnRequest(*ids, self.transactional_id)
+        return self._asking(
+            _Request(TRANSACTION, ApiKey.ADD_OFFSETS_TO_TXN, _ADD_OFFSETS, message, _code)
         )
+
+    def _marker_request(self, marker: Marker) -> _Request:
         # An offset belongs to a partition that exists: the first that was written to.
         topic, partition = min(self._added)
         words = json.dumps({"rows": marker.rows, "bytes": marker.size_bytes})
         offset = TxnOffsetCommitRequestPartition(
             partition, marker.batch_id, committed_metadata=words
         )
-        request = TxnOffsetCommitRequest(
+        message = TxnOffsetCommitRequest(
             self.transactional_id,
             self.transactional_id,
             self.producer_id,
             self.producer_epoch,
             topics=[TxnOffsetCommitRequestTopic(topic, [offset])],
         )
+        return _Request(GROUP, ApiKey.TXN_OFFSET_COMMIT, _COMMIT_OFFSETS, message, _codes_of_topics)
 
-        def attempt() -> None:
-            coordinator = self._cluster.coordinator(GROUP, self.transactional_id)
-            answer = coordinator.ask(ApiKey.TXN_OFFSET_COMMIT, _COMMIT_OFFSETS, request)
-            for found in answer.topics:
-                for each in found.partitions:
-                    check(each.error_code, f"writing the marker of {self.transactional_id}")
+    def _asking(self, request: _Request) -> _Asking:
+        return _Asking(self._cluster, self.transactional_id, request)
 
-        self._cluster.retry(f"writing the marker of {self.transactional_id}", attempt)
 
-    def _ask(self, api_key: ApiKey, version: int, request: Message, codes: Any) -> Any:
-        what = f"{api_key.name} of {self.transactional_id}"
+def _code(answer: Any) -> list[int]:
+    return [answer.error_code]
 
-        def attempt() -> Any:
-            coordinator = self._cluster.coordinator(TRANSACTION, self.transactional_id)
-            answer = coordinator.ask(api_key, version, request)
-            for code in codes(answer):
-                check(code, what)
-            return answer
 
-        return self._cluster.retry(what, attempt)
+def _codes_of_topics(answer: Any) -> list[int]:
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+def _codes_of_fetched(answer: Any) -> list[int]:
+    return [answer.error_code, *_codes_of_topics(answer)]
 
 
 def _codes_of_added(answer: Any) -> list[int]:
