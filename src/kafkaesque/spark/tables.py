@@ -78,17 +78,17 @@ class TableMaker:
         self._schema = arrow_schema(columns)
         self._columns = columns
         self._wanted = wanted
-        self._topics = _same_string(b"", 0)
+        self._topics = pa.array([], pa.string())
         self._partitions = pa.array([], pa.int32())
 
     def make(self, table: RecordTable) -> Any:
         """Return a record batch; the table's buffers become its own, without a copy."""
         rows = len(table.offsets)
         if len(self._topics) < rows:
-            self._topics = _same_string(self._wanted.topic.encode(), rows)
-            self._partitions = _from_buffer(
-                pa.int32(), array("i", [self._wanted.partition]) * rows, rows
-            )
+            # With room, so that the next one does not need longer ones again.
+            count = max(rows + rows // 4, ROWS_MAX)
+            self._topics = pa.repeat(self._wanted.topic, count)
+            self._partitions = pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), count)
         arrays = [self._array(name, table, rows) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -120,13 +120,6 @@ def _binary(column: GrownColumn | None, rows: int) -> Any:
     assert column is not None
     buffers = [pa.py_buffer(part) for part in (column.validity, column.offsets, column.data)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers)
-
-
-def _same_string(text: bytes, rows: int) -> Any:
-    offsets = array("i", range(0, (rows + 1) * len(text), len(text) or 1)) if text else array("i")
-    offsets = offsets or array("i", [0]) * (rows + 1)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
-    return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
 def _timestamps(milliseconds: array[int], rows: int) -> Any:
