@@ -35,6 +35,8 @@ from kafkaesque.cli.broker_ports import unused_ports
 # without, as the tools alone use it).
 SERVER_VERSION = "4.4.0"
 TOOLS_VERSION = "4.3.1"
+# The newest that Maven Central has; it runs on Spark 4.3, too.
+SPARK_CONNECTOR_VERSION = "4.2.0"
 LOG_BINDING_VERSION = "2.25.4"
 
 FETCH_TIMEOUT_S = 900
@@ -84,6 +86,9 @@ _DEPENDENCY = """
 _WITHOUT_TOOLS_API = """<exclusions><exclusion>
         <groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId>
       </exclusion></exclusions>"""
+_ALONE = """<exclusions><exclusion>
+        <groupId>*</groupId><artifactId>*</artifactId>
+      </exclusion></exclusions>"""
 
 _LOG_CONFIGURATION = """status = error
 appender.stdout.type = Console
@@ -131,6 +136,26 @@ def fetch_streams(version: str = TOOLS_VERSION) -> Path:
         _dependency("org.apache.kafka", "kafka-streams", version)
         + _dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
     )
+
+
+def fetch_spark_connector(version: str = SPARK_CONNECTOR_VERSION) -> Path:
+    """Return a directory with Spark's own Kafka connector, fetched unless it is there already.
+
+    What it needs is named one by one: its own description names a repository that not every
+    network reaches, and Spark brings the rest.
+    """
+    return _fetch(
+        f"spark-connector-{version}",
+        "".join(_dependency(*each, _ALONE) for each in _spark_connector_parts(version)),
+    )
+
+
+def _spark_connector_parts(version: str) -> list[tuple[str, str, str]]:
+    return [
+        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", version),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.13.1"),
+    ]
 
 
 def _dependency(group: str, artifact: str, version: str, exclusions: str = "") -> str:
