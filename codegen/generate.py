@@ -1,4 +1,4 @@
-"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and the page of options.
+"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and the pages of options and metrics.
 
 Needs nothing but Python.
 
@@ -13,13 +13,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import metrics_page
+import options_page
 from kafka_emitter import Formats
 from kafka_model import Message, load_messages
 from kafka_reader import ReaderEmitter
 from kafka_writer import WriterEmitter
-from options_page import PAGE, page_source
 
 CODEGEN = Path(__file__).resolve().parent
+#: Pages of the documentation that are made of tables in the code.
+PAGES = (options_page, metrics_page)
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
 
 HEADER = """\
@@ -220,11 +223,15 @@ def main(arguments: list[str]) -> int:
         return 2
     if not arguments:
         write(PACKAGE)
-        PAGE.write_text(page_source())
+        for page in PAGES:
+            page.PAGE.write_text(page.page_source())
         return 0
     different = [str(PACKAGE / name) for name in differences(PACKAGE)]
-    if not PAGE.exists() or PAGE.read_text() != page_source():
-        different.append(str(PAGE))
+    different += [
+        str(page.PAGE)
+        for page in PAGES
+        if not page.PAGE.exists() or page.PAGE.read_text() != page.page_source()
+    ]
     for name in different:
         print(f"{name} is not what codegen/generate.py writes", file=sys.stderr)
     return 1 if different else 0

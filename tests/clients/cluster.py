@@ -24,6 +24,7 @@ data = "{data}"
 kafka.port = {kafka_port}
 peer.port = {peer_port}
 text.port = {text_port}
+admin.port = 0
 log.level = "warning"
 
 [controllers]

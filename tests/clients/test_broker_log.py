@@ -23,11 +23,11 @@ def test_a_damaged_replica_is_an_error_with_its_name_and_file(tmp_path: Path) ->
 
         def errors() -> list[str]:
             lines = log.read_text().splitlines()
-            return [line for line in lines if " ERROR kafkaesque.server " in line]
+            return [line for line in lines if " level=error " in line]
 
         eventually(lambda: bool(errors()), "the log says so")
         told, *_ = errors()
-    assert f" ERROR kafkaesque.server {topic}-0 stays offline on this broker: {topic}-0/" in told
+    assert f"{topic}-0 stays offline on this broker: {topic}-0/" in told
 
 
 def test_a_start_that_the_disk_refuses_names_the_data_directory(tmp_path: Path) -> None:
@@ -38,5 +38,6 @@ def test_a_start_that_the_disk_refuses_names_the_data_directory(tmp_path: Path) 
         )
         assert cluster.brokers[0].is_running()
     assert second.returncode == 1
-    assert " ERROR kafkaesque.server broker 1 cannot start: " in second.stderr
-    assert f"(the data directory is {given.parent / 'data'})\n" in second.stderr
+    assert " level=error broker=1 " in second.stderr
+    assert "broker 1 cannot start: " in second.stderr
+    assert f'(the data directory is {given.parent / "data"})"\n' in second.stderr

@@ -34,7 +34,16 @@ class Up:
         self.ports = ports or (free_stretch(brokers), free_stretch(brokers))
         kafka, peer = self.ports
         words = ["up", "--json", "--brokers", str(brokers), "--data", str(data)]
-        words += ["--port", str(kafka), "--peer-port", str(peer), "--text-port", "0"]
+        words += [
+            "--port",
+            str(kafka),
+            "--peer-port",
+            str(peer),
+            "--text-port",
+            "0",
+            "--admin-port",
+            "0",
+        ]
         self.bootstrap = f"127.0.0.1:{kafka}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

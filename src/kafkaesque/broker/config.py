@@ -30,6 +30,8 @@ class BrokerConfig:
     #: What clients are told to connect to; None where the gateway is not wanted.
     kafka_address: Address = Address("127.0.0.1", 9092)
     text_address: Address | None = None
+    #: Where metrics and health are; None where the port is off.
+    admin_address: Address | None = None
     #: Brokers whose controllers vote, each with its peer address; this one may be among them.
     controllers: Mapping[NodeId, Address]
     #: Broker options by their Kafka names, checked; those that are not named have their default.

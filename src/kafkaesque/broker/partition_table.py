@@ -1,7 +1,7 @@
 """The partitions on this broker, kept in step with the metadata."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
@@ -25,6 +25,15 @@ OPEN_AGAIN_MS = 1_000
 LOST_NAMED_MAX = 5
 #: Partitions whose leadership is handed back in one sweep.
 HANDED_BACK_PER_SWEEP_MAX = 20
+
+
+class RecoveryState(NamedTuple):
+    """Partitions by name, and what keeps them from serving on this broker."""
+
+    unopened: list[str]
+    #: Made anew from other replicas.
+    copied: list[str]
+    damaged: list[str]
 
 
 class PartitionTable:
@@ -52,6 +61,22 @@ class PartitionTable:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    def recovery_state(self) -> RecoveryState:
+        """Return which partitions that are placed here do not serve yet, or not at all."""
+        found = RecoveryState([], [], [])
+        node = self._broker.node
+        for group, state in self._broker.state.partitions_by_group.items():
+            if node not in state.replicas:
+                continue
+            partition = self._partitions.get(group)
+            if group in self._damaged:
+                found.damaged.append(str(state.topic_partition))
+            elif partition is None or partition.replica is None:
+                found.unopened.append(str(state.topic_partition))
+            elif partition.log.amnesia:
+                found.copied.append(partition.name)
+        return found
 
     # -- following the metadata
 

@@ -19,22 +19,29 @@ _CHANCE: Final = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Where one broker listens; `text` 0 is nowhere."""
+    """Where one broker listens; `text` and `admin` 0 are nowhere."""
 
     kafka: int
     text: int
     peer: int
+    admin: int = 0
 
     def named(self) -> list[tuple[str, int]]:
         """Return the ports that are used, with what they are for."""
         ports = [("Kafka", self.kafka), ("peer", self.peer)]
-        return [*ports, ("text", self.text)] if self.text else ports
+        ports += [("text", self.text)] if self.text else []
+        return [*ports, ("admin", self.admin)] if self.admin else ports
 
 
-def ports_from(kafka: int, text: int, peer: int, count: int) -> list[BrokerPorts]:
+def ports_from(kafka: int, text: int, peer: int, admin: int, count: int) -> list[BrokerPorts]:
     """Return the ports of brokers 1 to `count`: each broker's are one above the one's before."""
     return [
-        BrokerPorts(kafka=kafka + n, text=text + n if text else 0, peer=peer + n)
+        BrokerPorts(
+            kafka=kafka + n,
+            text=text + n if text else 0,
+            peer=peer + n,
+            admin=admin + n if admin else 0,
+        )
         for n in range(count)
     ]
 
@@ -62,9 +69,12 @@ def unused_ports(count: int) -> list[int]:
 
 def free_ports(count: int) -> list[BrokerPorts]:
     """Return ports for some brokers that nobody used a moment ago."""
-    numbers = unused_ports(3 * count)
-    triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
-    return [BrokerPorts(kafka=kafka, text=text, peer=peer) for kafka, text, peer in triples]
+    numbers = unused_ports(4 * count)
+    fours = zip(*(numbers[first::4] for first in range(4)), strict=True)
+    return [
+        BrokerPorts(kafka=kafka, text=text, peer=peer, admin=admin)
+        for kafka, text, peer, admin in fours
+    ]
 
 
 def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
@@ -82,7 +92,7 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
             if port in seen:
                 raise wrong_usage(
                     f"{port} would be the {name}, and the {seen[port]}",
-                    "--port, --text-port and --peer-port further apart",
+                    "--port, --text-port, --peer-port and --admin-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():
@@ -98,5 +108,6 @@ def _check_free(host: str, port: int, name: str) -> None:
         except OSError as error:
             raise CommandFailed(
                 f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
-                hint="stop what uses it, or choose others: --port, --text-port, --peer-port",
+                hint="stop what uses it, or choose others: --port, --text-port, --peer-port,"
+                " --admin-port",
             ) from None

@@ -159,6 +159,15 @@ class GroupTable:
         """How many groups there are."""
         return self._context.group_count
 
+    def groups_with_offsets(self) -> list[str]:
+        """Return the groups that have committed offsets."""
+        return self._context.offsets.groups()
+
+    def committed_positions(self, group_id: str) -> list[tuple[TopicPartition, int]]:
+        """Return where a group goes on, in each partition that it has committed."""
+        committed = self._context.offsets.committed(group_id)
+        return [(partition, each.offset) for partition, each in committed.items()]
+
     @property
     def is_full(self) -> bool:
         """Whether new groups are refused, because there are as many as there may be."""

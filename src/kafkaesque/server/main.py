@@ -2,9 +2,12 @@
 
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable
 
+from kafkaesque import __version__
+from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -13,6 +16,7 @@ from kafkaesque.model.errors import DiskFailed, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
+from kafkaesque.server.logs import set_up_logging
 
 EXIT_CANNOT_START = 1
 
@@ -47,6 +51,9 @@ class Server:
         )
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)
+        self._admin = AdminGateway(self._broker, __version__, _log.info)
+        #: Whether this process is one too many, and ends with a failure.
+        self.is_doomed = False
 
     def start(self) -> None:
         """Recover the disk and join the cluster; clients are let in when that is done.
@@ -59,7 +66,12 @@ class Server:
         for address in self._client_addresses():
             self._try_port(address)
         self._broker.on_failed = self._close_client_ports
+        self._broker.on_contested = self._end
         self._broker.start(self._on_ready)
+        admin = self._config.broker.admin_address
+        if admin is not None:
+            # From now on, so that it says why the broker is not ready.
+            self._admin.start(admin._replace(host=self._config.listen_host))
 
     def _client_addresses(self) -> list[Address]:
         config = self._config.broker
@@ -90,9 +102,14 @@ class Server:
 
         def on_broker_stopped() -> None:
             self._close_client_ports()
+            self._admin.stop()
             on_stopped()
 
         self._broker.stop(on_broker_stopped)
+
+    def _end(self) -> None:
+        self.is_doomed = True
+        signal.raise_signal(signal.SIGTERM)
 
     def _close_client_ports(self) -> None:
         self._kafka.stop()
@@ -101,21 +118,20 @@ class Server:
 
 def run_broker(config: ServerConfig) -> int:
     """Run a broker; return the process's exit status."""
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    set_up_logging(config.log_level, config.log_format, config.broker.node)
+
+    servers: list[Server] = []
 
     def start(world: RealEnv) -> Server:
-        server = Server(config, world)
-        server.start()
-        return server
+        servers.append(Server(config, world))
+        servers[0].start()
+        return servers[0]
 
     try:
         config.data.mkdir(parents=True, exist_ok=True)
-        return run(config.data, start)
+        status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
         where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
+    return EXIT_CANNOT_START if servers[0].is_doomed else status

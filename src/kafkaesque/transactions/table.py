@@ -58,6 +58,7 @@ from kafkaesque.transactions.producers import Producers
 from kafkaesque.transactions.records import TransactionValue, read_key, read_value
 from kafkaesque.transactions.refusals import refusal
 from kafkaesque.transactions.results import Work
+from kafkaesque.transactions.states import AT_REST
 from kafkaesque.transactions.transaction import Transaction
 
 #: Requests that need a write; what is added to transactions is judged one by one.
@@ -126,6 +127,15 @@ class TransactionTable:
     def records_skipped(self) -> int:
         """How many records `restore` could not read; each is a loss to be reported."""
         return self._records_skipped
+
+    def open_since_ms(self) -> list[int]:
+        """Return since when transactions are open, one Unix time for each that is."""
+        values = (each.value for each in self._context.transactions.values())
+        return [
+            value.start_wall_ms
+            for value in values
+            if value is not None and value.state not in AT_REST
+        ]
 
     @property
     def transactional_id_count(self) -> int:

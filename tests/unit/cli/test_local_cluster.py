@@ -116,7 +116,7 @@ def test_a_busy_port_is_named_with_its_purpose_before_anything_starts(tmp_path: 
         taken.listen()
         busy = taken.getsockname()[1]
         words = ["--brokers", "1", "--data", str(tmp_path / "d"), "--port", str(ports.kafka)]
-        words += ["--peer-port", str(ports.peer), "--text-port", str(busy)]
+        words += ["--peer-port", str(ports.peer), "--text-port", str(busy), "--admin-port", "0"]
         code, _, errors = run("up", *words)
     assert code == 1
     assert f"127.0.0.1:{busy}, the text port of broker 1: address already in use" in errors
@@ -124,7 +124,16 @@ def test_a_busy_port_is_named_with_its_purpose_before_anything_starts(tmp_path: 
 
 
 def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
-    words = ["--data", str(tmp_path), "--port", "30000", "--peer-port", "30002"]
+    words = [
+        "--data",
+        str(tmp_path),
+        "--port",
+        "30000",
+        "--peer-port",
+        "30002",
+        "--admin-port",
+        "0",
+    ]
     code, _, errors = run("up", "--brokers", "3", *words)
     assert code == 2
     assert "30002 would be the Kafka port of broker 3, and the peer port of broker 1" in errors
@@ -153,22 +162,25 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
 
 
 def test_ports_count_up_from_the_first_and_no_text_port_stays_none() -> None:
-    assert ports_from(9092, 0, 9190, 2) == [
-        BrokerPorts(kafka=9092, text=0, peer=9190),
-        BrokerPorts(kafka=9093, text=0, peer=9191),
+    assert ports_from(9092, 0, 9190, 8080, 2) == [
+        BrokerPorts(kafka=9092, text=0, peer=9190, admin=8080),
+        BrokerPorts(kafka=9093, text=0, peer=9191, admin=8081),
     ]
+    assert [each.admin for each in ports_from(9092, 7070, 9190, 0, 2)] == [0, 0]
 
 
 def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCluster) -> None:
     before = read_cluster_file(prepared.directory)
     ports = [broker.ports for broker in prepared.brokers]
-    assert choose_ports(before, None, (None, None, None)) == ports
-    assert choose_ports(before, None, (9092, None, None)) == ports_from(9092, 7070, 9190, 3)
-    assert choose_ports(None, None, (None, 0, None)) == ports_from(9092, 0, 9190, 3)
-    grown = choose_ports(before, 5, (None, None, None))
+    assert choose_ports(before, None, (None, None, None, None)) == ports
+    assert choose_ports(before, None, (9092, None, None, None)) == ports_from(
+        9092, 7070, 9190, 8080, 3
+    )
+    assert choose_ports(None, None, (None, 0, None, 0)) == ports_from(9092, 0, 9190, 0, 3)
+    grown = choose_ports(before, 5, (None, None, None, None))
     assert grown[:3] == ports
     assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
-    assert choose_ports(before, 2, (None, None, None)) == ports[:2]
+    assert choose_ports(before, 2, (None, None, None, None)) == ports[:2]
 
 
 def test_a_broker_that_cannot_start_reports_how_it_ended(prepared: LocalCluster) -> None:

@@ -24,6 +24,9 @@ def broker(
     port: Annotated[int | None, typer.Option(help="Kafka port.")] = None,
     text_port: Annotated[int | None, typer.Option(help="Text port; 0: none.")] = None,
     peer_port: Annotated[int | None, typer.Option(help="Port for other brokers.")] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(help="Port for metrics and health; 0: none.")
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
     option: Annotated[
         list[str] | None,
@@ -48,6 +51,7 @@ def broker(
         "kafka.port": port,
         "text.port": text_port,
         "peer.port": peer_port,
+        "admin.port": admin_port,
         "log.level": log_level,
     }
     given = {name: str(value) for name, value in flags.items() if value is not None}

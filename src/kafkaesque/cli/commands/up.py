@@ -24,8 +24,8 @@ from kafkaesque.cli.local_cluster import (
 from kafkaesque.cli.screen import Screen
 
 BROKERS_DEFAULT = 3
-#: Kafka, text, peer.
-PORTS_DEFAULT = (9092, 7070, 9190)
+#: Kafka, text, peer, admin.
+PORTS_DEFAULT = (9092, 7070, 9190, 8080)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: After so long without being ready, say what is waited for.
@@ -60,6 +60,13 @@ def up(
         int | None,
         typer.Option(help="Broker 1's port for the others.", show_default="9190, or as before"),
     ] = None,
+    admin_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Broker 1's port for metrics and health; 0: none.",
+            show_default="8080, or as before",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     option: Annotated[
         list[str] | None,
@@ -79,7 +86,7 @@ def up(
     """
     cluster = LocalCluster(
         data,
-        choose_ports(read_cluster_file(data), brokers, (port, text_port, peer_port)),
+        choose_ports(read_cluster_file(data), brokers, (port, text_port, peer_port, admin_port)),
         host=host,
         options=parse_pairs(option or (), "--option", "num.partitions=6"),
     )
@@ -100,19 +107,21 @@ def up(
 def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
-    given: tuple[int | None, int | None, int | None],
+    given: tuple[int | None, int | None, int | None, int | None],
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
-        kafka, text, peer = (
+        kafka, text, peer, admin = (
             default if port is None else port
             for port, default in zip(given, PORTS_DEFAULT, strict=True)
         )
-        return ports_from(kafka, text, peer, count)
+        return ports_from(kafka, text, peer, admin, count)
     last = before.brokers[-1]
     text = last.text + 1 if last.text else 0
-    added = ports_from(last.kafka + 1, text, last.peer + 1, max(0, count - len(before.brokers)))
+    admin = last.admin + 1 if last.admin else 0
+    more = max(0, count - len(before.brokers))
+    added = ports_from(last.kafka + 1, text, last.peer + 1, admin, more)
     return [*before.brokers[:count], *added]
 
 
@@ -188,7 +197,8 @@ class Watcher:
         lines = [f"Ready after {waited_s:.1f} s; the data is in {cluster.directory}", ""]
         for broker in cluster.brokers:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
-            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}")
+            admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
+            lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}")
         lines += ["", "Try next, in another terminal:", "", *_suggestions(cluster), ""]
         lines.append("Ctrl-C stops the cluster; the data stays.")
         print("\n".join(lines), flush=True)

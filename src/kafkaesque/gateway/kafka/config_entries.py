@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from kafkaesque.model.options import Option, OptionValue, write_value
+from kafkaesque.model.options import Option, OptionType, OptionValue, write_value
+
+#: Not one of `[options]`: what `admin.port` in the broker's file comes to.
+ADMIN_LISTENER: Final = Option(
+    name="admin.listener",
+    type=OptionType.STRING,
+    default="",
+    dynamic=False,
+    doc="Where the broker's metrics and health are, as host:port; empty where they are off.",
+)
 
 
 class ConfigSource(IntEnum):
@@ -74,8 +83,11 @@ def _topic_synonyms(
 
 
 def broker_entries(broker: Broker) -> list[ConfigEntry]:
-    """Return all options of this broker."""
-    return [_entry(option, _broker_synonyms(broker, option)) for option in BROKER_OPTIONS]
+    """Return all options of this broker, and where its admin port is."""
+    admin = broker.config.admin_address
+    listener = Synonym(ADMIN_LISTENER.name, str(admin or ""), ConfigSource.STATIC_BROKER)
+    options = [_entry(option, _broker_synonyms(broker, option)) for option in BROKER_OPTIONS]
+    return [*options, _entry(ADMIN_LISTENER, [listener])]
 
 
 def _broker_synonyms(broker: Broker, option: Option) -> list[Synonym]:

@@ -1,0 +1,1 @@
+"""The admin port: what a broker says of itself over HTTP; metrics and health so far."""

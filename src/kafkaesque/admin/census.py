@@ -1,0 +1,104 @@
+"""A walk over all partitions and groups, a bounded number in each turn of the loop."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaesque.admin.metric_table import GROUPS_MAX
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.partition import Partition
+
+#: Partitions, or committed offsets, that are looked at in one turn.
+PER_TURN_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class Census:
+    """What was counted."""
+
+    replicas: int = 0
+    led: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    leaderless: int = 0
+    log_bytes: int = 0
+    groups: int = 0
+    partitions_elsewhere: int = 0
+    #: The groups that are furthest behind, with by how many messages.
+    lags: list[tuple[int, str]] = field(default_factory=list)
+
+
+def take_census(broker: Broker, on_done: Callable[[Census], None]) -> None:
+    """Count; `on_done` comes in this turn if there is little to count, else in a later one."""
+    census = Census()
+    steps = _count(broker, census)
+
+    def go_on() -> None:
+        for _ in range(PER_TURN_MAX):
+            if next(steps, _END) is _END:
+                on_done(census)
+                return
+        broker.env.clock.call_soon(go_on)
+
+    go_on()
+
+
+_END: Final = object()
+
+
+def _count(broker: Broker, census: Census) -> Iterator[None]:
+    """Yield after each partition and each committed offset."""
+    for group, state in list(broker.state.partitions_by_group.items()):
+        if broker.leaders.leader(group) is None:
+            census.leaderless += 1
+        if broker.node in state.replicas:
+            census.replicas += 1
+            partition = broker.partitions.get(group)
+            if partition is not None and partition.replica is not None:
+                _count_partition(partition, census)
+        yield
+    yield from _count_groups(broker, census)
+
+
+def _count_partition(partition: Partition, census: Census) -> None:
+    replica = partition.replica
+    if replica is None:
+        return
+    census.log_bytes += partition.log.size_bytes
+    if replica.is_leader:
+        census.led += 1
+        in_sync, wanted = len(replica.in_sync()), len(partition.state.replicas)
+        census.under_replicated += in_sync < wanted
+        census.under_min_isr += in_sync < min(partition.config.min_insync_replicas, wanted)
+
+
+def _count_groups(broker: Broker, census: Census) -> Iterator[None]:
+    lags: list[tuple[int, str]] = []
+    for host in broker.group_coordinators.all():
+        if not host.is_loaded:
+            continue
+        census.groups += host.table.group_count
+        for group in host.table.groups_with_offsets():
+            lag, is_known = 0, False
+            for where, offset in host.table.committed_positions(group):
+                yield
+                state = broker.state.topics.get(where.topic)
+                if state is None or where.partition >= len(state.partitions):
+                    continue
+                found = broker.partitions.get(state.partitions[where.partition].group)
+                if found is None:
+                    census.partitions_elsewhere += 1
+                else:
+                    is_known = True
+                    lag += max(0, found.high_watermark - offset)
+            if is_known:
+                _keep(lags, (lag, group))
+    census.lags = sorted(lags, reverse=True)
+
+
+def _keep(lags: list[tuple[int, str]], found: tuple[int, str]) -> None:
+    if len(lags) < GROUPS_MAX:
+        heapq.heappush(lags, found)
+    else:
+        heapq.heappushpop(lags, found)

@@ -1,0 +1,68 @@
+"""The admin port: accepts clients and brings each request to its handler."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.admin.connection import AdminConnection
+from kafkaesque.admin.health import answer_live, answer_ready
+from kafkaesque.admin.http import Handler, Request, Respond, text_answer
+from kafkaesque.admin.loop_watch import LoopWatch
+from kafkaesque.admin.metrics import MetricsPage
+from kafkaesque.broker.broker import Broker
+from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
+from kafkaesque.env.report_limit import ReportLimit
+
+CONNECTIONS_MAX: Final = 100
+
+
+class AdminGateway:
+    """One broker's admin port."""
+
+    def __init__(self, broker: Broker, version: str, report: Callable[[str], None]) -> None:
+        self.broker = broker
+        self.clock = broker.env.clock
+        self.connections: dict[int, AdminConnection] = {}
+        self._refusals = ReportLimit(report, self.clock.call_later)
+        self._listener: Listener | None = None
+        self._loop_watch = LoopWatch(self.clock)
+        metrics = MetricsPage(broker, version, self._loop_watch.lag)
+        self._handlers: dict[str, Handler] = {
+            "/metrics": metrics.answer,
+            "/health/live": lambda _, respond: respond(answer_live(broker)),
+            "/health/ready": lambda _, respond: respond(answer_ready(broker)),
+        }
+
+    def start(self, address: Address) -> Address:
+        """Listen; return the bound address.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
+        self._listener = self.broker.env.network.listen(
+            address, options, lambda: AdminConnection(self)
+        )
+        self._loop_watch.start()
+        return self._listener.address
+
+    def stop(self) -> None:
+        """Accept no more and close what is open."""
+        self._loop_watch.stop()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self.connections.values()):
+            connection.close()
+
+    def handle(self, request: Request, respond: Respond) -> None:
+        """Have a request answered, once."""
+        handler = self._handlers.get(request.path)
+        if handler is None:
+            there = ", ".join(self._handlers)
+            respond(text_answer(404, f"there is no {request.path}; there are {there}"))
+            return
+        try:
+            handler(request, respond)
+        except Exception as error:
+            # A defect of ours, and the broker goes on: nothing here changes anything.
+            self._refusals.say(f"{request.path} could not be answered: {error!r}")
+            respond(text_answer(500, f"{request.path} could not be answered: see the log"))

@@ -1,0 +1,61 @@
+"""Whether a broker lives, and whether it is ready for clients: for whoever starts and routes.
+
+*Live* is a broker that a restart would not help. *Ready* is one that serves all that it has: the
+next broker of a rolling restart may be stopped. One sentence says each reason against it.
+"""
+
+from kafkaesque.admin.http import Answer, text_answer
+from kafkaesque.broker.broker import Broker
+
+#: Partitions that a reason names.
+NAMED_MAX = 5
+
+
+def answer_live(broker: Broker) -> Answer:
+    """Return 200, or 503 when only a restart helps."""
+    if broker.failure is None:
+        return text_answer(200, "live")
+    return text_answer(503, f"the disk failed, and only a restart goes on: {broker.failure}")
+
+
+def answer_ready(broker: Broker) -> Answer:
+    """Return 200, or 503 with the reasons."""
+    reasons = reasons_against(broker)
+    return text_answer(503, *reasons) if reasons else text_answer(200, "ready")
+
+
+def reasons_against(broker: Broker) -> list[str]:
+    """Return why a broker is not ready, one sentence each; none if it is."""
+    if broker.failure is not None:
+        return [f"the disk of broker {broker.node} failed: {broker.failure}"]
+    if broker.is_stopping:
+        return [f"broker {broker.node} is being stopped"]
+    reasons = []
+    if not broker.is_ready:
+        reasons.append(
+            f"broker {broker.node} is not registered with the controller yet: a majority of the "
+            "controllers has to be up and to reach it"
+        )
+    if not broker.controller.is_caught_up:
+        reasons.append(
+            f"broker {broker.node} has not got all metadata again that it knew before it stopped"
+        )
+    if broker.controller_node() is None:
+        reasons.append(f"broker {broker.node} knows no controller: none may be elected")
+    reasons += _partition_reasons(broker)
+    return reasons
+
+
+def _partition_reasons(broker: Broker) -> list[str]:
+    state = broker.partitions.recovery_state()
+    found = (
+        (state.unopened, "not opened yet"),
+        (state.copied, "being copied from other replicas, and have no vote until then"),
+        (state.damaged, "offline here, because their logs are damaged: kafkaesque doctor"),
+    )
+    return [f"{_named(names)}: {what}" for names, what in found if names]
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

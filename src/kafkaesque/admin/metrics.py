@@ -1,0 +1,178 @@
+"""`/metrics`: reads what a broker has counted, when somebody asks.
+
+Work that grows with the number of partitions is spread over turns of the loop (`census`), and one
+request at a time does it: who asks meanwhile gets the same answer.
+"""
+
+from typing import Final
+
+from kafkaesque.admin import metric_table as table
+from kafkaesque.admin.census import Census, take_census
+from kafkaesque.admin.exposition import CONTENT_TYPE, Sheet
+from kafkaesque.admin.health import reasons_against
+from kafkaesque.admin.http import Answer, Request, Respond, text_answer
+from kafkaesque.admin.process_facts import read_process_facts
+from kafkaesque.broker.broker import Broker
+from kafkaesque.model.errors import DiskFailed
+from kafkaesque.model.histogram import Histogram
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.storage.statistics import StorageStatistics
+
+
+class MetricsPage:
+    """See the module."""
+
+    def __init__(self, broker: Broker, version: str, loop_lag: Histogram) -> None:
+        self._broker: Final = broker
+        self._version: Final = version
+        self._loop_lag: Final = loop_lag
+        self._waiting: list[tuple[Request, Respond]] = []
+
+    def answer(self, request: Request, respond: Respond) -> None:
+        """See `Handler`."""
+        topics = request.query.get("topic", ())
+        if len(topics) > table.TOPICS_MAX:
+            respond(text_answer(400, f"at most {table.TOPICS_MAX} topics may be asked for at once"))
+            return
+        self._waiting.append((request, respond))
+        if len(self._waiting) == 1:
+            take_census(self._broker, self._on_counted)
+
+    def _on_counted(self, census: Census) -> None:
+        waiting, self._waiting = self._waiting, []
+        for request, respond in waiting:
+            sheet = Sheet()
+            self._write_broker(sheet)
+            self._write_clients(sheet)
+            self._write_replication(sheet, census)
+            self._write_storage(sheet, census)
+            self._write_groups(sheet, census)
+            self._write_process(sheet)
+            for topic in request.query.get("topic", ()):
+                self._write_topic(sheet, topic)
+            respond(Answer(status=200, body=sheet.write(), content_type=CONTENT_TYPE))
+
+    def _write_broker(self, sheet: Sheet) -> None:
+        broker = self._broker
+        config = broker.config
+        sheet.add(
+            table.BROKER_INFO, 1, broker.node, config.cluster_id, config.rack or "", self._version
+        )
+        sheet.add(table.BROKER_TIME, broker.env.clock.wall_ms() / 1000)
+        sheet.add(table.BROKER_READY, not reasons_against(broker))
+        sheet.add(table.BROKER_FAILED, broker.failure is not None)
+        for node in broker.state.brokers:
+            if node != broker.node:
+                sheet.add(table.PEER_ALIVE, broker.peers.is_alive(node), node)
+        controller = broker.controller_node()
+        sheet.add(table.CONTROLLER, -1 if controller is None else controller)
+        sheet.add(table.METADATA_OFFSET, broker.controller.applied_offset)
+
+    def _write_clients(self, sheet: Sheet) -> None:
+        activity = self._broker.activity
+        sheet.add(table.MESSAGES_IN, activity.messages_in)
+        sheet.add(table.BYTES_IN, activity.bytes_in)
+        sheet.add(table.BYTES_OUT, activity.bytes_out)
+        for api_key, latency in sorted(activity.requests.items()):
+            sheet.add(table.REQUEST_SECONDS, latency, ApiKey(api_key).name)
+        for metric, counts in (
+            (table.PRODUCE_ERRORS, activity.produce_errors),
+            (table.FETCH_ERRORS, activity.fetch_errors),
+        ):
+            for code, count in sorted(counts.items()):
+                sheet.add(metric, count, ErrorCode(code).name)
+        sheet.add(table.CONNECTIONS, activity.connections_open)
+        sheet.add(table.CONNECTIONS_ACCEPTED, activity.connections_accepted)
+        sheet.add(table.CONNECTIONS_REFUSED, activity.connections_refused)
+        sheet.add(table.THROTTLED, activity.throttled_requests)
+        sheet.add(table.THROTTLE_SECONDS, activity.throttle_ms / 1000)
+
+    def _write_replication(self, sheet: Sheet, census: Census) -> None:
+        activity, recovery = self._broker.activity, self._broker.partitions.recovery_state()
+        sheet.add(table.LEADERS, census.led)
+        sheet.add(table.REPLICAS, census.replicas)
+        sheet.add(table.UNDER_REPLICATED, census.under_replicated)
+        sheet.add(table.UNDER_MIN_ISR, census.under_min_isr)
+        sheet.add(table.LEADERLESS, census.leaderless)
+        sheet.add(table.OFFLINE_REPLICAS, len(recovery.damaged))
+        sheet.add(table.RECOVERING_REPLICAS, len(recovery.unopened) + len(recovery.copied))
+        sheet.add(table.IN_SYNC_SHRINKS, activity.in_sync_shrinks)
+        sheet.add(table.IN_SYNC_EXPANDS, activity.in_sync_expands)
+        sheet.add(table.ELECTIONS_BEGUN, activity.elections_begun)
+        sheet.add(table.ELECTIONS_WON, activity.elections_won)
+        sheet.add(table.LEADERSHIPS_LOST, activity.leaderships_lost)
+        sheet.add(table.TRUNCATIONS, activity.truncations)
+        sheet.add(table.COMMIT_SECONDS, activity.commit_latency)
+
+    def _write_storage(self, sheet: Sheet, census: Census) -> None:
+        broker = self._broker
+        statistics = broker.store.statistics
+        sheet.add(table.SYNC_SECONDS, statistics.sync_latency)
+        sheet.add(table.SYNC_RECORDS, _sync_records(statistics))
+        sheet.add(table.WAL_BYTES, statistics.wal_bytes)
+        sheet.add(table.CHECKPOINTS, statistics.checkpoints)
+        sheet.add(table.CHECKPOINTS_LATE, statistics.checkpoints_late)
+        sheet.add(table.COLD_READS, statistics.cold_reads)
+        sheet.add(table.LOG_BYTES, census.log_bytes)
+        try:
+            free_bytes, total_bytes = broker.env.disk.free_bytes(), broker.env.disk.total_bytes()
+        except DiskFailed:
+            pass  # What is not known is left out.
+        else:
+            sheet.add(table.DISK_FREE, free_bytes)
+            sheet.add(table.DISK_TOTAL, total_bytes)
+        sheet.add(table.APPENDS_REFUSED, broker.store.refusal is not None)
+        sheet.add(table.COMPACTIONS, broker.log_cleaner.count)
+        sheet.add(table.COMPACTION_RUNNING, broker.log_cleaner.is_running)
+        sheet.add(table.RECOVERY_SECONDS, statistics.recovery_ms / 1000)
+
+    def _write_groups(self, sheet: Sheet, census: Census) -> None:
+        sheet.add(table.GROUPS, census.groups)
+        for lag, group in census.lags:
+            sheet.add(table.GROUP_LAG, lag, group)
+        sheet.add(table.GROUP_LAG_UNKNOWN, census.partitions_elsewhere)
+        wall_ms = self._broker.env.clock.wall_ms()
+        hosts = [each for each in self._broker.transaction_coordinators.all() if each.is_loaded]
+        starts_ms = [start for host in hosts for start in host.table.open_since_ms()]
+        sheet.add(table.TRANSACTIONAL_IDS, sum(each.table.transactional_id_count for each in hosts))
+        sheet.add(table.TRANSACTIONS_OPEN, len(starts_ms))
+        oldest_ms = wall_ms - min(starts_ms, default=wall_ms)
+        sheet.add(table.TRANSACTION_OLDEST, max(0, oldest_ms) / 1000)
+
+    def _write_process(self, sheet: Sheet) -> None:
+        facts = read_process_facts()
+        sheet.add(table.LOOP_LAG, self._loop_lag)
+        if facts.resident_bytes is not None:
+            sheet.add(table.RESIDENT_BYTES, facts.resident_bytes)
+        sheet.add(table.CPU_SECONDS, facts.cpu_seconds)
+        if facts.open_files is not None:
+            sheet.add(table.OPEN_FILES, facts.open_files)
+        sheet.add(table.OPEN_FILES_MAX, facts.open_files_max)
+        if facts.start_seconds is not None:
+            sheet.add(table.START_SECONDS, facts.start_seconds)
+
+    def _write_topic(self, sheet: Sheet, topic: str) -> None:
+        """Write the partitions of a topic that are here."""
+        state = self._broker.state.topics.get(topic)
+        for each in () if state is None else state.partitions[: table.PARTITIONS_MAX]:
+            partition = self._broker.partitions.get(each.group)
+            if partition is None or partition.replica is None:
+                continue
+            labels = (topic, each.partition)
+            sheet.add(table.PARTITION_START, partition.log_start_offset, *labels)
+            sheet.add(table.PARTITION_END, partition.high_watermark, *labels)
+            sheet.add(table.PARTITION_BYTES, partition.log.size_bytes, *labels)
+            sheet.add(table.PARTITION_EPOCH, partition.leader_epoch, *labels)
+            if partition.is_leader:
+                in_sync = len(partition.replica.in_sync())
+                sheet.add(table.PARTITION_IN_SYNC, in_sync, *labels)
+
+
+def _sync_records(statistics: StorageStatistics) -> Histogram:
+    """Return the sizes of commits, which storage counts by powers of two."""
+    counts = statistics.commit_sizes
+    found = Histogram([2 ** (place + 1) - 1 for place in range(len(counts) - 1)])
+    found.counts[:] = counts
+    found.sum = statistics.wal_records
+    return found

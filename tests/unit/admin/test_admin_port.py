@@ -1,0 +1,217 @@
+"""The admin port on simulated brokers: metrics, health and its bounds."""
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkaesque.admin import connection as bounds
+from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
+from kafkaesque.admin.health import reasons_against
+from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.env import Machine, World
+
+PORT = 8080
+
+
+class Visitor:
+    """Sends bytes, keeps what comes."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self.received = b""
+        self.is_closed = False
+        self.connection: Connection | None = None
+        self._world = world
+        env = machine.boot()
+        options = ListenOptions(framing=Framing.STREAM)
+        env.network.connect(Address("b1", PORT), options, self, lambda _: self.on_close(None))
+        world.loop.run_until(lambda: self.connection is not None or self.is_closed)
+
+    def on_open(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        self.received += bytes(data)
+
+    def on_writable(self) -> None: ...
+
+    def on_close(self, error: Exception | None) -> None:
+        self.is_closed = True
+
+    def say(self, data: bytes) -> None:
+        assert self.connection is not None
+        self.connection.write([data])
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Send a request; return status and body of the answer."""
+        self.received = b""
+        self.say(f"GET {path} HTTP/1.1\r\nHost: b1\r\n\r\n".encode())
+        return self.answer()
+
+    def answer(self) -> tuple[int, str]:
+        self._world.loop.run_until(self._is_whole, 60_000)
+        head, _, body = self.received.partition(b"\r\n\r\n")
+        return int(head.split()[1]), body.decode()
+
+    def _is_whole(self) -> bool:
+        head, blank, body = self.received.partition(b"\r\n\r\n")
+        if not blank:
+            return self.is_closed
+        length = next(
+            int(line.split(b":")[1])
+            for line in head.split(b"\r\n")
+            if line.lower().startswith(b"content-length")
+        )
+        return len(body) >= length or self.is_closed
+
+
+class Ground:
+    """Three simulated brokers, the first with an admin port."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.world = World(seed)
+        self.cluster = SimCluster(self.world)
+        self.lines: list[str] = []
+        self._count = 0
+        self.cluster.start()
+        self.run_until(lambda: len(self.cluster.brokers) == 3)
+        self.broker = self.cluster.brokers["b1"]
+        self.gateway = AdminGateway(self.broker, "1.2.3", self.lines.append)
+        self.gateway.start(Address("b1", PORT))
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        self.world.loop.run_until(condition, 60_000)
+
+    def visit(self) -> Visitor:
+        self._count += 1
+        return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
+
+    def wait_until_ready(self) -> None:
+        self.run_until(lambda: not reasons_against(self.broker))
+
+
+@pytest.fixture
+def ground() -> Ground:
+    made = Ground()
+    made.wait_until_ready()
+    return made
+
+
+def values(text: str) -> dict[str, float]:
+    return {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_are_what_the_official_parser_reads(ground: Ground) -> None:
+    status, body = ground.visit().ask("/metrics")
+    assert status == 200
+    found = values(body)
+    assert found["kafkaesque_broker_ready"] == 1
+    assert found["kafkaesque_controller_node"] == ground.broker.controller_node()
+    assert found["kafkaesque_wal_sync_seconds_count"] > 0
+    assert found["kafkaesque_wal_sync_records_sum"] > 0
+    assert found["kafkaesque_metadata_applied_offset"] == ground.broker.controller.applied_offset
+
+
+def test_a_broker_that_the_others_cannot_reach_says_why_it_is_not_ready() -> None:
+    ground = Ground()
+    for name in ("b2", "b3"):
+        ground.world.machines[name].kill()
+    status, body = ground.visit().ask("/health/ready")
+    assert status == 503
+    assert body.count("\n") == 2
+    assert "not registered" in body
+    assert "knows no controller" in body
+    assert ground.visit().ask("/health/live") == (200, "live\n")
+
+
+def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) -> None:
+    ground.broker.driver.fail(OSError("I/O error"))
+    for path in ("/health/live", "/health/ready"):
+        status, body = ground.visit().ask(path)
+        assert (status, "I/O error" in body) == (503, True)
+
+
+def test_one_connection_serves_one_request_after_another(ground: Ground) -> None:
+    visitor = ground.visit()
+    assert visitor.ask("/health/ready") == (200, "ready\n")
+    assert visitor.ask("/health/live") == (200, "live\n")
+    visitor.received = b""
+    visitor.say(b"HEAD /metrics HTTP/1.1\r\nHost: b1\r\n\r\n")
+    ground.run_until(lambda: b"\r\n\r\n" in visitor.received)
+    ground.world.loop.run_for(100)
+    assert visitor.received.startswith(b"HTTP/1.1 200")
+    assert visitor.received.endswith(b"\r\n\r\n")
+    assert visitor.ask("/health/ready") == (200, "ready\n")
+
+
+def test_requests_sent_at_once_are_answered_in_order(ground: Ground) -> None:
+    visitor = ground.visit()
+    line = b"GET /%s HTTP/1.1\r\nHost: b1\r\n\r\n"
+    visitor.say(line % b"health/live" + line % b"nothing" + line % b"health/ready")
+    ground.run_until(lambda: visitor.received.endswith(b"ready\n"))
+    assert [visitor.received.index(each) for each in (b" 200 ", b" 404 ", b"ready\n")] == sorted(
+        visitor.received.index(each) for each in (b" 200 ", b" 404 ", b"ready\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST /metrics HTTP/1.1\r\nHost: b1\r\nContent-Length: 3\r\n\r\nabc", 413),
+        (b"POST /metrics HTTP/1.1\r\nHost: b1\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
+        (b"DELETE /metrics HTTP/1.1\r\nHost: b1\r\n\r\n", 405),
+        (b"GET / HTTP/1.1\r\nHost: b1\r\n\r\n", 404),
+        (b"GET /metrics?" + b"topic=t&" * 21 + b" HTTP/1.1\r\nHost: b1\r\n\r\n", 400),
+        (b"GET /metrics?" + b"a=1&" * 200 + b" HTTP/1.1\r\nHost: b1\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),
+        (b"GET /" + b"x" * (bounds.HEAD_BYTES_MAX + 1), 431),
+    ],
+    ids=["body", "chunked", "method", "path", "topics", "fields", "host", "noise", "length"],
+)
+def test_what_is_not_understood_is_answered_and_costs_nothing(
+    ground: Ground, sent: bytes, status: int
+) -> None:
+    visitor = ground.visit()
+    visitor.say(sent)
+    assert visitor.answer()[0] == status
+    assert ground.visit().ask("/health/ready")[0] == 200
+
+
+def test_whoever_does_not_end_a_request_is_hung_up_on(ground: Ground) -> None:
+    silent, slow = ground.visit(), ground.visit()
+    slow.say(b"GET /metrics HTTP/1.1\r\nHo")
+    ground.world.loop.run_for(bounds.REQUEST_MS_MAX + 100)
+    assert silent.is_closed
+    assert slow.is_closed
+    assert not ground.gateway.connections
+
+
+def test_a_connection_without_requests_is_closed_after_a_while(ground: Ground) -> None:
+    visitor = ground.visit()
+    visitor.ask("/health/live")
+    ground.world.loop.run_for(bounds.REQUEST_MS_MAX + 100)
+    assert not visitor.is_closed
+    ground.world.loop.run_for(bounds.IDLE_MS_MAX)
+    assert visitor.is_closed
+
+
+def test_one_connection_too_many_is_closed(ground: Ground) -> None:
+    visitors = [ground.visit() for _ in range(CONNECTIONS_MAX + 1)]
+    ground.world.loop.run_for(50)
+    assert [each.is_closed for each in visitors].count(True) == 1
+    assert len(ground.gateway.connections) == CONNECTIONS_MAX
+
+
+def test_a_defect_in_a_handler_is_answered_and_reported(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ground.broker, "activity", None)
+    assert ground.visit().ask("/metrics")[0] == 500
+    assert "could not be answered" in ground.lines[0]
+    assert ground.visit().ask("/health/live")[0] == 200
