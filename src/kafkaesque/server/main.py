@@ -2,7 +2,6 @@
 
 import json
 import logging
-import signal
 import sys
 from collections.abc import Callable
 
@@ -52,8 +51,6 @@ class Server:
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)
         self._admin = AdminGateway(self._broker, __version__, _log.info)
-        #: Whether this process is one too many, and ends with a failure.
-        self.is_doomed = False
 
     def start(self) -> None:
         """Recover the disk and join the cluster; clients are let in when that is done.
@@ -66,7 +63,6 @@ class Server:
         for address in self._client_addresses():
             self._try_port(address)
         self._broker.on_failed = self._close_client_ports
-        self._broker.on_contested = self._end
         self._broker.start(self._on_ready)
         admin = self._config.broker.admin_address
         if admin is not None:
@@ -107,10 +103,6 @@ class Server:
 
         self._broker.stop(on_broker_stopped)
 
-    def _end(self) -> None:
-        self.is_doomed = True
-        signal.raise_signal(signal.SIGTERM)
-
     def _close_client_ports(self) -> None:
         self._kafka.stop()
         self._text.stop()
@@ -120,18 +112,15 @@ def run_broker(config: ServerConfig) -> int:
     """Run a broker; return the process's exit status."""
     set_up_logging(config.log_level, config.log_format, config.broker.node)
 
-    servers: list[Server] = []
-
     def start(world: RealEnv) -> Server:
-        servers.append(Server(config, world))
-        servers[0].start()
-        return servers[0]
+        server = Server(config, world)
+        server.start()
+        return server
 
     try:
         config.data.mkdir(parents=True, exist_ok=True)
-        status = run(config.data, start)
+        return run(config.data, start)
     except (KafkaesqueError, OSError) as error:
         where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
-    return EXIT_CANNOT_START if servers[0].is_doomed else status
