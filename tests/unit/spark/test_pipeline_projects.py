@@ -97,3 +97,14 @@ def test_a_table_has_one_full_name(folder: Path) -> None:
     name = load_project(folder).full_name
     assert name("Orders") == name("sales.orders") == name("spark_catalog.sales.ORDERS")
     assert name("Orders") == ("spark_catalog", "sales", "orders")
+
+
+@pytest.mark.parametrize(
+    "storage", ["my storage", "50%", "file:///tmp/a b", "s3a://b/c d", "tab\\t", "#1", "a?"]
+)
+def test_paths_that_spark_would_mistake(folder: Path, storage: str) -> None:
+    (folder / "spark-pipeline.yml").write_text(
+        SPEC.replace("storage: storage", f'storage: "{storage}"')
+    )
+    with pytest.raises(WrongProject, match="Spark would keep checkpoints elsewhere"):
+        load_project(folder)

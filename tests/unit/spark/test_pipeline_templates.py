@@ -34,3 +34,10 @@ def test_a_template_that_is_not_there(tmp_path: Path) -> None:
         copy_template("blnak", tmp_path / "project")
     assert refused.value.hint == "--template blank"
     assert not (tmp_path / "project").exists()
+
+
+def test_no_project_is_made_where_it_could_not_run(tmp_path: Path) -> None:
+    with pytest.raises(WrongProject, match=r"there is ' ' in the path .*my project/storage: Spark"):
+        copy_template("blank", tmp_path / "my project")
+    assert list(tmp_path.iterdir()) == []
+    copy_template("blank", tmp_path / "projekt-Žižkov_1+2=3")

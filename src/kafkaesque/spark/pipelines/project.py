@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.spark.pipelines.errors import WrongProject
-from kafkaesque.spark.pipelines.templates import STATE_FOLDER
+from kafkaesque.spark.pipelines.templates import STATE_FOLDER, check_storage
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 BOOTSTRAP_SETTING = "kafkaesque.bootstrap.servers"
@@ -139,11 +139,10 @@ def _check_overrides(path: Path, settings: Mapping[str, str], overrides: Mapping
 
 
 def _storage_uri(folder: Path, storage: str) -> str:
-    """Return the storage as a URI; a path is relative to the project.
-
-    Spark takes such URIs as they are: nothing in them is escaped.
-    """
-    return storage if ":/" in storage else f"file://{(folder / storage).resolve()}"
+    """Return the storage as a URI; a path is relative to the project."""
+    found = storage if ":/" in storage else f"file://{(folder / storage).resolve()}"
+    check_storage(found.partition(":")[2])
+    return found
 
 
 def _sources(path: Path, libraries: object) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,8 @@ STATE_FOLDER = "storage"
 DEFAULT = "blank"
 _FOLDER = Path(__file__).parent.parent / "templates"
 _CACHES = ("__pycache__", "*.pyc")
+#: What Java escapes in a URI's path.
+_ESCAPED = re.compile(r'[\s\x00-\x1f\x7f"#%<>?\[\\\]^`{|}]')
 
 
 def template_names() -> list[str]:
@@ -21,17 +24,36 @@ def template_names() -> list[str]:
     return sorted(each.parent.name for each in _FOLDER.glob(f"*/{SPEC_NAME}"))
 
 
+def check_storage(path: str) -> None:
+    """Refuse a path that Spark's declarative pipelines would mistake.
+
+    They make a URI of it and take that for a path: the checkpoints of `my project` would be kept in
+    `my%20project`, outside of the project, where continuous runs have none, and a copy neither.
+
+    Raises:
+        WrongProject: it has characters that are escaped in URIs.
+    """
+    found = _ESCAPED.search(path)
+    if found is not None:
+        raise WrongProject(
+            f"there is {found[0]!r} in the path {path}: Spark would keep checkpoints elsewhere",
+            'a directory whose path has neither blanks nor any of "#%<>?[]\\^`{|}',
+        )
+
+
 def copy_template(name: str, folder: Path) -> list[Path]:
     """Make `folder` a project of its own, and return its files.
 
     Raises:
-        WrongProject: there is no such template, or something is in the folder.
+        WrongProject: there is no such template, something is in the folder, or runs could keep
+            nothing there.
     """
     names = template_names()
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"--template {near[0]}" if near else f"one of {', '.join(names)}"
         raise WrongProject(f"there is no template {name!r}", hint)
+    check_storage(str((folder / STATE_FOLDER).absolute()))
     try:
         if folder.is_dir() and any(folder.iterdir()):
             raise WrongProject(
