@@ -34,6 +34,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have every Spark of these tests run this Python, and start it fast."""
+    from kafkaesque.cli.quickstart.delays_pipeline import JAVA_OPTIONS
+    from kafkaesque.spark.pipelines.spark_home import make_light_home
+
+    # Of the launcher that every JVM is started by.
+    os.environ["JDK_JAVA_OPTIONS"] = JAVA_OPTIONS
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(make_light_home(tmp_path_factory.mktemp("spark-home")))
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaesqueCluster]:
     with KafkaesqueCluster(brokers=3, directory=tmp_path_factory.mktemp("cluster")) as brokers:
@@ -64,7 +76,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from kafkaesque.spark.java import ensure_java
 
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2,2]")
         .appName("kafkaesque-tests")

@@ -19,7 +19,8 @@ from urllib.request import urlopen
 
 from kafkaesque.spark.errors import ConnectorError
 from kafkaesque.spark.java import ensure_java
-from kafkaesque.spark.pipelines.connect_server import die_with_parent, spark_home
+from kafkaesque.spark.pipelines.connect_server import die_with_parent
+from kafkaesque.spark.pipelines.spark_home import spark_home
 
 HOST = "127.0.0.1"
 MASTER = "master"

@@ -41,7 +41,7 @@ CREATE MATERIALIZED VIEW counts AS SELECT count(*) AS rows, count(DISTINCT word)
 @pytest.fixture
 def project(tmp_path: Path, make_topic: TopicMaker, bootstrap_servers: str) -> Project:
     source, sink = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
-    return Project.make(tmp_path / "my project", bootstrap_servers, source, sink)
+    return Project.make(tmp_path / "project", bootstrap_servers, source, sink)
 
 
 def publish(project: Project, numbers: range) -> None:
@@ -184,3 +184,17 @@ def test_ctrl_c_ends_a_triggered_run_and_the_next_one_goes_on(project: Project) 
     )
     project.run()
     assert project.written() == results(range(600))
+
+
+@pytest.mark.timeout(600)
+def test_ctrl_c_while_spark_starts(project: Project) -> None:
+    out = project.folder / "storage" / "spark.out"
+    with project.running() as process:
+        project.wait_until(process, out.is_file)
+        (spark,) = children_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == INTERRUPTED
+    assert "error: the run was ended before it was done" in project.log.read_text()
+    assert "Traceback" not in project.log.read_text()
+    assert not is_running(spark)
+    assert not is_locked(project.folder / "storage")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafkaesque.spark.pipelines.errors import RunFailed
+from kafkaesque.spark.pipelines.spark_home import make_light_home, spark_home
 
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _HOST = "127.0.0.1"
@@ -24,13 +26,6 @@ _POLL_S = 0.05
 _LOG_TAIL_BYTES = 64 * 1024
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def spark_home() -> Path:
-    """Return where the installed PySpark has its programs."""
-    import pyspark
-
-    return Path(pyspark.__file__).parent
 
 
 def die_with_parent() -> None:
@@ -52,6 +47,7 @@ class ConnectServer:
         self._python = python
         self.log_path = log_path
         self._process: subprocess.Popen[bytes] | None = None
+        self._light_home = log_path.with_name("spark-home")
         self.port = 0
 
     @property
@@ -66,6 +62,7 @@ class ConnectServer:
             RunFailed: it ended, or does not listen in time.
         """
         self.port = _unused_port()
+        shutil.rmtree(self._light_home, ignore_errors=True)
         os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = secrets.token_hex(16)
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
@@ -82,7 +79,6 @@ class ConnectServer:
             if self._process.poll() is not None:
                 raise RunFailed(f"Spark did not start: {self.reason()}", f"see {self.log_path}")
             if time.monotonic() > deadline:
-                self.stop()
                 seconds = f"{_START_TIMEOUT_S:g} s"
                 raise RunFailed(f"Spark did not start within {seconds}", f"see {self.log_path}")
             time.sleep(_POLL_S)
@@ -97,6 +93,7 @@ class ConnectServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._light_home, ignore_errors=True)
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -129,7 +126,10 @@ class ConnectServer:
             for name, value in os.environ.items()
             if name not in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_DRIVER_PYTHON")
         }
-        return {**kept, "PYSPARK_PYTHON": self._python, "SPARK_HOME": str(spark_home())}
+        # Another Python may have another PySpark, or none.
+        is_ours = self._python == sys.executable
+        home = make_light_home(self._light_home) if is_ours else spark_home()
+        return {**kept, "PYSPARK_PYTHON": self._python, "SPARK_HOME": str(home)}
 
     def _listens(self) -> bool:
         try:

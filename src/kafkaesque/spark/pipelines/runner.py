@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 from kafkaesque.spark.pipelines.continuous import Pace, run_continuously
 from kafkaesque.spark.pipelines.definitions import Definitions, define, working_in
@@ -42,6 +43,7 @@ def _defined(
     """
     check_target(target)
     with (
+        _ended_at_once(),
         locked(project.state_folder) as lock,
         opened_session(project, target, lock) as session,
         working_in(project.folder),
@@ -116,15 +118,33 @@ def _ending(run: Run, state: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _ended_at_once() -> Iterator[None]:
+    """Have Ctrl-C and its like end what the block does, wherever it is."""
+    with _handling(signal.default_int_handler):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+@contextlib.contextmanager
 def _signals() -> Iterator[EventQueue]:
     """Have Ctrl-C and its like put into a queue while the block runs."""
     events: EventQueue = EventQueue()
+    with _handling(lambda signum, _: events.put(StopWanted(signum))):
+        yield events
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have signals handled so while the block runs; a terminal's end that is ignored stays so."""
     before = {
-        number: signal.signal(number, lambda signum, _: events.put(StopWanted(signum)))
+        number: signal.signal(number, handler)
         for number in _STOP_SIGNALS
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
     }
     try:
-        yield events
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)

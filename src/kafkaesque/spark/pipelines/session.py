@@ -147,7 +147,11 @@ def _start_server(project: Project, target: Target, lock: RunLock) -> ConnectSer
         python=python or sys.executable,
         log_path=project.state_folder / "spark.out",
     )
-    server.start(keep_open=(lock.file.fileno(),))
+    try:
+        server.start(keep_open=(lock.file.fileno(),))
+    except BaseException:
+        server.stop()
+        raise
     return server
 
 
