@@ -34,6 +34,7 @@ from kafkaesque.raft.errors import (
     MalformedRaftMessage,
     RaftInvariantBroken,
 )
+from kafkaesque.raft.formation import formation_of
 from kafkaesque.raft.leadership import Leadership
 from kafkaesque.raft.log_outline import LogOutline
 from kafkaesque.raft.messages import (
@@ -50,7 +51,7 @@ from kafkaesque.raft.messages import (
     VoteResponse,
 )
 from kafkaesque.raft.progress import PeerProgress
-from kafkaesque.raft.ready import Ready, Replicate, SendSnapshot
+from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 
 _DATA = EntryKind.DATA
 
@@ -195,8 +196,12 @@ class RaftCore(Elector):
                 f"a message for node {message.to}, group {message.group} came to node {self.node},"
                 f" group {self.group}"
             )
-        if message.term != self.term and not self._settle_term(message):
-            return
+        if message.term != self.term:
+            if formation_of(message.term) > self.formation:
+                self._on_later_formation()
+                return
+            if not self._settle_term(message):
+                return
         match message:
             case AppendRequest():
                 self._on_append_request(message)
@@ -221,6 +226,11 @@ class RaftCore(Elector):
             case ConfirmResponse():
                 if self._leadership is not None:
                     self._leadership.on_confirmed(message.sender, message.round)
+
+    def _on_later_formation(self) -> None:
+        """The group was formed anew, and this member has not been told: it decides nothing."""
+        if self._role is not Role.FOLLOWER:
+            self._become_follower(self.term, None)
 
     def _settle_term(self, message: AnyMessage) -> bool:
         """Bring this member's term in line with a message; tell whether to go on with it."""
@@ -389,10 +399,10 @@ class RaftCore(Elector):
         is_changing = effective.is_joint or not self._configurations.is_settled
         if is_changing or not leadership.has_committed or leadership.transferee is not None:
             return  # asked again when that is over
-        voters = leadership.next_voters()
-        if voters != effective.voters:
+        voters, strangers = leadership.next_voters(), self._strangers()
+        if voters != effective.voters or strangers:
             others = [node for node in effective.members if node not in voters]
-            target = Configuration(voters=voters, learners=tuple(others))
+            target = Configuration(voters=voters, learners=(*others, *strangers))
             self._append_configuration(leadership, effective.joined_with(target))
         elif leadership.readmit(self._configurations.effective_index):
             self._append_mark(EntryKind.NOOP, b"")

@@ -5,16 +5,25 @@ liveness stand there. The hard state (term, vote) goes to the outbox when it cha
 asked for or given in it is held back until it is durable. A vote request that is refused because a
 leader is heard makes this member ask that leader to show itself: its node being alive does not
 prove that it still leads. A member with amnesia (see `follower_log`) takes no part in elections.
+
+A member knows which formation (see `formation`) its group is in. It may be elected if its log has
+an entry of that formation, the first of which is the founding one, or if it was named to found it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
-from kafkaesque.raft.configuration import Ballot, Configuration, ConfigurationTable
+from kafkaesque.raft.configuration import (
+    Ballot,
+    Configuration,
+    ConfigurationTable,
+    write_configuration,
+)
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState
 from kafkaesque.raft.errors import RaftInvariantBroken
 from kafkaesque.raft.follower_log import FollowerLog
+from kafkaesque.raft.formation import first_term, formation_of
 from kafkaesque.raft.leadership import Leadership
 from kafkaesque.raft.log_outline import LogOutline
 from kafkaesque.raft.messages import AnyMessage, TimeoutNow, VoteRequest, VoteResponse
@@ -39,6 +48,7 @@ class Elector:
         "_configurations",
         "_elapsed_ticks",
         "_follower_log",
+        "_founding",
         "_held",
         "_is_hard_state_synced",
         "_is_leader_confirmed",
@@ -55,6 +65,7 @@ class Elector:
         "_told_term",
         "_vote",
         "_wanted_voters",
+        "formation",
         "group",
         "node",
         "term",
@@ -72,6 +83,7 @@ class Elector:
         min_insync: int = 1,
         is_volatile: bool = False,
         wanted_voters: Sequence[NodeId] = (),
+        formation: int = 0,
     ) -> None:
         """Make a follower.
 
@@ -79,6 +91,7 @@ class Elector:
         nothing but votes and answers is sent until `on_peer_seen`. With `is_volatile` what is
         reported as synced may still be lost (`write.caching`), and the commit index may go back.
         Learners among `wanted_voters` are made voters when this member leads and they can be.
+        `formation` is the newest that is known of; see `enter_formation`.
         """
         self.group = group
         self.node = node
@@ -103,6 +116,10 @@ class Elector:
                 f"group {group}: the log ends with term {self._log.last_term}, but the hard state"
                 f" has term {self.term}"
             )
+        #: The newest formation that this member knows of; to be read only.
+        self.formation = max(formation, formation_of(self.term))
+        #: What this member is to found the formation with.
+        self._founding: Configuration | None = None
         self._is_hard_state_synced = True
         self._held: list[AnyMessage] = []
         self._role = Role.FOLLOWER
@@ -163,6 +180,48 @@ class Elector:
             return False
         return self._is_leader_alive() or (self._leader is None and not self._may_campaign())
 
+    # --- formations -------------------------------------------------------------------------
+
+    @property
+    def is_founded(self) -> bool:
+        """Whether the log has an entry of the newest formation that is known of."""
+        return formation_of(self._log.last_term) >= self.formation
+
+    @property
+    def has_entered(self) -> bool:
+        """Whether this member durably takes part in no formation before the newest known one."""
+        return formation_of(self.term) >= self.formation and self._is_hard_state_synced
+
+    def enter_formation(self, formation: int) -> None:
+        """Refuse from now on what is of an earlier formation.
+
+        That is promised as soon as `has_entered`. Harmless if it was done.
+        """
+        self.formation = max(self.formation, formation)
+        if self.term < first_term(formation):
+            self._become_follower(first_term(formation), None)
+
+    def know_formation(self, formation: int) -> None:
+        """Take messages of a formation, too; without promising anything."""
+        self.formation = max(self.formation, formation)
+
+    def found(self, formation: int, configuration: Configuration) -> None:
+        """Be elected by these voters, and found the formation; its arbiter names one member.
+
+        Harmless if that formation was founded here, or is not the newest any more.
+        """
+        if formation == self.formation and not self.is_founded:
+            self._founding = configuration
+            self.campaign()
+
+    @property
+    def _pending_founding(self) -> Configuration | None:
+        return None if self._founding is None or self.is_founded else self._founding
+
+    @property
+    def _electorate(self) -> Configuration:
+        return self._pending_founding or self.configuration
+
     def _append_mark(self, kind: EntryKind, data: bytes) -> int:
         index = self._log.last_index + 1
         self._log.extend(self.term, index, index)
@@ -205,7 +264,7 @@ class Elector:
     def _pre_campaign(self) -> None:
         self._turn(Role.PRE_CANDIDATE)
         self._set_leader(None)
-        ballot = self._ballot = Ballot(self.configuration)
+        ballot = self._ballot = Ballot(self._electorate)
         ballot.record(self.node, True)
         if ballot.is_won:
             self._campaign(is_transfer=False)
@@ -217,13 +276,14 @@ class Elector:
         self._turn(Role.CANDIDATE)
         self._set_leader(None)
         self._set_hard_state(Term(self.term + 1), self.node)
-        self._ballot = Ballot(self.configuration)  # its own vote counts once it is durable
+        self._ballot = Ballot(self._electorate)  # its own vote counts once it is durable
         self._restart_timer()
         self._ask_for_votes(pre=False, is_transfer=is_transfer)
 
     def _ask_for_votes(self, *, pre: bool, is_transfer: bool) -> None:
-        for node in self.configuration.members:
-            if node != self.node and self.configuration.is_voter(node):
+        electorate = self._electorate
+        for node in electorate.members:
+            if node != self.node and electorate.is_voter(node):
                 self._ask_for_vote(node, pre=pre, is_transfer=is_transfer)
 
     def _ask_for_vote(self, node: NodeId, *, pre: bool, is_transfer: bool) -> None:
@@ -314,6 +374,7 @@ class Elector:
             self._become_follower(self.term, None)
 
     def _become_leader(self) -> None:
+        founding = self._pending_founding
         self._turn(Role.LEADER)
         self._set_leader(self.node)
         self._leadership = Leadership(
@@ -323,14 +384,20 @@ class Elector:
             log=self._log,
             outbox=self._outbox,
             config=self._config,
-            configuration=self.configuration,
+            configuration=founding or self.configuration,
             min_insync=self._min_insync,
             alive=self._alive,
             wanted_voters=self._wanted_voters,
             in_sync=self._known_in_sync(),
         )
         self._configurations.is_settled = False  # has other consequences for a leader
-        self._append_mark(EntryKind.NOOP, b"")
+        self._leadership.is_astray = founding is not None or bool(self._strangers())
+        if founding is None:
+            self._append_mark(EntryKind.NOOP, b"")
+            return
+        index = self._append_mark(EntryKind.CONFIG, write_configuration(founding))
+        self._configurations.add(index, founding)
+        self._outbox.configuration = founding
 
     def _known_in_sync(self) -> set[NodeId]:
         """Return who is known to be in sync at the beginning of this member's leadership."""
@@ -405,6 +472,29 @@ class Elector:
             self._forget_leader()
             self._restart_timer()
 
+    def set_wanted_voters(self, wanted: Sequence[NodeId]) -> None:
+        """Bring the group to these voters from now on, where this member leads."""
+        self._wanted_voters = wanted
+        if self._leadership is not None:
+            self._leadership.wanted_voters = wanted
+            self._leadership.is_astray = True
+
+    @property
+    def concerned(self) -> tuple[NodeId, ...]:
+        """The nodes of whose life this member is to be told: its fellows, and who is to be one."""
+        return tuple(dict.fromkeys((*self.configuration.members, *self._wanted_voters)))
+
+    def concerns(self, node: NodeId) -> bool:
+        """Tell whether this member is to be told of a node's life."""
+        return node in self.configuration.members or node in self._wanted_voters
+
+    def _strangers(self) -> tuple[NodeId, ...]:
+        """Return the wanted voters that live and are no members at all."""
+        members = self.configuration.members
+        return tuple(
+            node for node in self._wanted_voters if node in self._alive and node not in members
+        )
+
     def on_peer_seen(self, node: NodeId) -> None:
         """A peer's process is alive and can be sent to."""
         self._alive.add(node)
@@ -450,4 +540,8 @@ class Elector:
     def _may_campaign(self) -> bool:
         # One that an uncommitted configuration removes may be the only one that has this entry, and
         # then only it can be elected (dissertation 4.2.2).
-        return not self.amnesia and self._configurations.may_be_voter(self.node)
+        if self.amnesia or formation_of(self.term + 1) != self.formation:
+            return False
+        if self._pending_founding is not None:
+            return True
+        return self.is_founded and self._configurations.may_be_voter(self.node)

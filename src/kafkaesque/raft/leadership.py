@@ -66,11 +66,11 @@ class Leadership:
         "_tick",
         "_transfer_ticks",
         "_uncounted",
-        "_wanted_voters",
         "confirmation",
         "due",
         "is_astray",
         "transferee",
+        "wanted_voters",
     )
 
     def __init__(
@@ -96,7 +96,8 @@ class Leadership:
         self._config = config
         self._alive = alive
         self._min_insync = min_insync
-        self._wanted_voters = wanted_voters
+        #: Changed from outside, with `is_astray` set.
+        self.wanted_voters = wanted_voters
         self._tick = 0
         self._quorum_lost_ticks = 0
         self._transfer_ticks = 0
@@ -161,7 +162,7 @@ class Leadership:
     def next_voters(self) -> tuple[NodeId, ...]:
         """Return the voters that should be next; to be asked when the configuration is settled."""
         floor_index = max(self._log.commit_index, self._term_first_index)
-        return next_voters(self._configuration, self._peers, self._wanted_voters, floor_index)
+        return next_voters(self._configuration, self._peers, self.wanted_voters, floor_index)
 
     def readmit(self, configuration_index: int) -> bool:
         """Readmit who can be; tell whether that needs a newer entry. Asked when settled."""
@@ -169,7 +170,7 @@ class Leadership:
             self._configuration,
             configuration_index,
             self._peers,
-            self._wanted_voters,
+            self.wanted_voters,
             last_index=self._log.last_index,
             commit_index=self._log.commit_index,
         )
@@ -477,11 +478,11 @@ class Leadership:
 
     def on_peer_seen(self, node: NodeId) -> None:
         """A peer's process is there (again): find out what it has, and let it know its leader."""
+        self.is_astray = True  # perhaps it can be made a voter
         peer = self._peers.get(node)
         if peer is None:
             return
         peer.is_alive = True
-        self.is_astray = True  # perhaps it can be made a voter
         if peer.state is not _PROBE:
             peer.turn(_PROBE, peer.synced_index + 1)
         peer.awaits_answer = False

@@ -257,13 +257,13 @@ def converge(cluster: Cluster, rounds: int = 150) -> None:
         cluster.notice_all()
         cluster.flow()
         leader = cluster.leader
-        if leader is not None and _is_settled(cluster, leader):
+        if leader is not None and is_settled(cluster, leader):
             return
         cluster.tick()
     raise Violation(f"no agreement after {rounds} ticks without faults: {report(cluster)}")
 
 
-def _is_settled(cluster: Cluster, leader: int) -> bool:
+def is_settled(cluster: Cluster, leader: int) -> bool:
     core = cluster[leader]
     members = [cluster[node] for node in core.configuration.members]
     return (

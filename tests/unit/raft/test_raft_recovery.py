@@ -1,0 +1,117 @@
+"""A group that has lost its quorum is formed anew from those that are left (ADR 16)."""
+
+from __future__ import annotations
+
+from kafkaesque.raft.formation import first_term, formation_of
+from tests.unit.raft.arbiter import Arbiter
+from tests.unit.raft.harness import Cluster
+
+
+def recover(cluster: Cluster, arbiter: Arbiter, *nodes: int) -> None:
+    """Let these members go through a whole recovery."""
+    arbiter.begin()
+    for node in nodes:
+        arbiter.follow(node)
+        cluster.sync(node)
+        arbiter.tell(node)
+    assert arbiter.decide()
+    for node in nodes:
+        arbiter.follow(node)
+    cluster.flow()
+
+
+def pass_time(cluster: Cluster, ticks: int = 20) -> None:
+    """Let everybody go on without faults."""
+    for _ in range(ticks):
+        cluster.flow()
+        cluster.tick()
+    cluster.flow()
+
+
+def test_of_two_replicas_the_one_that_is_left_goes_on_and_takes_the_other_in_again() -> None:
+    cluster = Cluster(2, wanted=(1, 2))
+    cluster.elect(1)
+    entry = cluster.propose(1)
+    cluster.flow()
+    cluster.crash(1)
+    cluster.notice_all()
+    arbiter = Arbiter(cluster)
+
+    recover(cluster, arbiter, 2)
+
+    assert cluster[2].is_leader
+    assert cluster[2].configuration.voters == (2,)
+    assert formation_of(cluster[2].term) == 1
+    cluster.propose(2)
+    cluster.flow()
+    assert cluster[2].commit_index == cluster[2].log.last_index > entry.last_index
+
+    cluster.start(1)
+    arbiter.follow(1)
+    arbiter.follow(1)
+    cluster.notice_all()
+    pass_time(cluster)
+    assert sorted(cluster[2].configuration.voters) == [1, 2]
+    assert cluster[1].log.last_index == cluster[2].log.last_index
+
+
+def test_what_the_old_leader_appended_alone_is_cut_off_when_it_returns() -> None:
+    cluster = Cluster(4, wanted=(1, 2, 3, 4))
+    cluster.elect(1)
+    cluster.propose(1)
+    cluster.flow()
+    cluster.cut(1, 2)
+    cluster.notice_all()
+    lost = [cluster.propose(1) for _ in range(3)]
+    cluster.flow()
+    assert cluster[1].commit_index < lost[0].last_index
+    arbiter = Arbiter(cluster)
+
+    recover(cluster, arbiter, 3, 4)
+    leader = cluster.leader
+    assert leader in (3, 4)
+    kept = cluster.propose(leader)
+    cluster.flow()
+    assert cluster[leader].commit_index == kept.last_index
+
+    cluster.heal()
+    for node in (1, 2):
+        arbiter.follow(node)
+        arbiter.follow(node)
+    cluster.notice_all()
+    pass_time(cluster)
+    assert sorted(cluster[leader].configuration.voters) == [1, 2, 3, 4]
+    assert {cluster[node].log.last_index for node in (1, 2, 3, 4)} == {
+        cluster[leader].log.last_index
+    }
+
+
+def test_who_has_entered_a_formation_serves_no_earlier_one_even_after_a_restart() -> None:
+    cluster = Cluster(2)
+    cluster.elect(1)
+    arbiter = Arbiter(cluster)
+    arbiter.begin()
+    arbiter.follow(2)
+    assert not arbiter.has_news(2)  # not durable yet
+    cluster.sync(2)
+    assert arbiter.has_news(2)
+    cluster.crash(2)
+    cluster.start(2)
+    assert cluster[2].term == first_term(1)
+    entry = cluster.propose(1)
+    cluster.notice_all()
+    cluster.flow()
+    assert cluster[1].commit_index < entry.last_index
+    assert not cluster[1].is_leader
+
+
+def test_nobody_stands_for_election_in_a_formation_that_is_not_founded() -> None:
+    cluster = Cluster(3)
+    cluster.elect(1)
+    arbiter = Arbiter(cluster)
+    arbiter.begin()
+    for node in (1, 2, 3):
+        arbiter.follow(node)
+    pass_time(cluster, 50)
+    assert cluster.leader is None
+    assert all(cluster[node].is_quiet for node in (1, 2, 3))
