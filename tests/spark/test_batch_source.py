@@ -182,17 +182,28 @@ def test_an_empty_topic_is_an_empty_table(read: Reader, make_topic: TopicMaker) 
     assert read(subscribe=make_topic()).count() == 0
 
 
-def test_filters_keep_records_from_being_fetched(spark: Any, read: Reader, numbers: str) -> None:
+def test_uses_of_a_table_do_not_take_rows_from_each_other(
+    spark: Any, read: Reader, numbers: str
+) -> None:
     name = "spark.sql.python.filterPushdown.enabled"
     before = spark.conf.get(name)
     spark.conf.set(name, "true")
     try:
-        table = read(subscribe=numbers, pushFilters="true")
-        found = table.where(
-            "partition = 1 AND offset < 8 AND timestamp >= timestamp_millis(1700000003000)"
-        )
-        assert values(found) == [b"1-%d" % row for row in range(3, 8)]
-        assert found.rdd.getNumPartitions() == 1
-        assert values(table.where("offset = 99")) == []
+        table = read(subscribe=numbers)
+        zero, one = (table.where(f"partition = {each}") for each in (0, 1))
+        wanted = [[b"%d-%d" % (each, row) for row in range(10)] for each in (0, 1)]
+        assert values(zero.union(one)) == wanted[0] + wanted[1]
+        assert [values(zero), values(one)] == wanted
+        assert values(table.union(one)) == sorted(wanted[0] + 2 * wanted[1])
     finally:
         spark.conf.set(name, before)
+
+
+def test_options_keep_records_from_being_fetched(read: Reader, numbers: str) -> None:
+    found = read(
+        assign=json.dumps({numbers: [1]}),
+        startingTimestamp="1700000003000",
+        endingOffsets=json.dumps({numbers: {"1": 8}}),
+    )
+    assert values(found) == [b"1-%d" % row for row in range(3, 8)]
+    assert found.rdd.getNumPartitions() == 1

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kafkaesque.spark.source import StreamReader
 from kafkaesque.spark.source_options import parse_source
+from kafkaesque.spark.waiting_bytes import waiting_bytes
 from tests.clients.kafka_helpers import (
     Sent,
     TopicMaker,
@@ -56,6 +57,12 @@ def send(bootstrap_servers: str, topic: str, count: int, first: int = 0) -> list
     return sent
 
 
+def reader_of(bootstrap_servers: str, topic: str, **more: str) -> StreamReader:
+    """Return a reader as Spark has it on its driver; it begins at the latest."""
+    options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, **more}
+    return StreamReader(parse_source(options, is_stream=True))
+
+
 def test_a_query_goes_on_where_it_stopped(
     stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
 ) -> None:
@@ -90,6 +97,60 @@ def test_a_limit_holds_for_every_micro_batch(
     assert found.values == sent
 
 
+def test_a_limit_of_bytes_holds_for_every_micro_batch(
+    stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=2)
+    # Neither partition alone says what a record takes.
+    small = [Sent(value=b"%04d" % number, partition=0) for number in range(2000)]
+    large = [Sent(value=b"%04d" % number * 500, partition=1) for number in range(200)]
+    produce(bootstrap_servers, topic, [*small, *large])
+    limit = 100_000
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    found = run(stream(**options, maxBytesPerTrigger=str(limit)), tmp_path)
+    assert found.values == sorted(bytes(each.value or b"") for each in (*small, *large))
+    *full, last = (sum(map(len, found.batches[number])) for number in sorted(found.batches))
+    assert len(full) >= 3
+    # What is around a value counts, too: 12 bytes of a record.
+    assert all(limit * 0.8 < size < limit for size in full)
+    assert last < limit
+
+
+def test_too_few_bytes_wait_until_there_are_enough(
+    make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    reader = reader_of(
+        bootstrap_servers, topic, startingOffsets="earliest", minBytesPerTrigger="9000"
+    )
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    produce(bootstrap_servers, topic, [b"v" * 1000] * 8)
+    assert reader.latestOffset(start, limit) == start
+    produce(bootstrap_servers, topic, [b"v" * 1000])
+    assert reader.latestOffset(start, limit) == {topic: {"0": 9}}
+    reader.stop()
+
+
+def test_what_waits_is_measured_in_the_bytes_that_brokers_keep(
+    make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=3)
+    # Batches shorter and longer than what is looked at; of partition 2 there is nothing.
+    for number in range(3):
+        produce(bootstrap_servers, topic, [Sent(value=b"%d" % number * 900, partition=0)] * 10)
+        produce(bootstrap_servers, topic, [Sent(value=b"%d" % number * 50_000, partition=1)] * 2)
+    reader = reader_of(bootstrap_servers, topic, startingOffsets="earliest")
+    (zero, one, two) = ((topic, number) for number in range(3))
+    starts, ends = {zero: 0, one: 2, two: 0}, {zero: 30, one: 6, two: 0}
+    assert 1 <= waiting_bytes(reader._cluster, starts, ends) / (30 * 900 + 4 * 50_000) < 1.02
+    # Offsets that are not there are taken to be like the others.
+    gone = {zero: 20, one: 2, two: 100}, {zero: 20, one: 4, two: 101}
+    assert 1 <= waiting_bytes(reader._cluster, *gone) / (3 * 50_000) < 1.02
+    assert waiting_bytes(reader._cluster, ends, ends) == 0
+    reader.stop()
+
+
 def test_new_records_are_read_while_the_query_runs(
     stream: Streamer, make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
 ) -> None:
@@ -106,17 +167,12 @@ def test_new_records_are_read_while_the_query_runs(
         query.stop()
 
 
-def reader_from_the_latest(bootstrap_servers: str, topic: str) -> StreamReader:
-    options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
-    return StreamReader(parse_source(options, is_stream=True))
-
-
 def test_where_the_latest_was_is_in_the_checkpoint_before_anything_is_read(
     make_topic: TopicMaker, bootstrap_servers: str
 ) -> None:
     topic = make_topic(partitions=1)
     send(bootstrap_servers, topic, 3)
-    reader = reader_from_the_latest(bootstrap_servers, topic)
+    reader = reader_of(bootstrap_servers, topic)
     start = reader.initialOffset()
     assert start == {topic: {"0": 3}}
     send(bootstrap_servers, topic, 5, 3)
@@ -132,7 +188,7 @@ def test_a_first_micro_batch_that_is_repeated_ends_where_it_did(
 ) -> None:
     topic = make_topic(partitions=1)
     send(bootstrap_servers, topic, 5)
-    reader = reader_from_the_latest(bootstrap_servers, topic)
+    reader = reader_of(bootstrap_servers, topic)
     logged = {topic: {"0": 3}}
     assert reader.partitions(reader.initialOffset(), logged) == []
     assert reader.latestOffset(logged, ReadAllAvailable()) == {topic: {"0": 5}}
@@ -143,7 +199,7 @@ def test_records_that_come_between_the_target_and_the_beginning_are_no_loss(
     make_topic: TopicMaker, bootstrap_servers: str
 ) -> None:
     topic = make_topic(partitions=1)
-    reader = reader_from_the_latest(bootstrap_servers, topic)
+    reader = reader_of(bootstrap_servers, topic)
     reader.prepareForTriggerAvailableNow()
     send(bootstrap_servers, topic, 5)
     start = reader.initialOffset()

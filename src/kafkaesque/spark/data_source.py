@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
-from kafkaesque.spark.source import BatchReader, FilteringReader, StreamReader
+from kafkaesque.spark.source import BatchReader, StreamReader
 from kafkaesque.spark.source_options import parse_source
 from kafkaesque.spark.tables import SPARK_SCHEMA
 
@@ -33,7 +33,7 @@ class KafkaesqueDataSource(DataSource):
     def reader(self, schema: Any) -> BatchReader:
         options = parse_source(self.options, is_stream=False)
         _require_columns(schema, options.columns)
-        return FilteringReader(options) if options.takes_filters else BatchReader(options)
+        return BatchReader(options)
 
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""

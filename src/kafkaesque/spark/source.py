@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,6 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
-    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -19,10 +17,10 @@ from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.cluster_cache import borrowed_cluster
 from kafkaesque.spark.errors import ConnectorError, DataLoss
 from kafkaesque.spark.log_offsets import list_offsets
-from kafkaesque.spark.narrowing import Narrowing, read_filters
 from kafkaesque.spark.offsets import (
     EARLIEST,
     LATEST,
+    NUMBER_MAX,
     Offsets,
     OffsetsJson,
     Partition,
@@ -31,10 +29,11 @@ from kafkaesque.spark.offsets import (
 )
 from kafkaesque.spark.partition_reader import PartitionReader
 from kafkaesque.spark.progress import commit_progress
-from kafkaesque.spark.ranges import OffsetRange, cut, limit_ends, ranges_between
+from kafkaesque.spark.ranges import OffsetRange, cut, ranges_between
 from kafkaesque.spark.source_options import SourceOptions
 from kafkaesque.spark.subscription import LogBounds, find_partitions, tell
 from kafkaesque.spark.tables import read_tables
+from kafkaesque.spark.trigger_limits import TriggerLimits
 
 
 class RangePartition(InputPartition):
@@ -64,7 +63,11 @@ def _plan(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[RangeP
 
 
 class BatchReader(DataSourceReader):
-    """Reads from offsets to offsets, as they are when the query is planned."""
+    """Reads from offsets to offsets, as they are when a table is used for the first time.
+
+    It takes no filters: Spark 4.3 keeps one plan for all uses of a loaded table, so that a filter
+    of one use would take rows from the others (ADR 11).
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -72,38 +75,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._options.cluster) as cluster:
             bounds = LogBounds(cluster, self._options, find_partitions(cluster, self._options))
-            return _plan(self._options, *self._narrow(cluster, bounds.starts(), bounds.ends()))
-
-    def _narrow(self, cluster: Cluster, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
-        return starts, ends
+            return _plan(self._options, bounds.starts(), bounds.ends())
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
-
-
-class FilteringReader(BatchReader):
-    """Leaves out what the query's filters leave out, as far as offsets tell.
-
-    Spark refuses a reader that takes filters unless `spark.sql.python.filterPushdown.enabled` is
-    set, so it is one of its own.
-    """
-
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
-        self._narrowing = Narrowing()
-
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
-        """Note what the filters say; all of them are left to Spark, too."""
-        self._narrowing = read_filters(filters)
-        return filters
-
-    def _narrow(self, cluster: Cluster, starts: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
-        found = self._narrowing
-        ends, at_time = found.narrow(starts, ends), {}
-        if found.timestamp_ms_min is not None:
-            wanted = dict.fromkeys(ends, found.timestamp_ms_min)
-            at_time = list_offsets(cluster, wanted, is_read_committed=False)
-        return found.first(starts, ends, at_time), ends
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -121,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_pinned = False
         #: The end of a query that reads what is available now.
         self._target: Offsets | None = None
-        self._told_at: float | None = None
+        self._limits = TriggerLimits(options)
         #: The topics' ends, as they were found last.
         self._ends: Offsets | None = None
         #: What the group has been told last.
@@ -145,12 +120,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return what the options say of a micro-batch's size."""
-        if self._options.trigger_offsets_max is not None:
-            return ReadMaxRows(self._options.trigger_offsets_max)
-        if self._options.trigger_offsets_min is not None:
-            return ReadMinRows(self._options.trigger_offsets_min)
-        return ReadAllAvailable()
+        """Return whether the options limit a micro-batch; `latestOffset` knows how."""
+        return ReadMaxRows(NUMBER_MAX) if self._limits.has_any else ReadAllAvailable()
 
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:  # noqa: N802
         """Return where the next micro-batch ends; `start` itself where there is to be none.
@@ -173,12 +144,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse_lost(starts, ends)
         if isinstance(limit, ReadAllAvailable):
             return to_json(ends)
-        if self._is_too_little(starts, ends):
-            return start
-        self._told_at = time.monotonic()
-        if isinstance(limit, ReadMaxRows):
-            ends = limit_ends(starts, ends, limit.max_rows)
-        return to_json(ends)
+        may_wait = self._target is None
+        end = self._limits.end(self._cluster, starts, ends, may_wait=may_wait)
+        return start if end is None else to_json(end)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
         """Return the topics' ends as they were found last, for the query's progress report."""
@@ -231,16 +199,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the starts with those of partitions that were not there before."""
         new = [each for each in ends if each not in starts]
         return {**starts, **self._ask(dict.fromkeys(new, EARLIEST))} if new else starts
-
-    def _is_too_little(self, starts: Offsets, ends: Offsets) -> bool:
-        least = self._options.trigger_offsets_min
-        if least is None or self._target is not None:
-            return False
-        if self._told_at is None:
-            self._told_at = time.monotonic()
-        waited_ms = 1000 * (time.monotonic() - self._told_at)
-        waiting = sum(end - starts[each] for each, end in ends.items())
-        return waiting < least and waited_ms < self._options.trigger_delay_ms_max
 
     def _refuse_lost(self, starts: Offsets, ends: Offsets) -> None:
         """Tell of partitions that are gone or shorter than they were."""

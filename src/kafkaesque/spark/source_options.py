@@ -48,12 +48,13 @@ _NAMES = (
     "failOnDataLoss",
     "groupIdPrefix",
     "includeHeaders",
+    "maxBytesPerTrigger",
     "maxOffsetsPerTrigger",
     "maxRecordsPerPartition",
     "maxTriggerDelay",
+    "minBytesPerTrigger",
     "minOffsetsPerTrigger",
     "minPartitions",
-    "pushFilters",
     *_OF_NO_CONSEQUENCE,
 )
 _ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -89,14 +90,21 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     is_read_committed: bool = True
     group_id: str | None = None
-    takes_filters: bool = False
     partitions_min: int | None = None
     partition_records_max: int | None = None
     trigger_offsets_max: int | None = None
     trigger_offsets_min: int | None = None
+    #: Bytes as brokers keep them; see `waiting_bytes`.
+    trigger_bytes_max: int | None = None
+    trigger_bytes_min: int | None = None
     trigger_delay_ms_max: int = _TRIGGER_DELAY_MS
     fetch_bytes: int = FETCH_BYTES
     fetch_wait_ms: int = 500
+
+    @property
+    def limits_bytes(self) -> bool:
+        """Whether a micro-batch depends on how many bytes wait."""
+        return self.trigger_bytes_max is not None or self.trigger_bytes_min is not None
 
     @property
     def is_start_moving(self) -> bool:
@@ -118,6 +126,8 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     options = OptionReader(given)
     options.refuse_unknown(_NAMES)
     topics, pattern, assigned = _subscription(options)
+    offsets_min, offsets_max = _per_trigger(options, "Offsets")
+    bytes_min, bytes_max = _per_trigger(options, "Bytes")
     isolation = ("read_committed", "read_uncommitted")
     return SourceOptions(
         cluster=parse_cluster(options),
@@ -135,13 +145,14 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         is_read_committed=options.choice("kafka.isolation.level", isolation, isolation[0])
         == isolation[0],
         group_id=_group_id(options),
-        takes_filters=options.flag("pushFilters", default=False),
         partitions_min=options.maybe_number("minPartitions", least=1, most=PARTITIONS_MAX),
         partition_records_max=options.maybe_number(
             "maxRecordsPerPartition", least=1, most=NUMBER_MAX
         ),
-        trigger_offsets_max=options.maybe_number("maxOffsetsPerTrigger", least=1, most=NUMBER_MAX),
-        trigger_offsets_min=_least_per_trigger(options),
+        trigger_offsets_max=offsets_max,
+        trigger_offsets_min=offsets_min,
+        trigger_bytes_max=bytes_max,
+        trigger_bytes_min=bytes_min,
         trigger_delay_ms_max=options.duration_ms("maxTriggerDelay", _TRIGGER_DELAY_MS),
         fetch_bytes=options.number(
             "kafka.max.partition.fetch.bytes", least=1, most=_FETCH_BYTES_MAX, default=FETCH_BYTES
@@ -251,11 +262,10 @@ def _group_id(options: OptionReader) -> str | None:
     return prefix
 
 
-def _least_per_trigger(options: OptionReader) -> int | None:
-    least = options.maybe_number("minOffsetsPerTrigger", least=1, most=NUMBER_MAX)
-    most = options.maybe_number("maxOffsetsPerTrigger", least=1, most=NUMBER_MAX)
+def _per_trigger(options: OptionReader, what: str) -> tuple[int | None, int | None]:
+    """Return the least and the most of a micro-batch."""
+    names = (f"min{what}PerTrigger", f"max{what}PerTrigger")
+    least, most = (options.maybe_number(name, least=1, most=NUMBER_MAX) for name in names)
     if least is not None and most is not None and least > most:
-        raise WrongOption(
-            f"the option minOffsetsPerTrigger ({least}) is more than maxOffsetsPerTrigger ({most})"
-        )
-    return least
+        raise WrongOption(f"the option {names[0]} ({least}) is more than {names[1]} ({most})")
+    return least, most
