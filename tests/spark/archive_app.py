@@ -11,11 +11,9 @@ import signal
 import sys
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from kafkaesque.spark.java import ensure_java
 from kafkaesque.spark.lakehouse.data_source import LakehouseDataSource
 from kafkaesque.spark.lakehouse.sink import StreamWriter
+from tests.spark.query_app import read_topics, start_spark
 
 
 class DyingWriter(StreamWriter):
@@ -48,28 +46,12 @@ def main() -> None:
     bootstrap_servers, topics, table, checkpoint, batch, when = sys.argv[1:]
     # Spark's Python processes are a group of their own, and have the environment of this one.
     os.environ |= {"DIES_AT": batch, "DIES": when, "DIES_GROUP": str(os.getpgid(0))}
-    ensure_java()
-    spark = (
-        SparkSession.builder.master("local[2,3]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = start_spark()
     # Workers find the class by this module's name, and it is main here.
     import tests.spark.archive_app as here
 
     spark.dataSource.register(here.DyingLakehouse)
-    rows = (
-        spark.readStream.format("kafkaesque")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("subscribe", topics)
-        .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", "100")
-        .load()
-    )
+    rows = read_topics(spark, bootstrap_servers, topics, rows_max=100, includeHeaders="true")
     query = (
         rows.writeStream.format("dying-lakehouse")
         .option("path", table)

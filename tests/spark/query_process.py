@@ -1,4 +1,4 @@
-"""A query as a process of its own (`copy_app.py`), which a test can kill."""
+"""A query as a process of its own (`copy_app`, or another), which a test can kill."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.kafka_helpers import DEADLINE_S, unique
 
-APP = Path(__file__).with_name("copy_app.py")
-WAIT_S = 120.0
+REPO = Path(__file__).parents[2]
+WAIT_S = 240.0
 
 
 @contextmanager
-def running(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the query; in the end it is killed with its JVM and workers, at once."""
+def running(
+    arguments: list[str], log: Path, app: str = "tests.spark.copy_app"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a query's module; in the end it is killed with its JVM and workers, at once."""
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, str(APP), *arguments],
+            [sys.executable, "-m", app, *arguments],
             stdout=out,
             stderr=out,
             start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            cwd=REPO,
+            # Spark's Python processes look for modules there, too.
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPO)},
         )
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -64,8 +69,15 @@ def wait_until(
     count: int,
 ) -> None:
     """Wait until so many records are committed; fails where the query ends or takes too long."""
+    wait_for(process, log, lambda: committed_count(bootstrap_servers, topic, partitions), count)
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], log: Path, done: Callable[[], int], count: int
+) -> None:
+    """Wait until so much is done; fails where the query ends or takes too long."""
     deadline = time.monotonic() + WAIT_S
-    while committed_count(bootstrap_servers, topic, partitions) < count:
+    while done() < count:
         assert process.poll() is None, log.read_text()[-4000:]
         assert time.monotonic() < deadline, f"not {count} records\n{log.read_text()[-4000:]}"
-        time.sleep(0.1)
+        time.sleep(0.05)

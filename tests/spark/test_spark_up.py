@@ -22,11 +22,13 @@ import pytest
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.exit_codes import FAILED, OK
 from kafkaesque.spark.java import make_java_home
-from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, eventually, produce
 from tests.spark.pipelines.commands import Project, children_of, command, is_running, run_command
+from tests.spark.query_process import WAIT_S, running, wait_until
 
 WORKERS = 2
 PARTITIONS = 3
+RECORDS = 900
 EXECUTORS = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2"}
 
 
@@ -37,6 +39,7 @@ class Up:
     process: subprocess.Popen[str]
     said: IO[str]
     ready: dict[str, Any]
+    logs: Path
 
     @property
     def pids(self) -> list[int]:
@@ -59,7 +62,7 @@ def up(folder: Path) -> Iterator[Up]:
     try:
         line = said.readline()
         assert line, "it ended before it was ready"
-        yield Up(process=process, said=said, ready=json.loads(line))
+        yield Up(process=process, said=said, ready=json.loads(line), logs=folder / "logs")
     finally:
         if process.poll() is None:
             process.kill()
@@ -67,31 +70,81 @@ def up(folder: Path) -> Iterator[Up]:
         said.close()
 
 
-@pytest.mark.timeout(1200)
-def test_a_pipeline_runs_on_its_workers_and_nothing_is_left(
-    tmp_path: Path, make_topic: TopicMaker, bootstrap_servers: str
-) -> None:
-    source, sink = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
-    sent = [Sent(value=b"word %d" % each, partition=each % PARTITIONS) for each in range(300)]
-    produce(bootstrap_servers, source, sent)
-    project = Project.make(tmp_path / "project", bootstrap_servers, source, sink)
-    with up(tmp_path) as cluster:
+@pytest.fixture(scope="module")
+def cluster_of_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A cluster that tests share; Ctrl-C ends it in the end, and nothing is left running."""
+    with up(tmp_path_factory.mktemp("up")) as cluster:
         assert cluster.ready["event"] == "ready"
-        project.where = ("--master", cluster.ready["master"])
-        project.settings |= EXECUTORS
-        flows = project.run()
-        assert (flows["shout"]["rows_in"], flows["shout"]["rows_out"]) == (300, 300)
-        assert project.written() == Counter(b"WORD %d" % each for each in range(300))
-        for number in range(1, WORKERS + 1):
-            folder = tmp_path / "logs" / f"worker-{number}"
-            assert list(folder.glob("app-*/*/stderr")), f"worker {number} had no executor"
-        _refuse_a_python_that_lacks_kafkaesque(project, tmp_path)
-
+        yield cluster
         pids = [each for pid in cluster.pids for each in [pid, *children_of(pid)]]
         cluster.process.send_signal(signal.SIGINT)
         assert cluster.process.wait(60) == OK
         assert json.loads(cluster.said.read()) == {"event": "stopped"}
         assert not [pid for pid in pids if is_running(pid)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """From one to the other."""
+
+    source: str
+    sink: str
+
+
+@pytest.fixture
+def topics(make_topic: TopicMaker, bootstrap_servers: str) -> Topics:
+    source, sink = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
+    sent = [Sent(value=b"word %d" % each, partition=each % PARTITIONS) for each in range(RECORDS)]
+    produce(bootstrap_servers, source, sent)
+    return Topics(source=source, sink=sink)
+
+
+def check_copies(bootstrap_servers: str, sink: str) -> None:
+    found = consume(bootstrap_servers, sink, RECORDS, isolation_level="read_committed", at_rest_s=2)
+    assert Counter(message.value() for message in found) == Counter(
+        b"copy of word %d" % each for each in range(RECORDS)
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_query_on_its_workers(
+    cluster_of_spark: Up, topics: Topics, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "query.log"
+    arguments = [bootstrap_servers, topics.source, topics.sink, cluster_of_spark.ready["master"]]
+    with running(arguments, log, "tests.spark.batch_app") as process:
+        assert process.wait(WAIT_S) == 0, log.read_text()[-4000:]
+    check_copies(bootstrap_servers, topics.sink)
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_on_its_workers_is_killed_and_run_again(
+    cluster_of_spark: Up, topics: Topics, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "query.log"
+    places = (bootstrap_servers, topics.source, topics.sink, str(tmp_path / "checkpoint"))
+    arguments = [*places, cluster_of_spark.ready["master"]]
+    with running(arguments, log) as process:
+        wait_until(process, log, bootstrap_servers, topics.sink, PARTITIONS, 1)
+    with running(arguments, log) as process:
+        wait_until(process, log, bootstrap_servers, topics.sink, PARTITIONS, RECORDS)
+        check_copies(bootstrap_servers, topics.sink)
+
+
+@pytest.mark.timeout(1200)
+def test_a_pipeline_runs_on_its_workers(
+    cluster_of_spark: Up, topics: Topics, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    project = Project.make(tmp_path / "project", bootstrap_servers, topics.source, topics.sink)
+    project.where = ("--master", cluster_of_spark.ready["master"])
+    project.settings |= EXECUTORS
+    flows = project.run()
+    assert (flows["shout"]["rows_in"], flows["shout"]["rows_out"]) == (RECORDS, RECORDS)
+    assert project.written() == Counter(b"WORD %d" % each for each in range(RECORDS))
+    for number in range(1, WORKERS + 1):
+        folder = cluster_of_spark.logs / f"worker-{number}"
+        assert list(folder.glob("app-*/*/stderr")), f"worker {number} had no executor"
+    _refuse_a_python_that_lacks_kafkaesque(project, tmp_path)
 
 
 def _refuse_a_python_that_lacks_kafkaesque(project: Project, folder: Path) -> None:

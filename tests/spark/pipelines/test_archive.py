@@ -26,13 +26,11 @@ from kafkaesque.spark.lakehouse.table import open_table, recorded_offsets
 from kafkaesque.spark.lakehouse.vacuum import vacuum
 from kafkaesque.spark.pipelines.templates import copy_template
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
-from tests.spark import archive_app
 from tests.spark.pipelines.command import pipeline
-from tests.spark.query_process import committed_count
+from tests.spark.query_process import committed_count, running
 from tests.spark.table_helpers import data_files
 
 PARTITIONS = 3
-REPO = Path(__file__).parents[3]
 WAIT_S = 280.0
 #: Messages are of three days.
 FIRST = datetime(2024, 4, 30, 23, 0, tzinfo=UTC)
@@ -178,21 +176,8 @@ def test_options_keep_files_from_being_opened(
 
 def die(arguments: list[str], log: Path) -> None:
     """Run the query as a process until it kills itself."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, str(archive_app.__file__), *arguments],
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            cwd=REPO,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPO)},
-        )
-        try:
-            code = process.wait(WAIT_S)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    with running(arguments, log, "tests.spark.archive_app") as process:
+        code = process.wait(WAIT_S)
     assert code == -signal.SIGKILL, log.read_text()[-4000:]
 
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +19,7 @@ from kafkaesque.spark.pipelines.templates import copy_template
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
 from tests.spark.pipelines.command import kafkaesque, pipeline
 from tests.spark.pipelines.local_flows import run_flows
+from tests.spark.query_process import running, wait_for
 
 #: The lines of the samples that are to be kept aside, with the beginning of the reason.
 ASIDE = {
@@ -36,8 +31,7 @@ ASIDE = {
     ("syslog.log", 9): "its priority is 999",
 }
 WEB = b'198.51.100.23 - - [02/Mar/2026:09:00:00 +0000] "GET /topic HTTP/1.1" 500 1'
-APP = Path(__file__).with_name("index_app.py")
-WAIT_S = 240.0
+APP = "tests.spark.pipelines.index_app"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,38 +182,12 @@ def test_a_line_has_no_say_in_a_terminal() -> None:
     assert as_text(line) == r"t  h  info  a\x1b[2Jb\nc" + "\td" + r"\x9b"
 
 
-@contextmanager
-def running(arguments: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the query; in the end it is killed with its JVM and workers, at once."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, str(APP), *arguments],
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        )
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def count_of(folder: Path) -> int:
     try:
         with LineIndex(folder) as index:
             return index.count()
     except ConnectorError:
         return 0
-
-
-def wait_for(folder: Path, count: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while count_of(folder) < count:
-        assert process.poll() is None, log.read_text()[-4000:]
-        assert time.monotonic() < deadline, f"not {count} lines\n{log.read_text()[-4000:]}"
-        time.sleep(0.05)
 
 
 @pytest.mark.timeout(900)
@@ -233,12 +201,12 @@ def test_each_line_is_found_once_whatever_is_killed(
     arguments = [bootstrap_servers, topic, str(folder), str(tmp_path / "checkpoint")]
     for _ in range(2):
         before = count_of(folder)
-        with running(arguments, log) as process:
-            wait_for(folder, before + 1, process, log)
+        with running(arguments, log, APP) as process:
+            wait_for(process, log, lambda: count_of(folder), before + 1)
             time.sleep(dice.uniform(0.0, 0.6))
     assert count_of(folder) < total, "the kills came too late"
-    with running(arguments, log) as process:
-        wait_for(folder, total, process, log)
+    with running(arguments, log, APP) as process:
+        wait_for(process, log, lambda: count_of(folder), total)
         time.sleep(1.0)
     with LineIndex(folder, writes=True) as index:
         index.check()
