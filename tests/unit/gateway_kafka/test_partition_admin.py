@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.delete_records_request import (
@@ -152,6 +152,25 @@ def test_leadership_goes_back_to_the_first_replica(live_trio: LiveCluster, asked
     node = {"leader": leader, "preferred": preferred, "third": third}[asked]
     assert elect(live, ("orders", [0, 0]), node=node) == {("orders", 0): 0}
     assert live.partition("orders", node=preferred).is_leader
+
+
+def test_a_leader_that_gives_up_handing_over_is_asked_again(
+    live_trio: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = live_trio
+    live.create_topic("orders", 1, 3)
+    preferred, leader = move_leader(live, "orders")
+    driver = live.nodes[leader].broker.driver
+    hand_over, asked = driver.transfer_leadership, []
+
+    def give_up_once(group: GroupId, to: NodeId) -> None:
+        asked.append(to)
+        if len(asked) > 1:
+            hand_over(group, to)
+
+    monkeypatch.setattr(driver, "transfer_leadership", give_up_once)
+    assert elect(live, ("orders", [0]), node=preferred) == {("orders", 0): 0}
+    assert asked == [preferred, preferred]
 
 
 def test_all_partitions_that_need_it_are_elected(live_trio: LiveCluster) -> None:

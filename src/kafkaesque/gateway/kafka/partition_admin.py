@@ -15,6 +15,7 @@ from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
 from kafkaesque.model.errors import (
     DiskFailed,
     InvalidTopic,
+    NotLeader,
     OffsetOutOfRange,
     RequestRefused,
     RequestTimedOut,
@@ -126,6 +127,8 @@ def _wanted_start(partition: Partition, wanted: int) -> Offset:
 _PREFERRED, _UNCLEAN = 0, 1
 #: How often it is looked whether an elected leader has taken over.
 ELECTION_CHECK_MS = 20
+#: A leader gives up handing over after half a second; then it is asked again.
+ELECTION_RETRY_MS = 1_000
 
 
 def on_elect_leaders(gateway: "KafkaGateway", call: Call) -> None:
@@ -248,12 +251,14 @@ class _Elections:
         broker = self._broker
 
         def on_asked(outcome: object) -> None:
-            if isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut):
+            may_pass = isinstance(outcome, RequestTimedOut | NotLeader)
+            if isinstance(outcome, RequestRefused) and not may_pass:
                 finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message_of(outcome))
             elif isinstance(outcome, PeerUnreachable):
                 finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message_of(outcome))
             else:
-                self._await_leader(partition, preferred, finish)
+                retry_ms = broker.env.clock.now_ms() + ELECTION_RETRY_MS
+                self._await_leader(partition, preferred, finish, retry_ms)
 
         request = TransferLeadership(group=partition.group, to_node=preferred)
         if leader == broker.node:
@@ -267,18 +272,23 @@ class _Elections:
         partition: PartitionState,
         preferred: NodeId,
         finish: Callable[[ErrorCode, str | None], None],
+        retry_ms: int,
     ) -> None:
         broker = self._broker
-        if broker.leaders.leader(partition.group) == preferred:
+        leader, now_ms = broker.leaders.leader(partition.group), broker.env.clock.now_ms()
+        if leader == preferred:
             finish(ErrorCode.NONE, None)
-        elif broker.env.clock.now_ms() >= self._deadline_ms:
+        elif leader is not None and retry_ms <= now_ms < self._deadline_ms:
+            self._transfer(partition, leader, preferred, finish)
+        elif now_ms >= self._deadline_ms:
             finish(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"broker {preferred} has not taken over {partition.topic_partition} in time",
             )
         else:
             broker.env.clock.call_later(
-                ELECTION_CHECK_MS, lambda: self._await_leader(partition, preferred, finish)
+                ELECTION_CHECK_MS,
+                lambda: self._await_leader(partition, preferred, finish, retry_ms),
             )
 
 
