@@ -14,6 +14,7 @@ librdkafka, and their multiset has to be the one that is computed directly from 
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import shutil
 import statistics
@@ -43,6 +44,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pause", type=float, default=2.0, help="longest pause between kills, s (2)"
     )
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no kills after this time")
     parser.add_argument("--data", type=Path, help="where data and logs of the run are kept")
     parser.add_argument("--keep", action="store_true", help="leave data and logs, problems or not")
     return parser.parse_args()
@@ -92,12 +94,15 @@ def main() -> int:
         seed=seed,
         folder=folder,
         per_second=arguments.rate,
+        kills_s_max=arguments.seconds,
         say=lambda line: print(line, flush=True),
     )
     try:
         run.run()
     except (RunBroken, BrokerNotReadyError, ConnectorError, TimeoutError) as error:
         run.report.problems.insert(0, str(error))
+    except KeyboardInterrupt:
+        run.report.problems.insert(0, "it was interrupted, and nothing was counted")
     show(run.report)
     is_well = not problems_of(run.report)
     if is_well and not arguments.keep:

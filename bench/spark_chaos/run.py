@@ -76,9 +76,11 @@ class Run:
         seed: int,
         folder: Path,
         per_second: int,
+        kills_s_max: float,
         say: Callable[[str], None],
     ) -> None:
         self._kills = kills
+        self._kills_s_max = kills_s_max
         self._folder = folder
         self._per_second = per_second
         self._say = say
@@ -155,7 +157,10 @@ class Run:
         try:
             self._start_driver()
             self._await_results(1)
+            deadline = time.monotonic() + self._kills_s_max
             for number, kill in enumerate(self._kills, start=1):
+                if time.monotonic() > deadline:
+                    break
                 self._perform(number, kill)
             left = feeder.finish(FLUSH_S_MAX)
             if left:
