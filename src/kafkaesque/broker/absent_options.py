@@ -78,7 +78,6 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "background.threads": _THREADS,
     "broker.id": "it is id in the file's [broker]",
     "broker.rack": "it is rack in the file's [broker]",
-    "broker.session.timeout.ms": _HEARTBEATS,
     "client.quota.callback.class": "quotas are not computed by plugins",
     "compression.type": _LEVELS,
     "control.plane.listener.name": _ADDRESS,

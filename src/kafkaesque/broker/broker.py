@@ -32,6 +32,7 @@ from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.founding import Decision, Founding
 from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
+from kafkaesque.broker.group_recovery import GroupRecovery
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.log_cleaner import LogCleaner
@@ -57,6 +58,7 @@ from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, wri
 from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
 from kafkaesque.broker.raft_driver import RaftDriver, Replica
+from kafkaesque.broker.recovery_watch import RecoveryWatch
 from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
@@ -172,6 +174,8 @@ class Broker:
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
         self.forwarder = Forwarder(self)
         self.group_offsets = GroupOffsetsClient(self)
+        self.group_recovery = GroupRecovery(self)
+        self.recovery_watch = RecoveryWatch(self)
         self._leader_waits = LeaderWaits(env.clock)
 
     def _draw_number(self) -> int:
@@ -303,6 +307,8 @@ class Broker:
         self.partitions.on_sweep(now_ms)
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
+        self.group_recovery.on_sweep(now_ms)
+        self.recovery_watch.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)
         self.metadata_store.enlist_learners(self.state)
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
@@ -375,6 +381,7 @@ class Broker:
         for broker in state.brokers.values():
             self._on_record(broker)
         self.partitions.reconcile()
+        self.group_recovery.follow_all()
         self.on_quotas_changed()
 
     def _on_record(self, record: AnyMetadataRecord) -> None:
@@ -399,7 +406,7 @@ class Broker:
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case _:
-                pass
+                self.group_recovery.on_record(record)
 
     def _on_broker_registered(self, record: BrokerRegistered) -> None:
         node = NodeId(record.node)

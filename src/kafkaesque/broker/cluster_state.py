@@ -16,13 +16,18 @@ from kafkaesque.broker.metadata_records import (
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    GroupReformed,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
+    RecordsGivenUp,
+    RecoveryBegun,
+    SurvivorTold,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
 )
+from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, NodeId, TopicId, TopicPartition
 
@@ -76,6 +81,7 @@ class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
     #: See `ClusterState.first_groups`.
     first_groups: dict[int, int] = msgspec.field(default_factory=dict)
+    recoveries: dict[int, RecoveryState] = msgspec.field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,6 +92,8 @@ class ClusterState:
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
+    #: Of groups that are being formed anew, or ever were (ADR 16).
+    recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
     broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
     #: Of entities that have any.
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
@@ -163,6 +171,8 @@ class ClusterState:
                 self._on_quotas_changed(record)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case RecoveryBegun() | SurvivorTold() | GroupReformed() | RecordsGivenUp():
+                self._on_recovery(record)
 
     def _on_registered(self, node: NodeId, record: BrokerRegistered) -> None:
         known = self.brokers.get(node)
@@ -225,6 +235,25 @@ class ClusterState:
         del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             del self.partitions_by_group[partition.group]
+            self.recoveries.pop(partition.group, None)
+
+    def _on_recovery(
+        self, record: RecoveryBegun | SurvivorTold | GroupReformed | RecordsGivenUp
+    ) -> None:
+        group = GroupId(record.group)
+        if group not in self.partitions_by_group:
+            raise InvariantBroken(f"a metadata record recovers the unknown group {group}")
+        recovery = self.recoveries.get(group, NO_RECOVERY)
+        match record:
+            case RecoveryBegun():
+                recovery = recovery.begun(record.formation)
+            case SurvivorTold():
+                recovery = recovery.told(record.report)
+            case GroupReformed():
+                recovery = recovery.decided(record.plan)
+            case RecordsGivenUp():
+                recovery = recovery.gave_up(record.count)
+        self.recoveries[group] = recovery
 
     def _on_quotas_changed(self, record: ClientQuotaChanged) -> None:
         if record.quotas:
@@ -256,6 +285,7 @@ class ClusterState:
             next_group=self.next_group,
             next_producer_id=self.next_producer_id,
             first_groups={int(node): group for node, group in self.first_groups.items()},
+            recoveries={int(group): each for group, each in self.recoveries.items()},
         )
         return msgspec.msgpack.encode(image)
 
@@ -275,6 +305,7 @@ class ClusterState:
             state.apply(record)
         state.next_group = max(state.next_group, image.next_group)
         state.next_producer_id = image.next_producer_id
+        state.recoveries = {GroupId(group): each for group, each in image.recoveries.items()}
         for node in state.brokers:
             state.first_groups[node] = image.first_groups.get(node, state.next_group)
         return state

@@ -3,6 +3,7 @@
 import msgspec
 
 from kafkaesque.broker.peer_messages import PeerRequest
+from kafkaesque.broker.recovery_state import SurvivorReport
 
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
@@ -89,6 +90,41 @@ class AllocateProducerIds(PeerRequest, frozen=True, tag="producer-ids", kw_only=
 
     node: int
     count: int = 1000
+
+
+class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True):
+    """Groups have lost their quorums: form them anew."""
+
+    groups: list[int]
+
+
+class ToldSurvivor(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replica has told for a formation of its group."""
+
+    group: int
+    formation: int
+    report: SurvivorReport
+
+
+class TellSurvivors(PeerRequest, frozen=True, tag="tell-survivors", kw_only=True):
+    """A broker's replicas have entered formations of their groups."""
+
+    told: list[ToldSurvivor]
+
+
+class DecideRecovery(PeerRequest, frozen=True, tag="decide-recovery", kw_only=True):
+    """Decide how a formation begins, if those that have told are enough."""
+
+    group: int
+    formation: int
+    may_be_unclean: bool
+
+
+class TellGivenUp(PeerRequest, frozen=True, tag="tell-given-up", kw_only=True):
+    """A replica came back with so many records that were given up meanwhile."""
+
+    group: int
+    count: int
 
 
 class TransferLeadership(PeerRequest, frozen=True, tag="transfer", kw_only=True):
@@ -204,6 +240,10 @@ ControllerCommand = (
     | ChangeConfig
     | ChangeQuotas
     | AllocateProducerIds
+    | BeginRecovery
+    | TellSurvivors
+    | DecideRecovery
+    | TellGivenUp
 )
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (

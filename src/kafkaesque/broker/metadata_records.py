@@ -7,6 +7,7 @@ that is not known stops the broker, because skipping it would make its copy diff
 
 import msgspec
 
+from kafkaesque.broker.recovery_state import FormationPlan, SurvivorReport
 from kafkaesque.model.errors import InvariantBroken
 
 
@@ -96,6 +97,35 @@ class ClientQuotaChanged(MetadataRecord, tag="client-quota", frozen=True, kw_onl
     quotas: dict[str, float]
 
 
+class RecoveryBegun(MetadataRecord, tag="recovery-begun", frozen=True, kw_only=True):
+    """A group is to be formed anew: its replicas enter that formation, and tell what they have."""
+
+    group: int
+    formation: int
+
+
+class SurvivorTold(MetadataRecord, tag="survivor-told", frozen=True, kw_only=True):
+    """A replica has entered a formation, and has told what it has."""
+
+    group: int
+    formation: int
+    report: SurvivorReport
+
+
+class GroupReformed(MetadataRecord, tag="group-reformed", frozen=True, kw_only=True):
+    """A formation begins."""
+
+    group: int
+    plan: FormationPlan
+
+
+class RecordsGivenUp(MetadataRecord, tag="records-given-up", frozen=True, kw_only=True):
+    """A replica that came back had so many records that an unclean decision has given up."""
+
+    group: int
+    count: int
+
+
 AnyMetadataRecord = (
     BrokerRegistered
     | BrokerRemoved
@@ -106,6 +136,10 @@ AnyMetadataRecord = (
     | BrokerConfigChanged
     | ProducerIdsAllocated
     | ClientQuotaChanged
+    | RecoveryBegun
+    | SurvivorTold
+    | GroupReformed
+    | RecordsGivenUp
 )
 
 _encoder = msgspec.msgpack.Encoder()

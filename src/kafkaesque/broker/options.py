@@ -131,10 +131,9 @@ TOPIC_OPTIONS = OptionTable(
             name="unclean.leader.election.enable",
             type=BOOLEAN,
             default=False,
-            choices=("false",),
             broker_name="unclean.leader.election.enable",
-            doc="A partition that has lost the replicas with committed records waits for them, and "
-            "never goes on without.",
+            doc="true: a partition that has lost so many replicas that committed records may be "
+            "missing goes on without these; false: it waits for its replicas.",
         ),
         Option(
             name="write.caching",
@@ -374,6 +373,15 @@ BROKER_OPTIONS = OptionTable(
             dynamic=False,
             doc="Which way groups with members may change between the classic protocol and the "
             "new one.",
+        ),
+        Option(
+            name="broker.session.timeout.ms",
+            type=INT,
+            default=9_000,
+            minimum=100,
+            maximum=INT32_MAX,
+            doc="A partition that has lost the majority of its replicas and was without a leader "
+            "for this long is formed anew from those that are left.",
         ),
         Option(
             name="replica.lag.time.max.ms",

@@ -12,6 +12,7 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.transactions.producer_state import ProducerStateConfig
 
 if TYPE_CHECKING:
@@ -180,10 +181,9 @@ class PartitionTable:
         topic = self._broker.state.topics_by_id[state.topic_id]
         return make_topic_config(topic.configs, self._broker.options)
 
-    def _open(self, state: PartitionState) -> None:
+    def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
         broker = self._broker
-        config = self._config(state)
-        log = broker.store.open_log(
+        return broker.store.open_log(
             group=state.group,
             topic=state.topic,
             partition=state.partition,
@@ -194,6 +194,15 @@ class PartitionTable:
                 broker.node, broker.store.directory_id, state.group
             ),
         )
+
+    def _open(self, state: PartitionState) -> None:
+        broker = self._broker
+        config = self._config(state)
+        log = self._open_log(state, config)
+        if broker.group_recovery.is_given_up(state.group, log):
+            broker.group_recovery.tell_given_up(state, log)
+            broker.store.delete_log(log)
+            log = self._open_log(state, config)
         if log.amnesia:
             self._note_lost(state)
         expiration_ms = int(broker.option("producer.id.expiration.ms"))
@@ -225,12 +234,22 @@ class PartitionTable:
         report = broker.leaders.get(state.group)
         if report is not None:
             broker.driver.on_leader_report(report)
+        broker.group_recovery.follow(state.group)
+
+    def make_anew(self, partition: Partition) -> None:
+        """Give up a replica's copy; it is got again from the leader."""
+        self._broker.group_recovery.tell_given_up(partition.state, partition.log)
+        self._delete(partition.state.group)
+        self.reconcile_soon()
 
     def _remove(self, group: GroupId) -> None:
+        self._delete(group)
+        self._broker.leaders.forget(group)
+
+    def _delete(self, group: GroupId) -> None:
         partition = self._partitions.pop(group)
         broker = self._broker
         broker.driver.close_group(group)
-        broker.leaders.forget(group)
         broker.group_coordinators.on_removed(partition)
         broker.transaction_coordinators.on_removed(partition)
         broker.store.delete_log(partition.log)

@@ -10,6 +10,7 @@ from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_enti
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
+    BeginRecovery,
     ChangeConfig,
     ChangeQuotas,
     ConfigChange,
@@ -17,10 +18,13 @@ from kafkaesque.broker.commands import (
     ControllerResult,
     CreatePartitions,
     CreateTopic,
+    DecideRecovery,
     DeleteTopic,
     Done,
     ProducerIdBlock,
     RegisterBroker,
+    TellGivenUp,
+    TellSurvivors,
     TopicResult,
 )
 from kafkaesque.broker.metadata_records import (
@@ -37,6 +41,12 @@ from kafkaesque.broker.metadata_records import (
 )
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.broker.placement import place_partitions
+from kafkaesque.broker.recovery_planner import (
+    plan_begin,
+    plan_decision,
+    plan_given_up,
+    plan_told,
+)
 from kafkaesque.broker.topic_names import check_topic_name, find_collision
 from kafkaesque.model.errors import (
     ConfigError,
@@ -104,6 +114,14 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return _plan_quotas(state, command)
         case AllocateProducerIds():
             return _plan_producer_ids(state, command)
+        case BeginRecovery():
+            return Plan(records=plan_begin(state, command), result=Done())
+        case TellSurvivors():
+            return Plan(records=plan_told(state, command), result=Done())
+        case DecideRecovery():
+            return Plan(records=plan_decision(state, command), result=Done())
+        case TellGivenUp():
+            return Plan(records=plan_given_up(state, command), result=Done())
 
 
 def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:

@@ -155,7 +155,7 @@ class RaftDriver:
 
     def introduce(self, replica: Replica) -> None:
         """Tell a core which of its members are alive: at its start, and when members are new."""
-        for node in replica.core.configuration.members:
+        for node in replica.core.concerned:
             if node != self.node and self.peers.is_alive(node):
                 replica.core.on_peer_seen(node)
         self.touch(replica)
@@ -279,14 +279,14 @@ class RaftDriver:
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
         """A peer is alive (again)."""
         for replica in self._replicas.values():
-            if node in replica.core.configuration.members:
+            if replica.core.concerns(node):
                 replica.core.on_peer_seen(node)
                 self.touch(replica)
 
     def on_peer_lost(self, node: NodeId) -> None:
         """A peer is gone."""
         for replica in self._replicas.values():
-            if node in replica.core.configuration.members:
+            if replica.core.concerns(node):
                 replica.core.on_peer_lost(node)
                 self.touch(replica)
 

@@ -334,7 +334,7 @@ class Replica:
             before, self._in_sync_told = self._in_sync_told, self.core.in_sync
             voters = len(self.core.configuration.voters)
             self.driver.decisions.on_in_sync(
-                self._name, self.core.term, before, self._in_sync_told, voters
+                self.name, self.core.term, before, self._in_sync_told, voters
             )
             self.driver.on_leadership(self)
 
@@ -350,7 +350,7 @@ class Replica:
             self._durable_index = min(self._durable_index, ready.truncate_to)
             self._listener.on_truncated(self.log.end_offset)
             end_offset = self.log.end_offset
-            self.driver.decisions.on_truncated(self._name, self.core.term, end_offset)
+            self.driver.decisions.on_truncated(self.name, self.core.term, end_offset)
         has_marks = False
         last_index = None
         if ready.entries:
@@ -377,7 +377,7 @@ class Replica:
         self.log.save_amnesia(0)
         self._syncs_pending += 1
         self.driver.note_written(self, None, None, 0)
-        self.driver.decisions.on_readmitted(self._name, self.core.term)
+        self.driver.decisions.on_readmitted(self.name, self.core.term)
 
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""
@@ -399,7 +399,7 @@ class Replica:
         self._drop_confirming()
         self._commit_sample = None
         self.driver.decisions.on_role(
-            self._name, role, term, was_leading=self._is_leading, leader=self.core.leader
+            self.name, role, term, was_leading=self._is_leading, leader=self.core.leader
         )
         if leading:
             self._is_leading = True
@@ -472,7 +472,7 @@ class Replica:
         now_ms = self.driver.env.clock.now_ms()
         if now_ms >= self._report_due_ms:
             self._report_due_ms = now_ms + REPORT_AGAIN_MS
-            self.driver.report_error(f"{self._name}: the log cannot be read: {error}")
+            self.driver.report_error(f"{self.name}: the log cannot be read: {error}")
         self._hand_over_for_disk()
 
     def _hand_over_for_disk(self) -> None:
@@ -490,13 +490,13 @@ class Replica:
             return
         self._keeps_until_ms = now_ms + self._keep_leading_ms
         self._keep_leading_ms = min(2 * self._keep_leading_ms, KEEP_LEADING_MS_MAX)
-        self.driver.report(f"{self._name}: broker {successor} is asked to lead, not this one")
+        self.driver.report(f"{self.name}: broker {successor} is asked to lead, not this one")
         with suppress(TransferRefused):  # leadership is being handed over already
             self.core.transfer_leadership(successor)
         self.driver.touch(self)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         """What people know the group by: topic and partition."""
         return self.log.identity.directory
 

@@ -175,6 +175,7 @@ class SimCluster:
             "log.retention.check.interval.ms": 500,
             # Small files, so that rolling, checkpoints and reuse happen all the time.
             "log.segment.bytes": 8 * _KIB,
+            "broker.session.timeout.ms": self.options.session_timeout_ms,
         }
         if "compaction" in self.options.activities:
             options |= _COMPACTION
@@ -187,6 +188,7 @@ class SimCluster:
             kafka_address=Address(name, KAFKA_PORT),
             controllers=controllers,
             options=options,
+            rack=dict(zip(self.names, self.options.racks, strict=False)).get(name),
             metadata_snapshot_records=self.options.snapshot_records,
             storage=StorageConfig(
                 segment_bytes_max=32 * _KIB,

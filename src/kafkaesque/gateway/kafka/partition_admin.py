@@ -237,8 +237,9 @@ class _Elections:
             return
         finish(
             ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-            "unclean elections cannot be asked for in this release: "
-            "bring back brokers that hold the partition until they are a majority",
+            "an unclean election takes place by itself where the topic has "
+            "unclean.leader.election.enable=true; otherwise bring back brokers that hold the "
+            "partition until they are a majority",
         )
 
     def _transfer(

@@ -9,6 +9,7 @@ from kafkaesque.env.network import Address
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -35,6 +36,8 @@ class TopicSpec:
     name: str
     partitions: int = 1
     replicas: int = 3
+    #: Brokers of each partition; without, they are placed by the controller.
+    assignments: tuple[tuple[int, ...], ...] = ()
     producers: int = 2
     #: About how long a producer waits between two batches for one partition.
     pause_ms: int = PAUSE_MS
@@ -92,8 +95,12 @@ class TopicLoad:
         spec = self.spec
         topic = CreatableTopic(
             name=spec.name,
-            num_partitions=spec.partitions,
-            replication_factor=spec.replicas,
+            num_partitions=-1 if spec.assignments else spec.partitions,
+            replication_factor=-1 if spec.assignments else spec.replicas,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(nodes))
+                for index, nodes in enumerate(spec.assignments)
+            ],
             configs=[CreatableTopicConfig(name=n, value=v) for n, v in spec.configs.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=ADMIN_TIMEOUT_MS)

@@ -1,0 +1,131 @@
+"""The leading controller's watch over groups without a leader, and how it forms them anew (ADR 16).
+
+A group that has been without a leader for `broker.session.timeout.ms`, as far as this broker hears,
+is formed anew if it has lost its majority and enough of its replicas live, or any of them where an
+unclean election is allowed. One whose majority lives elects by itself; if it does not for several
+times that long, its replicas have lost their votes with their disks, or cannot reach one another.
+
+Nothing of this has to be right for safety: to begin too soon costs a change of leader.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkaesque.broker.commands import BeginRecovery, DecideRecovery
+from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.topic_config import make_topic_config
+from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.raft.recovery import survivors_needed
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+    from kafkaesque.broker.cluster_state import PartitionState
+
+#: So long it is waited for replicas that live and have not told yet what they have.
+GATHER_MS = 2_000
+#: Where a majority lives it is given so many times as long to elect a leader.
+PATIENCE = 4
+#: Groups that begin in one sweep.
+BEGUN_MAX = 1_000
+
+
+class RecoveryWatch:
+    """Looks on every sweep, and does nothing while another broker's controller leads."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        #: Groups without a leader, and since when.
+        self._since_ms: dict[GroupId, int] = {}
+        self._looked_at: tuple[int, int] | None = None
+        #: Formations that wait for a decision: which, since when, and what was looked at last.
+        self._open: dict[GroupId, tuple[int, int]] = {}
+        self._tried: dict[GroupId, tuple[int, int, bool]] = {}
+
+    def on_sweep(self, now_ms: int) -> None:
+        """See who leads, begin what is due, and decide what can be."""
+        if not self._broker.controller.is_leader:
+            self._looked_at = None
+            for table in (self._since_ms, self._open, self._tried):
+                table.clear()
+            return
+        self._look(now_ms)
+        self._begin(now_ms)
+        for group, recovery in list(self._broker.state.recoveries.items()):
+            if recovery.is_open:
+                self._maybe_decide(group, recovery, now_ms)
+            else:
+                self._open.pop(group, None)
+                self._tried.pop(group, None)
+
+    def _look(self, now_ms: int) -> None:
+        broker = self._broker
+        versions = (broker.leaders.version, broker.state.version)
+        if versions == self._looked_at:
+            return
+        self._looked_at = versions
+        leaderless = {
+            group
+            for group in broker.state.partitions_by_group
+            if broker.leaders.leader(group) is None
+        }
+        self._since_ms = {group: self._since_ms.get(group, now_ms) for group in leaderless}
+
+    def _begin(self, now_ms: int) -> None:
+        delay_ms = int(self._broker.option("broker.session.timeout.ms"))
+        due: list[int] = []
+        for group, since_ms in self._since_ms.items():
+            if len(due) >= BEGUN_MAX:
+                break
+            if now_ms - since_ms >= delay_ms and self._is_due(group, now_ms - since_ms, delay_ms):
+                due.append(group)
+                self._since_ms[group] = now_ms  # the next one has to wait as long
+        if due:
+            self._broker.controller.submit(BeginRecovery(groups=due), _nothing)
+
+    def _is_due(self, group: GroupId, waited_ms: int, delay_ms: int) -> bool:
+        state = self._broker.state.partitions_by_group.get(group)
+        recovery = self._broker.state.recoveries.get(group)
+        if state is None or (recovery is not None and recovery.is_open):
+            return False
+        alive = self._alive(state)
+        if 2 * len(alive) > len(state.replicas) and waited_ms < PATIENCE * delay_ms:
+            return False
+        return self._may_be_covered(state, alive) or (bool(alive) and self._may_be_unclean(state))
+
+    def _alive(self, state: "PartitionState") -> list[NodeId]:
+        return [node for node in state.replicas if self._broker.peers.is_alive(node)]
+
+    def _may_be_covered(self, state: "PartitionState", alive: list[NodeId]) -> bool:
+        """Tell whether enough may live; they themselves know better who has a vote."""
+        plan = self._broker.state.recoveries.get(state.group, NO_RECOVERY).plan
+        sets = [state.replicas] if plan is None else [state.replicas, plan.voters]
+        return any(
+            sum(node in alive for node in nodes) >= survivors_needed(len(nodes)) for nodes in sets
+        )
+
+    def _may_be_unclean(self, state: "PartitionState") -> bool:
+        topic = self._broker.state.topics_by_id[state.topic_id]
+        return make_topic_config(topic.configs, self._broker.options).unclean_leader_election
+
+    def _maybe_decide(self, group: GroupId, recovery: RecoveryState, now_ms: int) -> None:
+        formation, since_ms = self._open.get(group, (0, 0))
+        if formation != recovery.formation:
+            self._open[group] = (recovery.formation, now_ms)
+            since_ms = now_ms
+        state = self._broker.state.partitions_by_group[group]
+        told = {report.node for report in recovery.reports}
+        is_gathered = now_ms - since_ms >= GATHER_MS
+        if not told or not (is_gathered or told.issuperset(self._alive(state))):
+            return
+        may_be_unclean = is_gathered and self._may_be_unclean(state)
+        tried = (recovery.formation, len(told), may_be_unclean)
+        if self._tried.get(group) == tried:
+            return  # nothing is new
+        self._tried[group] = tried
+        command = DecideRecovery(
+            group=group, formation=recovery.formation, may_be_unclean=may_be_unclean
+        )
+        self._broker.controller.submit(command, _nothing)
+
+
+def _nothing(outcome: object) -> None:
+    """What came of it is seen in the metadata; a later sweep tries again."""
