@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaesque.sim.nemesis import ALL, LOSING, SURVIVABLE, draw_loser
+from kafkaesque.sim.nemesis import SURVIVABLE
 
 #: What may go on in a cluster beside producing and consuming.
 ACTIVITIES: Final = (
@@ -27,17 +27,6 @@ ACTIVITIES: Final = (
 _LATER: Final = ("compaction", "transactions")
 #: Not drawn, but for the asking: it takes long.
 _ASKED_FOR: Final = ("exactly-once",)
-#: Words for kinds of faults that belong together.
-FAULTS: Final = {
-    #: Whatever a cluster survives, wherever it strikes.
-    "survivable": SURVIVABLE,
-    #: These, and one machine that loses its disk again and again.
-    "lost disks": (*SURVIVABLE, *LOSING),
-    #: Everything: one machine, a minority, is also struck by what costs it its copy.
-    "all": ALL,
-}
-#: So few brokers have no minority that might lose its copies.
-MINORITY_BROKERS_MIN: Final = 3
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
 
@@ -56,10 +45,8 @@ class SimOptions:
     all_one_in: int = 10
     #: The one machine that faults of the kinds `nemesis.DAMAGING` strike.
     damaged: str | None = None
-    #: Whether the damaged machine is taken away in the end; or else it gets a new disk then.
+    #: Whether the damaged machine is taken away in the end, because its copies are lost.
     loses_damaged: bool = False
-    #: Clients work around so many of a hundred faults, and rest between; None: all the time.
-    busy_percent: int | None = None
     partitions: int = 2
     replicas: int = 3
     controllers: int = CONTROLLERS_MAX
@@ -72,29 +59,6 @@ class SimOptions:
     activities: tuple[str, ...] = ()
     #: A snapshot of the cluster's metadata is made after so many records.
     snapshot_records: int = 10_000
-
-
-def name_brokers(count: int) -> list[str]:
-    """Return the names of the machines that brokers run on."""
-    return [f"b{number}" for number in range(1, count + 1)]
-
-
-def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
-    """Return the options with the faults that a word of `FAULTS` stands for.
-
-    Which machine is damaged, and whether it is taken away in the end, is drawn.
-    """
-    kinds = FAULTS[faults]
-    if options.brokers < MINORITY_BROKERS_MIN:
-        return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))
-    if faults != "all":
-        return replace(options, kinds=kinds)
-    return replace(
-        options,
-        kinds=kinds,
-        damaged=draw_loser(seed, name_brokers(options.brokers)),
-        loses_damaged=random.Random(f"{seed}/loses damaged").randrange(2) == 0,
-    )
 
 
 def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
