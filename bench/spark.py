@@ -270,13 +270,16 @@ def _micro_batches(
     deadline = time.monotonic() + QUERY_TIMEOUT_S
     try:
         while len(found) < MICRO_BATCHES + MICRO_BATCHES_SKIPPED and time.monotonic() < deadline:
-            time.sleep(0.5)
+            query.awaitTermination(0.5)  # raises what the query failed with
             for progress in query.recentProgress:
                 if progress["numInputRows"]:
                     found[progress["batchId"]] = progress["durationMs"]
     finally:
         query.stop()
-    return [found[number] for number in sorted(found)][MICRO_BATCHES_SKIPPED:]
+    counted = [found[number] for number in sorted(found)][MICRO_BATCHES_SKIPPED:]
+    if not counted:
+        raise RuntimeError(f"{side}: no micro-batch with rows in {QUERY_TIMEOUT_S} s")
+    return counted
 
 
 MEASURES = {
