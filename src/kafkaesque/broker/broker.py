@@ -30,6 +30,8 @@ from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
 from kafkaesque.broker.dynamic_options import resolve_options
 from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.founding import Decision, Founding
+from kafkaesque.broker.gossip_ties import make_gossip
+from kafkaesque.broker.greeting import Greeter
 from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.group_recovery import GroupRecovery
@@ -65,6 +67,7 @@ from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.event_limit import EventLimit
 from kafkaesque.env.network import Address
+from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.errors import LeaderNotAvailable, NotLeader, RequestRefused
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
@@ -113,6 +116,8 @@ class Broker:
         self.failure: Exception | None = None
         #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
         self.on_failed: Callable[[], None] = _nothing
+        #: Told when another process has this broker's id, before this one is registered.
+        self.on_contested: Callable[[], None] = _nothing
         #: Told when client quotas have changed in `state`.
         self.on_quotas_changed: Callable[[], None] = _nothing
         self.options: dict[str, OptionValue] = {}
@@ -129,14 +134,13 @@ class Broker:
         config, env = self.config, self.env
         self.peers = PeerNetwork(
             env=env,
-            cluster_id=config.cluster_id,
             node=self.node,
-            incarnation=self.incarnation,
-            advertised=config.peer_address,
+            greeter=self._make_greeter(),
             timings=config.timings,
             events=self,
             report=self.report,
         )
+        self.gossip = make_gossip(self)
         self.store = LogStore(
             disk=env.disk,
             clock=env.clock,
@@ -177,6 +181,17 @@ class Broker:
         self.group_recovery = GroupRecovery(self)
         self.recovery_watch = RecoveryWatch(self)
         self._leader_waits = LeaderWaits(env.clock)
+
+    def _make_greeter(self) -> Greeter:
+        config = self.config
+        return Greeter(
+            node=self.node,
+            cluster_id=config.cluster_id,
+            incarnation=self.incarnation,
+            advertised=config.peer_address,
+            secrets=config.secrets,
+            life=lambda: 1 if self.gossip is None else self.gossip.life,
+        )
 
     def _draw_number(self) -> int:
         return (int.from_bytes(self.env.dice.unique_bytes(8), "big") >> 1) or 1
@@ -228,10 +243,13 @@ class Broker:
         self.peers.on_word = self.founding.on_word
         self.founding.start()
         for node, address in self.config.controllers.items():
-            self.peers.add_peer(node, address)
+            if address is not None:
+                self.peers.add_peer(node, address)
         for broker in state.brokers.values():
             self._on_broker_registered(broker)
         self.peers.start(self.config.peer_address)
+        if self.gossip is not None:
+            self.gossip.start()
         self.driver.start()
         self.partitions.reconcile()
         self._register()
@@ -278,7 +296,8 @@ class Broker:
             self.partitions.close()
             self.log_cleaner.stop(lambda: self.store.close(on_stopped))
 
-        self.driver.hand_over_all(finish)
+        gossip = self.gossip
+        self.driver.hand_over_all(finish if gossip is None else lambda: gossip.leave(finish))
 
     def _register(self) -> None:
         if self.is_stopping or self.failure is not None:
@@ -412,7 +431,9 @@ class Broker:
         node = NodeId(record.node)
         if node != self.node:
             # Where controllers are is for the configuration to say: they may have moved since.
-            if node not in self.config.controllers:
+            # Whoever takes part in gossip says itself where it is.
+            is_known = self.gossip is not None and self.gossip.address(node) is not None
+            if self.config.controllers.get(node) is None and not is_known:
                 self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
         elif record.incarnation == self.incarnation and not self.is_ready:
             self.is_ready = True
@@ -464,6 +485,8 @@ class Broker:
             report = self.driver.leader_report(group)
             if report is not None and self.leaders.learn(report):
                 reports.append(report)
+                if self.gossip is not None:
+                    self.gossip.leads(group, report.term)
         for node in self.peers.peers():
             self.peers.send_leaders(node, reports)
         self._leader_waits.check(self.state, self.leaders)
@@ -531,6 +554,8 @@ class Broker:
         # Clients that have just lost it, too, ask who leads now: better nobody than a dead broker,
         # because they ask again soon. Its groups wait for the proof.
         self.leaders.silence(node)
+        if self.gossip is not None and self.gossip.state(node) is MemberState.DEAD:
+            self.env.clock.call_soon(lambda: self.peers.give_up_doubted(node))
 
     def on_peer_trusted(self, node: NodeId) -> None:
         """See `PeerEvents`."""
@@ -555,6 +580,8 @@ class Broker:
             self.transaction_coordinators.close()
             # A node that is alive is taken to lead what it led: the others must see that it is not.
             self.peers.close()
+            if self.gossip is not None:
+                self.gossip.leave(_nothing)
             for node in (self.node, *self.peers.peers()):
                 self.leaders.silence(node)
             self.env.clock.call_soon(self.on_failed)

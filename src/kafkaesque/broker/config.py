@@ -1,6 +1,6 @@
 """Who a broker is and how it behaves, fixed when it starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkaesque.broker.options import BROKER_OPTIONS
@@ -33,7 +33,12 @@ class BrokerConfig:
     #: Where metrics and health are; None where the port is off.
     admin_address: Address | None = None
     #: Brokers whose controllers vote, each with its peer address; this one may be among them.
-    controllers: Mapping[NodeId, Address]
+    #: None where gossip has to find it.
+    controllers: Mapping[NodeId, Address | None]
+    #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: Peer addresses of any brokers; without them, those of the controllers.
+    seeds: Sequence[Address] = ()
     #: Broker options by their Kafka names, checked; those that are not named have their default.
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     timings: PeerTimings = PeerTimings()
@@ -52,6 +57,14 @@ class BrokerConfig:
             raise ConfigError("the cluster id is empty")
         if not self.controllers:
             raise ConfigError("no broker is named as a controller")
+        if self.seeds and not self.secrets:
+            raise ConfigError("seeds are asked by gossip, which needs a cluster.secret.file")
+        lost = [node for node, where in self.controllers.items() if where is None]
+        if lost and not self.secrets:
+            raise ConfigError(
+                f"controller {lost[0]} has no address: set it, or let gossip find it, "
+                "which needs a cluster.secret.file"
+            )
         if self.timings.peer_timeout_ms < 3 * self.timings.heartbeat_ms:
             raise ConfigError(
                 f"a peer timeout of {self.timings.peer_timeout_ms} ms is less than three "
@@ -63,6 +76,11 @@ class BrokerConfig:
         """Return a broker option as it was when the broker started."""
         value = self.options.get(name)
         return BROKER_OPTIONS.get(name).default if value is None else value
+
+    def seed_addresses(self) -> list[Address]:
+        """Return whom gossip asks first; nobody for a cluster's first broker."""
+        known = self.seeds or [each for each in self.controllers.values() if each is not None]
+        return [address for address in dict.fromkeys(known) if address != self.peer_address]
 
     @property
     def is_controller(self) -> bool:

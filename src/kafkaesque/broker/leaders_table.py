@@ -1,5 +1,7 @@
 """Who leads which group, as the leaders themselves have said.
 
+Where no leader has said so, what gossip has heard is asked (ADR 15).
+
 Soft state: it is spread between brokers directly, is lost with the process and learnt again from
 the leaders. A report counts if its term is not older than what is known.
 
@@ -7,7 +9,7 @@ A broker that is not heard of is *silent*: what it leads is led by nobody as lon
 reports are kept, because it need not have noticed anything, and then does not send them again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.model.ids import GroupId, NodeId
@@ -22,6 +24,8 @@ class LeadersTable:
         self._silent: dict[NodeId, list[LeaderReport]] = {}
         #: Grows with every change; for caches of what is derived from the table.
         self.version = 0
+        #: Who is said to lead a group in this term or a later one, if anybody.
+        self.hint: Callable[[GroupId, int], NodeId | None] = lambda group, term_min: None
 
     def get(self, group: GroupId) -> LeaderReport | None:
         """Return the newest report of a group."""
@@ -30,9 +34,16 @@ class LeadersTable:
     def leader(self, group: GroupId) -> NodeId | None:
         """Return who leads a group, as far as is known; nobody that is silent."""
         report = self._reports.get(group)
-        if report is None or report.leader < 0 or report.leader in self._silent:
-            return None
-        return NodeId(report.leader)
+        if report is None or report.leader < 0:
+            hinted = self.hint(group, 0 if report is None else report.term)
+            return None if hinted in self._silent else hinted
+        return None if report.leader in self._silent else NodeId(report.leader)
+
+    def on_hint(self, group: GroupId) -> None:
+        """What `hint` says of a group may have changed."""
+        report = self._reports.get(group)
+        if report is None or report.leader < 0:
+            self.version += 1
 
     def learn(self, report: LeaderReport) -> bool:
         """Take a report; tell whether it was news."""

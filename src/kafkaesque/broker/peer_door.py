@@ -59,9 +59,9 @@ class PeerDoor:
         for stranger in self._strangers:
             self._strangers[stranger] += late_ms
 
-    def say(self, line: str) -> None:
-        """Report what a stranger has done, unless there were many such lines just now."""
-        self._reports.say(line)
+    def tell_of(self, peer: str, reason: str) -> None:
+        """Report why somebody's connection is closed, unless there were many of these just now."""
+        self._reports.say(f"closing a peer connection from {peer}: {reason}")
 
     def _turn_away(self, stranger: Stranger, reason: str) -> None:
         self.release(stranger)

@@ -27,9 +27,11 @@ from typing import Protocol
 import msgspec
 
 from kafkaesque.broker.founding import ControllerWord
+from kafkaesque.broker.greeting import Greeter, explain
 from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
 from kafkaesque.broker.peer_messages import (
-    PROTOCOL_VERSION,
+    Denial,
+    GreetingDenied,
     Heartbeat,
     Hello,
     LeaderReport,
@@ -38,13 +40,14 @@ from kafkaesque.broker.peer_messages import (
     PeerRequest,
     SectionKind,
     read_answer,
+    read_denial,
     read_heartbeat,
-    read_hello,
     read_leaders,
     read_raft_section,
     read_request,
     read_sections,
     write_answer,
+    write_denial,
     write_raft_section,
     write_request,
     write_section,
@@ -66,8 +69,6 @@ REQUESTS_MAX = 10_000
 PEERS_MAX = 1_000
 #: Each peer's connection, one that it has just given up, and strangers.
 CONNECTIONS_MAX = 2 * PEERS_MAX + 2 * STRANGERS_MAX
-#: Characters of somebody else's cluster id that are reported.
-SHOWN_CHARACTERS_MAX = 64
 
 #: A connection that stood for this long was a good one: it is dialled again at once.
 STABLE_MS = 1_000
@@ -154,6 +155,8 @@ class _Outbound:
         "address",
         "attempts",
         "connection",
+        "denial",
+        "is_over",
         "node",
         "state",
     )
@@ -165,12 +168,16 @@ class _Outbound:
         self.connection: Connection | None = None
         self.state = "idle"
         self.attempts = 0
+        #: Why the peer does not let us in, as far as it was told of already.
+        self.denial: Denial | None = None
+        #: Whether the peer is not to be dialled any more.
+        self.is_over = False
         self._opened_ms = 0
         self._parts: list[Buffer] = []
         self._retry: Timer | None = None
 
     def dial(self) -> None:
-        if self.state != "idle" or self._owner.closed:
+        if self.state != "idle" or self.is_over:
             return
         self.state = "dialling"
         options = ListenOptions(
@@ -183,11 +190,11 @@ class _Outbound:
     def _on_failed(self, error: Exception) -> None:
         self.state = "idle"
         if isinstance(error, ConnectionRefusedError):
-            self._owner.on_refused(self.node)
+            self._owner.on_refused(self.node, self.address)
         self._redial_later()
 
     def _redial_later(self) -> None:
-        if self._owner.closed:
+        if self.is_over:
             return
         delay = min(RECONNECT_MS_MAX, RECONNECT_MS_MIN * 2 ** min(self.attempts, 10))
         self.attempts += 1
@@ -195,27 +202,30 @@ class _Outbound:
 
     def on_open(self, connection: Connection) -> None:
         owner = self._owner
-        if owner.closed:
+        if self.is_over:
             connection.abort()
             return
         self.state = "open"
         self._opened_ms = owner.env.clock.now_ms()
         self.connection = connection
-        hello = Hello(
-            PROTOCOL_VERSION,
-            owner.cluster_id,
-            owner.node,
-            self.node,
-            owner.incarnation,
-            *owner.advertised,
-        )
         # A frame of its own: the other side takes no long one from somebody it does not know.
-        self._parts = write_section(SectionKind.HELLO, hello)
+        self._parts = owner.greeter.write(self.node)
         self.flush()
         owner.on_link_open(self.node)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
-        # Nobody answers on the connection that we dialled.
+        # Nobody answers on the connection that we dialled, but to turn us away.
+        try:
+            denial = read_denial(data)
+        except MalformedPeerFrame:
+            pass
+        else:
+            if denial is not self.denial:
+                self.denial = denial
+                self._owner.report(
+                    f"broker {self.node} at {self.address} turns this broker away: "
+                    f"{explain(denial)}"
+                )
         if self.connection is not None:
             self.connection.abort()
 
@@ -250,6 +260,7 @@ class _Outbound:
         self.connection.write([size.to_bytes(4, "big"), *parts])
 
     def close(self) -> None:
+        self.is_over = True
         if self._retry is not None:
             self._retry.cancel()
         if self.connection is not None:
@@ -273,6 +284,8 @@ class _Inbound:
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         try:
             self._owner.on_frame(self, data)
+        except GreetingDenied as error:
+            self._deny(error)
         except MalformedPeerFrame as error:
             self.turn_away(str(error))
 
@@ -283,11 +296,20 @@ class _Inbound:
         self.connection = None
         self._owner.on_inbound_lost(self)
 
+    def _deny(self, error: GreetingDenied) -> None:
+        """Tell the other side, too, why it is not let in."""
+        if self.connection is not None:
+            parts = write_denial(error.denial)
+            size = sum(len(part) for part in parts)
+            self.connection.write([size.to_bytes(4, "big"), *parts])
+            self._owner.door.tell_of(self.connection.peer, str(error))
+            self._owner.door.release(self)
+            self.connection.close()
+
     def turn_away(self, reason: str) -> None:
         """Close it and say why."""
         if self.connection is not None:
-            peer = self.connection.peer
-            self._owner.door.say(f"closing a peer connection from {peer}: {reason}")
+            self._owner.door.tell_of(self.connection.peer, reason)
             self.connection.abort()
 
 
@@ -323,25 +345,23 @@ class PeerNetwork:
         self,
         *,
         env: Env,
-        cluster_id: str,
         node: NodeId,
-        incarnation: int,
-        advertised: Address,
+        greeter: Greeter,
         timings: PeerTimings,
         events: PeerEvents,
         report: Callable[[str], None],
     ) -> None:
         self.env = env
-        self.cluster_id = cluster_id
         self.node = node
-        self.incarnation = incarnation
-        self.advertised = advertised
+        self.greeter = greeter
         self.report = report
         self.closed = False
         self.door = PeerDoor(env.clock, report)
         #: What heartbeats say of this broker's controller, and who is told what others' say.
         self.write_word: Callable[[NodeId], ControllerWord] = lambda node: ControllerWord()
         self.on_word: OnWord = _no_word
+        #: Told of every dial that is refused, with the address.
+        self.on_dial_refused: Callable[[NodeId, Address], None] = lambda node, address: None
         self._timings = timings
         self._events = events
         self._outbound: dict[NodeId, _Outbound] = {}
@@ -379,11 +399,25 @@ class PeerNetwork:
         if known is not None:
             if known.address != address:
                 known.address = address
+                known.denial = None
                 if known.connection is not None:
                     known.connection.abort()
             return
         link = self._outbound[node] = _Outbound(self, node, address)
         link.dial()
+
+    def remove_peer(self, node: NodeId) -> None:
+        """Dial a peer no more, and forget it; harmless if it is not known."""
+        link = self._outbound.pop(node, None)
+        peer = self._peers.get(node)
+        if link is None or peer is None:
+            return
+        if peer.alive:
+            self._lose(node, peer)
+        link.close()
+        if peer.inbound is not None and peer.inbound.connection is not None:
+            peer.inbound.connection.abort()
+        del self._peers[node]
 
     def close(self) -> None:
         """Stop; open requests fail. Harmless if it was done."""
@@ -412,6 +446,22 @@ class PeerNetwork:
     def peers(self) -> list[NodeId]:
         """Return the peers that are dialled."""
         return list(self._outbound)
+
+    def is_linked(self, node: NodeId) -> bool:
+        """Tell whether the connection that was dialled to a peer stands."""
+        link = self._outbound.get(node)
+        return link is not None and link.state == "open"
+
+    def is_trusted(self, node: NodeId) -> bool:
+        """Tell whether no broken connection speaks against a peer's being there."""
+        peer = self._peers.get(node)
+        return peer is not None and not peer.doubted
+
+    def give_up_doubted(self, node: NodeId) -> None:
+        """Others have found a peer dead: if it is doubted here, that is what it is."""
+        peer = self._peers.get(node)
+        if peer is not None and peer.alive and peer.doubted:
+            self._lose(node, peer)
 
     def _on_beat(self) -> None:
         now_ms = self.env.clock.now_ms()
@@ -446,11 +496,12 @@ class PeerNetwork:
         self._fail_requests(node)
         self._events.on_peer_lost(node)
 
-    def on_refused(self, node: NodeId) -> None:
+    def on_refused(self, node: NodeId, address: Address) -> None:
         """Nobody listens where the peer should: if we had it alive, its process is gone."""
-        peer = self._peers[node]
-        if peer.alive and peer.inbound is None:
+        peer = self._peers.get(node)
+        if peer is not None and peer.alive and peer.inbound is None:
             self._lose(node, peer)
+        self.on_dial_refused(node, address)
 
     def on_inbound_open(self, inbound: _Inbound) -> None:
         """Somebody has connected."""
@@ -476,8 +527,9 @@ class PeerNetwork:
     def on_outbound_lost(self, node: NodeId) -> None:
         """The connection that we dialled is closed."""
         self._fail_requests(node)
-        if not self.closed:
-            self._maybe_doubt(node, self._peers[node])
+        peer = self._peers.get(node)
+        if not self.closed and peer is not None:
+            self._maybe_doubt(node, peer)
 
     def _maybe_doubt(self, node: NodeId, peer: _Peer) -> None:
         if peer.alive and not peer.doubted:
@@ -510,8 +562,10 @@ class PeerNetwork:
         if self.closed:
             return
         for kind, body in read_sections(frame):
-            if kind is SectionKind.HELLO:
-                self._on_hello(inbound, read_hello(body))
+            if kind in (SectionKind.HELLO, SectionKind.SEALED_HELLO):
+                if inbound.node is not None:
+                    raise MalformedPeerFrame(f"broker {inbound.node} greets a second time")
+                self._on_hello(inbound, self.greeter.read(kind, body))
             elif inbound.node is None:
                 raise MalformedPeerFrame("the first section must be a greeting")
             else:
@@ -520,7 +574,9 @@ class PeerNetwork:
             self._peers[inbound.node].heard_ms = self.env.clock.now_ms()
 
     def _on_hello(self, inbound: _Inbound, hello: Hello) -> None:
-        node = self._check_hello(inbound, hello)
+        node = NodeId(hello.node)
+        if node not in self._outbound and len(self._outbound) >= PEERS_MAX:
+            raise MalformedPeerFrame(f"broker {node} is new, and {PEERS_MAX} others are known")
         self.door.release(inbound)
         inbound.node = node
         if inbound.connection is not None:
@@ -538,26 +594,8 @@ class PeerNetwork:
         peer.incarnation = hello.incarnation
         peer.heard_ms = self.env.clock.now_ms()
         peer.heard = True
+        self._outbound[node].denial = None
         self._maybe_alive(node, peer)
-
-    def _check_hello(self, inbound: _Inbound, hello: Hello) -> NodeId:
-        """Return who greets; raises `MalformedPeerFrame` if it is nobody for this broker."""
-        if inbound.node is not None:
-            raise MalformedPeerFrame(f"broker {inbound.node} greets a second time")
-        if hello.cluster_id != self.cluster_id:
-            theirs = hello.cluster_id[:SHOWN_CHARACTERS_MAX]
-            raise MalformedPeerFrame(
-                f"it belongs to cluster {theirs!r}, this broker to {self.cluster_id!r}"
-            )
-        if hello.to_node != self.node:
-            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self.node}")
-        if hello.node == self.node:
-            raise MalformedPeerFrame(f"it says that it is broker {self.node}, which is this one")
-        if hello.node not in self._outbound and len(self._outbound) >= PEERS_MAX:
-            raise MalformedPeerFrame(
-                f"broker {hello.node} is new, and {PEERS_MAX} others are known"
-            )
-        return NodeId(hello.node)
 
     def _on_section(self, node: NodeId, kind: SectionKind, body: memoryview) -> None:
         peer = self._peers[node]

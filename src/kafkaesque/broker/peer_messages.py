@@ -36,10 +36,32 @@ class SectionKind(IntEnum):
     LEADERS = 4
     REQUEST = 5
     RESPONSE = 6
+    #: A greeting under the cluster's secret; see `greeting`.
+    SEALED_HELLO = 7
+    #: The answer to a greeting that is not accepted, and the only section that ever is an answer.
+    DENIED = 8
+
+
+class Denial(IntEnum):
+    """Why a greeting was not accepted, as the other side is told."""
+
+    OTHER_CLUSTER = 1
+    SECRET_WANTED = 2
+    NO_SECRET = 3
+    OTHER_SECRET = 4
+    OUTDATED = 5
 
 
 class MalformedPeerFrame(ValueError):
     """The other side does not speak this protocol: the connection is closed."""
+
+
+class GreetingDenied(MalformedPeerFrame):
+    """Somebody greets who cannot be let in; it is told why."""
+
+    def __init__(self, denial: Denial, reason: str) -> None:
+        super().__init__(reason)
+        self.denial = denial
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +123,11 @@ _leaders_decoder = msgspec.msgpack.Decoder(list[LeaderReport])
 
 def write_section(kind: SectionKind, body: object) -> list[Buffer]:
     """Return a section with a MessagePack body."""
-    payload = _encoder.encode(body)
+    return write_raw_section(kind, _encoder.encode(body))
+
+
+def write_raw_section(kind: SectionKind, payload: bytes) -> list[Buffer]:
+    """Return a section whose body is written already."""
     return [_SECTION.pack(kind, len(payload)), payload]
 
 
@@ -191,6 +217,26 @@ def read_hello(body: memoryview) -> Hello:
     if not 1 <= len(hello.host) <= HOST_CHARACTERS_MAX or not hello.host.isprintable():
         raise MalformedPeerFrame(f"a host name of {len(hello.host)} characters that cannot be one")
     return hello
+
+
+def write_denial(denial: Denial) -> list[Buffer]:
+    """Return a section that tells why a greeting was not accepted."""
+    return write_section(SectionKind.DENIED, int(denial))
+
+
+def read_denial(frame: Buffer) -> Denial:
+    """Return why a greeting was not accepted.
+
+    Raises:
+        MalformedPeerFrame: the frame says anything else.
+    """
+    for kind, body in read_sections(frame):
+        if kind is SectionKind.DENIED:
+            try:
+                return Denial(msgspec.msgpack.decode(body, type=int))
+            except (msgspec.MsgspecError, ValueError):
+                break
+    raise MalformedPeerFrame("an answer that is none")
 
 
 def read_heartbeat(body: memoryview) -> Heartbeat:

@@ -36,8 +36,11 @@ STOP_TIMEOUT_S = 10.0
 #: So many brokers' controllers vote, the first ones: more only make every change wait longer.
 VOTERS_MAX = 5
 LOCK_NAME = ".lock"
+#: With it brokers find one another by gossip, and let nobody else in.
+SECRET_NAME = "cluster.secret"
+SECRET_BYTES = 32
 #: What a directory may hold that is to become ours: what is ours, and what a new file system has.
-_HARMLESS = re.compile(r"\.lock|lost\+found|broker-[0-9]+(\.toml|\.log)?")
+_HARMLESS = re.compile(r"\.lock|lost\+found|cluster\.secret|broker-[0-9]+(\.toml|\.log)?")
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -237,6 +240,7 @@ class LocalCluster:
         if before is None:
             self.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
             voters: Sequence[int] = range(1, min(count, VOTERS_MAX) + 1)
+            _make_secret(self._secret_path)
         else:
             self.cluster_id, voters = before.cluster_id, before.controllers
             if count < len(before.brokers):
@@ -250,6 +254,10 @@ class LocalCluster:
         now.write(self.directory)
         return voters
 
+    @property
+    def _secret_path(self) -> Path:
+        return self.directory / SECRET_NAME
+
     def _configuration(self, broker: Broker, voters: Sequence[int]) -> str:
         ports = broker.ports
         values: dict[str, str | int] = {
@@ -262,6 +270,9 @@ class LocalCluster:
             "admin.port": ports.admin,
             "peer.port": ports.peer,
         }
+        # A cluster that was founded without one goes on without one.
+        if self._secret_path.exists():
+            values["cluster.secret.file"] = str(self._secret_path)
         lines = ["# Written by `kafkaesque up` at every start.", "[broker]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
         lines += ["", "[controllers]"]
@@ -286,6 +297,16 @@ def _check_ours(directory: Path) -> None:
         f"{directory} is no cluster's directory and not empty: it has {min(foreign)!r}",
         f"--data {directory / 'kafkaesque-data'}, or any directory that is empty or new",
     )
+
+
+def _make_secret(path: Path) -> None:
+    """Write a secret for a new cluster, readable by its owner alone; one that is there stays."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(SECRET_BYTES) + "\n")
 
 
 def _lock(directory: Path) -> IO[str]:

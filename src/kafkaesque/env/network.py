@@ -115,6 +115,27 @@ class ListenOptions:
     is_closed_first: bool = False
 
 
+#: Called with where a datagram came from, and what is in it.
+OnDatagram = Callable[[Address, bytes], None]
+
+
+class Datagrams(Protocol):
+    """A port for datagrams: messages that may get lost, overtake one another, or come twice."""
+
+    @property
+    def address(self) -> Address:
+        """The address with the port that was really bound."""
+
+    def send(self, address: Address, data: bytes) -> None:
+        """Send once; never blocks, and raises nothing: what cannot be sent is lost.
+
+        The first ones to a name wait, a few of them, until its address is known.
+        """
+
+    def close(self) -> None:
+        """Send and receive no more; harmless if it was done."""
+
+
 class Network(Protocol):
     """Connections to and from others."""
 
@@ -135,3 +156,10 @@ class Network(Protocol):
         on_failed: Callable[[Exception], None],
     ) -> None:
         """Connect; then either `handler.on_open` or `on_failed` is called, once."""
+
+    def open_datagrams(self, address: Address, on_datagram: OnDatagram) -> Datagrams:
+        """Send and receive datagrams; port 0 takes a free one.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """

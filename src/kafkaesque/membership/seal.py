@@ -62,8 +62,12 @@ class Keyring:
 
     __slots__ = ("_cluster", "_secrets")
 
-    def __init__(self, cluster_id: str, secrets: Sequence[bytes]) -> None:
+    def __init__(
+        self, cluster_id: str, secrets: Sequence[bytes], purpose: bytes = b"membership"
+    ) -> None:
         """`secrets`: the one to sign with, and maybe another one to believe.
+
+        What is signed for one purpose is believed for no other.
 
         Raises:
             ConfigError: none, too many, one that is too short, or one twice.
@@ -82,7 +86,7 @@ class Keyring:
             raise ConfigError("membership: the new cluster secret is the old one")
         name = cluster_id.encode()
         self._cluster: Final = int.from_bytes(hashlib.sha256(name).digest()[:4], "big")
-        self._secrets: Final = tuple(_derive(name, secret) for secret in secrets)
+        self._secrets: Final = tuple(_derive(purpose + b" " + name, each) for each in secrets)
 
     def seal(
         self, sender: NodeId, receiver: NodeId, life: int, number: int, packet: bytes
@@ -123,9 +127,9 @@ class Keyring:
         return Envelope(NodeId(sender), NodeId(receiver), life, number, body[_HEAD.size :])
 
 
-def _derive(cluster_id: bytes, secret: bytes) -> _Secret:
-    """Return the key of one cluster and the number by which frames name it."""
-    key = hmac.digest(secret, b"kafkaesque membership " + cluster_id, "sha256")
+def _derive(use: bytes, secret: bytes) -> _Secret:
+    """Return the key for one purpose in one cluster, and the number by which frames name it."""
+    key = hmac.digest(secret, b"kafkaesque " + use, "sha256")
     return _Secret(int.from_bytes(hashlib.sha256(key).digest()[:2], "big"), key)
 
 

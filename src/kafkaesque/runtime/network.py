@@ -13,11 +13,14 @@ from kafkaesque.env.network import (
     ConnectionHandler,
     Framing,
     ListenOptions,
+    OnDatagram,
 )
 from kafkaesque.runtime.connection import Shared, SocketConnection
+from kafkaesque.runtime.datagrams import RealDatagrams
 from kafkaesque.runtime.descriptors import connections_max, lift
 from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
+from kafkaesque.runtime.names import Target, literal_family, resolve
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
 from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
@@ -43,7 +46,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class RealNetwork:
-    """TCP. `readers` are the threads that bring in cold pages of file ranges."""
+    """TCP and UDP. `readers` are the threads that bring in cold pages of file ranges."""
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class RealNetwork:
         self._listeners: Final[dict[RealListener, None]] = {}
         self.attempts: Final[dict[_Attempt, None]] = {}
         self._connections: Final[dict[SocketConnection, None]] = {}
+        self._datagrams: Final[dict[RealDatagrams, None]] = {}
 
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
@@ -79,12 +83,20 @@ class RealNetwork:
     ) -> None:
         attempt = _Attempt(self, options, handler, on_failed)
         self.attempts[attempt] = None
-        family = _literal_family(address.host)
+        family = literal_family(address.host)
         if family is not None:
             targets = [(family, (address.host, address.port))]
             self.shared.loop.call_soon(lambda: attempt.start(targets))
         else:
-            self._resolvers.submit(lambda: _resolve(address), attempt.on_resolved)
+            self._resolvers.submit(lambda: resolve(address), attempt.on_resolved)
+
+    def open_datagrams(self, address: Address, on_datagram: OnDatagram) -> RealDatagrams:
+        sock = _bind(address, socket.SOCK_DGRAM)
+        opened = RealDatagrams(
+            sock, self._poller, self._resolvers, on_datagram, self._datagrams.pop
+        )
+        self._datagrams[opened] = None
+        return opened
 
     def adopt(
         self,
@@ -125,6 +137,8 @@ class RealNetwork:
         """Drop everything at once."""
         for listener in list(self._listeners):
             listener.close()
+        for opened in list(self._datagrams):
+            opened.close()
         for attempt in list(self.attempts):
             attempt.abort()
         for connection in list(self._connections):
@@ -240,9 +254,6 @@ class RealListener:
             self._network.shared.poller.add(self._sock.fileno(), READABLE, self._on_acceptable)
 
 
-_Target = tuple[int, tuple[str, int]]
-
-
 class _Attempt:
     """One call of `connect`: tries the addresses of a name one after the other."""
 
@@ -259,7 +270,7 @@ class _Attempt:
         self._options: Final = options
         self._handler: Final = handler
         self._on_failed: Final = on_failed
-        self._targets: list[_Target] = []
+        self._targets: list[Target] = []
         self._sock: socket.socket | None = None
         self._timer: Timer | None = None
 
@@ -270,7 +281,7 @@ class _Attempt:
             self._end()
             self._on_failed(error or OSError("the name has no address"))
 
-    def start(self, targets: list[_Target]) -> None:
+    def start(self, targets: list[Target]) -> None:
         if self not in self._network.attempts:
             return  # Aborted before it began.
         self._targets = targets
@@ -346,39 +357,19 @@ def _os_error(code: int, target: object) -> OSError:
     return OSError(code, f"cannot connect{where}: {errno.errorcode.get(code, code)}")
 
 
-def _literal_family(host: str) -> int | None:
-    """Return the address family if the host is a number, None if it is a name."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except (OSError, ValueError):  # Or it holds a character that no address has.
-            continue
-        return family
-    return None
-
-
-def _resolve(address: Address) -> list[_Target]:
-    """Return the addresses of a name, IPv4 first; waits, so it is called in a worker.
-
-    Raises:
-        OSError: the name is unknown.
-    """
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    targets = [(int(entry[0]), (str(entry[4][0]), int(entry[4][1]))) for entry in found]
-    return sorted(targets, key=lambda target: target[0] != socket.AF_INET)
-
-
-def _bind(address: Address) -> socket.socket:
-    family = _literal_family(address.host)
+def _bind(address: Address, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    family = literal_family(address.host)
     target = (address.host, address.port)
     if family is None:
-        family, target = _resolve(address)[0]
-    sock = socket.socket(family, socket.SOCK_STREAM)
+        family, target = resolve(address)[0]
+    sock = socket.socket(family, kind)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(target)
-        sock.listen(BACKLOG_MAX)
+        if kind == socket.SOCK_STREAM:
+            sock.listen(BACKLOG_MAX)
     except OSError as error:
         sock.close()
         raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error

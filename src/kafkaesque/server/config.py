@@ -5,6 +5,7 @@ refused with its name, what is allowed, and the nearest valid name.
 """
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.env.network import Address
+from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
@@ -21,6 +23,8 @@ from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValu
 STRING = OptionType.STRING
 INT = OptionType.INT
 PORT_MAX = 65_535
+#: Two secrets are shorter.
+SECRET_FILE_BYTES_MAX = 64 * 1024
 
 #: The keys of the section [broker].
 SERVER_OPTIONS = OptionTable(
@@ -67,7 +71,21 @@ SERVER_OPTIONS = OptionTable(
             default=9190,
             minimum=1,
             maximum=PORT_MAX,
-            doc="Other brokers.",
+            doc="Other brokers: TCP, and UDP where the cluster has a secret.",
+        ),
+        Option(
+            name="seeds",
+            type=STRING,
+            default="",
+            doc="host:port of other brokers' peer ports, with commas between: any one of them "
+            "is enough to find all.",
+        ),
+        Option(
+            name="cluster.secret.file",
+            type=STRING,
+            default="",
+            doc="Brokers find one another by gossip, and let nobody else in: a file of one line, "
+            "or of two while the secret is changed.",
         ),
         Option(
             name="log.level",
@@ -164,6 +182,7 @@ def _make(
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
     peer_address = Address(advertised, int(values["peer.port"]))
+    secret_file = str(values["cluster.secret.file"])
     text_port, admin_port = int(values["text.port"]), int(values["admin.port"])
     config = BrokerConfig(
         node=node,
@@ -174,6 +193,8 @@ def _make(
         text_address=Address(advertised, text_port) if text_port else None,
         admin_address=Address(advertised, admin_port) if admin_port else None,
         controllers=_controllers(controllers, node, peer_address),
+        secrets=read_secrets(Path(secret_file)) if secret_file else (),
+        seeds=_seeds(str(values["seeds"])),
         options=BROKER_OPTIONS.parse(options),
         data_dir=str(values["data"]),
     )
@@ -186,19 +207,60 @@ def _make(
     )
 
 
-def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address]:
+def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address | None]:
     """Return the brokers whose controllers vote; without the section this broker is alone."""
     if not isinstance(section, dict):
         raise ConfigError('[controllers] must hold lines such as 1 = "127.0.0.1:9190"')
     if not section:
         return {node: own}
-    found: dict[NodeId, Address] = {}
+    found: dict[NodeId, Address | None] = {}
     for key, value in section.items():
-        host, colon, port = str(value).rpartition(":")
-        if not key.isdigit() or not colon or not port.isdigit() or not host:
+        address = _address(str(value))
+        if not key.isdigit() or (address is None and value != ""):
             raise ConfigError(
                 f"[controllers] {key} = {value!r} must be a broker id and its peer address, "
-                'such as 1 = "127.0.0.1:9190"'
+                'such as 1 = "127.0.0.1:9190", or "" where gossip finds it'
             )
-        found[NodeId(int(key))] = Address(host, int(port))
+        found[NodeId(int(key))] = own if NodeId(int(key)) == node else address
     return found
+
+
+def _seeds(text: str) -> tuple[Address, ...]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    found = [_address(word) for word in words]
+    if None in found:
+        raise ConfigError(
+            f"seeds: {words[found.index(None)]!r} must be a peer address, such as 10.0.0.7:9190"
+        )
+    return tuple(address for address in found if address is not None)
+
+
+def _address(text: str) -> Address | None:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 1 <= int(port) <= PORT_MAX:
+        return None
+    return Address(host, int(port))
+
+
+def read_secrets(path: Path) -> tuple[bytes, ...]:
+    """Return the cluster's secret, and a second one while it is changed.
+
+    Raises:
+        ConfigError: it cannot be read, holds no secrets, or others may read it.
+    """
+    where = f"cluster.secret.file {path}"
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
+                raise ConfigError(f"{where}: others may read it; chmod o= {path}")
+            lines = file.read(SECRET_FILE_BYTES_MAX + 1).split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"cannot read {where}: {error.strerror}") from None
+    secrets = tuple(line.strip() for line in lines if line.strip())
+    if sum(map(len, lines)) > SECRET_FILE_BYTES_MAX:
+        raise ConfigError(f"{where} is longer than {SECRET_FILE_BYTES_MAX} bytes")
+    try:
+        Keyring("", secrets)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {str(error).removeprefix('membership: ')}") from None
+    return secrets

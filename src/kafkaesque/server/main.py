@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable
 
@@ -51,6 +52,8 @@ class Server:
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)
         self._admin = AdminGateway(self._broker, __version__, _log.info)
+        #: Whether this process is one too many, and ends with a failure.
+        self.is_doomed = False
 
     def start(self) -> None:
         """Recover the disk and join the cluster; clients are let in when that is done.
@@ -63,6 +66,7 @@ class Server:
         for address in self._client_addresses():
             self._try_port(address)
         self._broker.on_failed = self._close_client_ports
+        self._broker.on_contested = self._end
         self._broker.start(self._on_ready)
         admin = self._config.broker.admin_address
         if admin is not None:
@@ -103,6 +107,10 @@ class Server:
 
         self._broker.stop(on_broker_stopped)
 
+    def _end(self) -> None:
+        self.is_doomed = True
+        signal.raise_signal(signal.SIGTERM)
+
     def _close_client_ports(self) -> None:
         self._kafka.stop()
         self._text.stop()
@@ -112,15 +120,18 @@ def run_broker(config: ServerConfig) -> int:
     """Run a broker; return the process's exit status."""
     set_up_logging(config.log_level, config.log_format, config.broker.node)
 
+    servers: list[Server] = []
+
     def start(world: RealEnv) -> Server:
-        server = Server(config, world)
-        server.start()
-        return server
+        servers.append(Server(config, world))
+        servers[0].start()
+        return servers[0]
 
     try:
         config.data.mkdir(parents=True, exist_ok=True)
-        return run(config.data, start)
+        status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
         where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
+    return EXIT_CANNOT_START if servers[0].is_doomed else status

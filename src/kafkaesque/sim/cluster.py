@@ -20,6 +20,7 @@ from kafkaesque.storage.config import StorageConfig
 
 KAFKA_PORT: Final = 9092
 PEER_PORT: Final = 9190
+SECRET: Final = b"only for the simulator"
 #: A broker that cannot start, or whose disk failed, is started again by its operator after this.
 RETRY_START_MS: Final = 1_000
 #: A broker that was stopped is started again after this.
@@ -162,7 +163,7 @@ class SimCluster:
     # -- how brokers are configured
 
     def _config(self, name: str) -> BrokerConfig:
-        controllers = {
+        controllers: dict[NodeId, Address | None] = {
             NodeId(number): Address(each, PEER_PORT)
             for number, each in enumerate(self.names[: self.options.controllers], start=1)
         }
@@ -187,6 +188,7 @@ class SimCluster:
             peer_address=Address(name, PEER_PORT),
             kafka_address=Address(name, KAFKA_PORT),
             controllers=controllers,
+            secrets=(SECRET,),
             options=options,
             rack=dict(zip(self.names, self.options.racks, strict=False)).get(name),
             metadata_snapshot_records=self.options.snapshot_records,

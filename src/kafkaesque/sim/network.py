@@ -4,11 +4,18 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from kafkaesque.env.network import Address, ConnectionHandler, Framing, ListenOptions
+from kafkaesque.env.network import (
+    Address,
+    ConnectionHandler,
+    Framing,
+    ListenOptions,
+    OnDatagram,
+)
 from kafkaesque.runtime.connection import Shared, SocketConnection
 from kafkaesque.runtime.framing import FrameCutter, StreamCutter
 from kafkaesque.runtime.ports import Workers
 from kafkaesque.sim.clock import SimClock, SimProcessLoop
+from kafkaesque.sim.datagrams import SimDatagrams
 from kafkaesque.sim.loop import NS_PER_MS, Life, SimLoop
 from kafkaesque.sim.socket import Host, SimPoller, SimSocket
 
@@ -36,7 +43,7 @@ class Hosts:
 
 
 class SimNetwork:
-    """Connections to and from other simulated processes."""
+    """Connections to and from other simulated processes, and datagrams."""
 
     def __init__(
         self, loop: SimLoop, hosts: Hosts, host: Host, clock: SimClock, life: Life, readers: Workers
@@ -66,6 +73,13 @@ class SimNetwork:
         on_failed: Callable[[Exception], None],
     ) -> None:
         _Attempt(self, self._loop, address, options, handler, on_failed).start()
+
+    def open_datagrams(self, address: Address, on_datagram: OnDatagram) -> SimDatagrams:
+        port = address.port or self._host.new_port()
+        if port in self._host.datagrams:
+            raise OSError(errno.EADDRINUSE, f"cannot listen on {address}: Address already in use")
+        bound = Address(address.host, port)
+        return SimDatagrams(self._host, self._hosts.find, self._life, bound, on_datagram)
 
     def adopt(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.env.disk import Buffer
+from kafkaesque.env.network import Address
 from kafkaesque.runtime.poller import BROKEN, READABLE, WRITABLE
 from kafkaesque.sim.loop import Life, SimLoop
 from kafkaesque.sim.wire import Packet, Pipe, Wire
@@ -31,6 +32,8 @@ class Host:
         self.sockets: Final[dict[int, SimSocket]] = {}
         #: Who accepts connections, by port.
         self.listeners: Final[dict[int, Callable[[SimSocket], None]]] = {}
+        #: Who takes datagrams, by port: called with where one comes from.
+        self.datagrams: Final[dict[int, Callable[[Address, bytes], None]]] = {}
         self._last_fd = 2
         self._last_port = 30_000
 
@@ -42,13 +45,14 @@ class Host:
     def new_port(self) -> int:
         """Return a port that nobody uses."""
         self._last_port += 1
-        while self._last_port in self.listeners:
+        while self._last_port in self.listeners or self._last_port in self.datagrams:
             self._last_port += 1
         return self._last_port
 
     def end_process(self) -> None:
         """The process is gone: the kernel closes its sockets."""
         self.listeners.clear()
+        self.datagrams.clear()
         for sock in list(self.sockets.values()):
             sock.reset_on_close = self.wire.chance.randrange(2) == 0
             sock.close()
@@ -57,6 +61,7 @@ class Host:
         """Everything is gone, and nobody is told."""
         self.up = False
         self.listeners.clear()
+        self.datagrams.clear()
         for sock in list(self.sockets.values()):
             sock.vanish()
 

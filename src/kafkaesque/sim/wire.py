@@ -38,6 +38,9 @@ class WireOptions:
     late_ms_max: int = 8
     #: None: as much as is sent.
     bytes_per_ms: int | None = None
+    #: Of so many datagrams one is lost, or comes twice, even where nothing is wrong.
+    datagrams_lost_one_in: int = 200
+    datagrams_doubled_one_in: int = 1_000
     #: An unacknowledged sender ends its connection after a time between these.
     give_up_ms_min: int = 4_000
     give_up_ms_max: int = 20_000
@@ -96,6 +99,7 @@ class Wire:
         self.loop: Final = loop
         self.options: Final = options
         self.chance: Final[random.Random] = loop.chance("wire")
+        self._datagram_chance: Final[random.Random] = loop.chance("datagrams")
         self._links: Final[dict[tuple[str, str], Link]] = {}
         self._stalled: Final[dict[Pipe, None]] = {}
 
@@ -131,10 +135,7 @@ class Wire:
         if link.source == link.target:
             return LOOPBACK_NS
         options, chance = self.options, self.chance
-        delay = chance.randrange(options.latency_us_min, options.latency_us_max + 1) * 1_000
-        if chance.randrange(options.late_one_in) == 0:
-            delay += chance.randrange(options.late_ms_max * NS_PER_MS)
-        delay += int(link.extra_ms * NS_PER_MS)
+        delay = self._way_ns(link, chance)
         if link.loss:
             again_ms = RETRANSMIT_MS
             for _ in range(LOSSES_IN_A_ROW_MAX):
@@ -145,6 +146,24 @@ class Wire:
         if options.bytes_per_ms is not None:
             delay += size * NS_PER_MS // options.bytes_per_ms
         return delay
+
+    def datagram_ns(self, link: Link) -> list[int]:
+        """Draw how long each copy of a datagram takes that arrives: none of one that is lost."""
+        if link.source == link.target:
+            return [LOOPBACK_NS]
+        options, chance = self.options, self._datagram_chance
+        is_lost = chance.randrange(options.datagrams_lost_one_in) == 0
+        if link.blocked or is_lost or (link.loss and chance.random() < link.loss):
+            return []
+        is_doubled = chance.randrange(options.datagrams_doubled_one_in) == 0
+        return [self._way_ns(link, chance) for _ in range(1 + is_doubled)]
+
+    def _way_ns(self, link: Link, chance: random.Random) -> int:
+        options = self.options
+        delay = chance.randrange(options.latency_us_min, options.latency_us_max + 1) * 1_000
+        if chance.randrange(options.late_one_in) == 0:
+            delay += chance.randrange(options.late_ms_max * NS_PER_MS)
+        return delay + int(link.extra_ms * NS_PER_MS)
 
     def give_up_ns(self) -> int:
         """Draw how long somebody waits for an acknowledgement."""

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from kafkaesque.broker import peer_link
+from kafkaesque.broker.greeting import Greeter
 from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, GREETING_MS_MAX, STRANGERS_MAX
 from kafkaesque.broker.peer_link import PeerNetwork, PeerTimings
 from kafkaesque.broker.peer_messages import (
@@ -79,10 +80,13 @@ class Port:
         env: Env = self.world.add_machine(f"b{number}").boot()
         made = PeerNetwork(
             env=env,
-            cluster_id=CLUSTER,
             node=NodeId(number),
-            incarnation=100 + number,
-            advertised=Address(f"b{number}", PORT),
+            greeter=Greeter(
+                node=NodeId(number),
+                cluster_id=CLUSTER,
+                incarnation=100 + number,
+                advertised=Address(f"b{number}", PORT),
+            ),
             timings=PeerTimings(),
             events=events,
             report=reports.append,
