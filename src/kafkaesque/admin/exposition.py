@@ -56,7 +56,7 @@ def _braced(pairs: Sequence[str]) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(value) if isinstance(value, float) else str(int(value))
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _escape(text: str) -> str:

@@ -256,6 +256,14 @@ class Broker:
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
 
     def _report_recovery(self, found: RecoveryReport) -> None:
+        counted = self.store.statistics
+        if counted.recovery_records:
+            sentence = (
+                f"broker {self.node} has recovered its logs in {counted.recovery_ms} ms: "
+                f"{counted.recovery_records} records read again, and "
+                f"{counted.recovery_cut_bytes} bytes cut off that were never whole"
+            )
+            self.report(LogLine("recovery.done", sentence, duration_ms=counted.recovery_ms))
         for directory in found.missing:
             self.report_error(
                 f"the directory {directory} of broker {self.node} is missing: it is copied from "
@@ -417,9 +425,12 @@ class Broker:
                 self.group_coordinators.on_topic_deleted(record.name, record.topic_id)
                 self.transaction_coordinators.on_topic_deleted(record.name)
             case TopicConfigChanged():
-                self._tell_refused(self.state.topics_by_id.get(TopicId(record.topic_id)))
+                topic = self.state.topics_by_id.get(TopicId(record.topic_id))
+                self._tell_changed("of a topic" if topic is None else f"of topic {topic.name}")
+                self._tell_refused(topic)
                 self.partitions.refresh_configs()
             case BrokerConfigChanged():
+                self._tell_changed(f"of broker {record.node}" if record.node else "of all brokers")
                 self._refresh_options(self.state)
                 self.partitions.refresh_configs()
             case ClientQuotaChanged():
@@ -453,6 +464,11 @@ class Broker:
             self._refused_options = found.refused
             for sentence in found.refused:
                 self.report(f"an option that was set does not hold: {sentence}")
+
+    def _tell_changed(self, whose: str) -> None:
+        # Before it is ready it is told again what it knew.
+        if self.is_ready:
+            self.report(LogLine("config.changed", f"options {whose} have changed", what=whose))
 
     def _tell_refused(self, topic: TopicState | None) -> None:
         """Say which options of a topic do not hold, because an older release allowed more."""
@@ -571,11 +587,12 @@ class Broker:
     def _on_disk_failed(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
-            self.report_error(
+            sentence = (
                 f"broker {self.node}: the disk failed: {error}. Its partitions are offline here "
                 "until the broker is restarted on a disk with free space and without errors: it "
                 "does not go on by itself; other brokers do."
             )
+            self.report_error(LogLine("disk.failed", sentence, reason=str(error)))
             self.group_coordinators.close()
             self.transaction_coordinators.close()
             # A node that is alive is taken to lead what it led: the others must see that it is not.

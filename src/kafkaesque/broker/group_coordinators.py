@@ -19,15 +19,17 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     DeletedTopic,
     FetchOffsets,
+    JoinGroup,
     ListGroups,
     TopicsDeleted,
     TransactionEnded,
 )
-from kafkaesque.groups.results import AppendInTransaction, ListedGroup, ListResult
+from kafkaesque.groups.results import AppendInTransaction, JoinResult, ListedGroup, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, MarkerType, decode_end_marker
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.records import Record
 
 if TYPE_CHECKING:
@@ -69,8 +71,30 @@ class GroupCoordinators(TableHosts[GroupTable]):
         if is_heartbeat and not self._broker.controller.is_caught_up:
             # Topics that this broker has not heard of again would be taken from their consumers.
             on_result(GroupError.COORDINATOR_LOAD_IN_PROGRESS)
+        elif isinstance(event, JoinGroup):
+            super().step(key, event, self._telling(event.group_id, on_result))
         else:
             super().step(key, event, on_result)
+
+    def _telling(self, group: str, on_result: OnResult) -> OnResult:
+        """Tell in the log of a generation that begins: its leader is the one who hears of all."""
+
+        def on_joined(result: Any) -> None:
+            if isinstance(result, JoinResult) and result.members:
+                count = len(result.members)
+                sentence = f"group {group}: generation {result.generation} begins, members: {count}"
+                self._broker.report(
+                    LogLine(
+                        "group.rebalanced",
+                        sentence,
+                        group=group,
+                        generation=result.generation,
+                        members=count,
+                    )
+                )
+            on_result(result)
+
+        return on_joined
 
     def list_groups(
         self, states: tuple[str, ...], types: tuple[str, ...], on_done: Callable[[ListResult], None]

@@ -31,6 +31,7 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import StepRun
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import GroupId
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.storage.compaction_plan import CompactionOptions, CompactionPlan
 from kafkaesque.storage.compactor import CleanedGroup, CompactionResult, compact
 from kafkaesque.storage.errors import StorageCorrupt
@@ -189,8 +190,11 @@ class LogCleaner:
         before_ms = self._put_aside.get(group, (0, 0))[1]
         wait_ms = min(max(2 * before_ms, PUT_ASIDE_MS), PUT_ASIDE_MS_MAX)
         self._put_aside[group] = self._broker.env.clock.now_ms() + wait_ms, wait_ms
-        self._broker.report_error(
+        sentence = (
             f"{partition.name} was not compacted, trying again in {wait_ms // 60_000} min: {error}"
+        )
+        self._broker.report_error(
+            LogLine("compaction.failed", sentence, partition=partition.name, reason=str(error))
         )
         if isinstance(error, StorageCorrupt) and partition.replica is not None:
             partition.replica.on_unreadable(error)
@@ -309,9 +313,18 @@ class _Run:
     def _tell(self, result: CompactionResult) -> None:
         if result.old_bytes - result.new_bytes >= REPORTED_BYTES_MIN:
             seconds = (self._broker.env.clock.now_ms() - self._begun_ms) / 1000
-            self._broker.report(
+            sentence = (
                 f"{self._partition.name}: compacted, {result.old_bytes / 1e6:,.1f} MB have become "
                 f"{result.new_bytes / 1e6:,.1f} MB in {seconds:.1f} s"
+            )
+            self._broker.report(
+                LogLine(
+                    "compaction.done",
+                    sentence,
+                    partition=self._partition.name,
+                    old_bytes=result.old_bytes,
+                    new_bytes=result.new_bytes,
+                )
             )
 
 

@@ -9,6 +9,7 @@ from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
 from kafkaesque.model.errors import DiskFailed, RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.errors import StorageCorrupt
@@ -122,8 +123,10 @@ class PartitionTable:
         except StorageCorrupt as error:
             self._damaged[state.group] = None
             self._broker.driver.set_offline(state.group)
+            name = str(state.topic_partition)
+            sentence = f"{name} stays offline on this broker: {error}"
             self._broker.report_error(
-                f"{state.topic_partition} stays offline on this broker: {error}"
+                LogLine("replica.offline", sentence, partition=name, reason=str(error))
             )
         except DiskFailed as error:
             self._broker.driver.set_offline(state.group)

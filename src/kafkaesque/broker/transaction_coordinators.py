@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING, Any
 from kafkaesque.broker.cluster_state import TRANSACTIONS_TOPIC
 from kafkaesque.broker.commands import AddedToTransaction, AddToTransaction
 from kafkaesque.broker.marker_writer import MarkerWriter
-from kafkaesque.broker.table_host import TableHost, TableKind
+from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
 from kafkaesque.broker.transaction_confirmer import tell_leaders
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import (
     NO_CONNECTION,
     AddedPartitions,
     AddPartitions,
+    InitProducerId,
     ListTransactions,
     TopicsDeleted,
 )
 from kafkaesque.transactions.results import (
     AddPartitionsResult,
     ConfirmPartitions,
+    InitResult,
     ListResult,
     NeedProducerId,
     WriteMarkers,
@@ -148,6 +151,32 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         self.step(request.transactional_id, event, on_result)
 
     # -- what the tables want done
+
+    def step(self, key: str, event: Any, on_result: OnResult) -> None:
+        """Bring a request to the coordinator on this broker, and tell whom it shuts out."""
+        if isinstance(event, InitProducerId):
+            on_result = self._telling(event.transactional_id, on_result)
+        super().step(key, event, on_result)
+
+    def _telling(self, transactional_id: str, on_result: OnResult) -> OnResult:
+        def on_begun(result: Any) -> None:
+            if isinstance(result, InitResult) and result.producer_epoch > 0:
+                sentence = (
+                    f"transactional id {transactional_id}: epoch {result.producer_epoch} begins, "
+                    "and producers of earlier ones are shut out"
+                )
+                self._broker.report(
+                    LogLine(
+                        "producer.fenced",
+                        sentence,
+                        transactional_id=transactional_id,
+                        producer_id=result.producer_id,
+                        epoch=result.producer_epoch,
+                    )
+                )
+            on_result(result)
+
+        return on_begun
 
     def _perform(self, host: TableHost[TransactionTable], item: Any) -> None:
         match item:

@@ -19,14 +19,14 @@ _LENGTH = struct.Struct(">i")
 class Exchange:
     """A connection to one broker, for one request after another."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Connect.
+    def __init__(self, host: str, port: int, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Connect; no answer may take longer than the timeout.
 
         Raises:
             OSError: nobody listens.
         """
         self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        self._socket.settimeout(timeout_s)
 
     def __enter__(self) -> Self:
         return self

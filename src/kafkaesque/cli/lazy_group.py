@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "up": "Run a whole local cluster in the foreground.",
     "broker": "Run one broker from a configuration file.",
     "cluster": "Look at a cluster, or wait until it is ready.",
+    "doctor": "Say what is wrong with a cluster, why, and what helps.",
     "topic": "Create, list, describe, alter and delete topics.",
     "config": "Options and client quotas: list, describe, set, unset.",
     "publish": "Publish messages from arguments, files or standard input.",

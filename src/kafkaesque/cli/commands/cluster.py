@@ -9,10 +9,12 @@ import typer
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
 from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.screen import Screen, Table, counted
+from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
+
+    from kafkaesque.cli.broker_details import BrokerDetails
 
 POLL_S = 0.2
 
@@ -42,6 +44,8 @@ class ClusterStatus:
     under_replicated: list[str]
     #: Partitions with replicas whose brokers are down or cannot open them; on which brokers.
     offline_replicas: dict[str, list[int]] = field(default_factory=dict)
+    #: Of all brokers that are known, up or not.
+    details: "list[BrokerDetails]" = field(default_factory=list)
 
     def is_ready(self, brokers: int) -> bool:
         return len(self.brokers) >= brokers and not self.leaderless
@@ -62,14 +66,18 @@ def status(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show brokers, the controller, and partitions that lack a leader or replicas.
+    """Show brokers, their releases and disks, and partitions that lack a leader or replicas.
+
+    `kafkaesque doctor` says why, and what helps.
 
     \b
     Example:
       kafkaesque cluster status
       kafkaesque cluster status --bootstrap-server 10.0.0.7:9092 --json
     """
-    found = read_status(bootstrap)
+    from kafkaesque.cli.broker_details import read_details
+
+    found = replace(read_status(bootstrap), details=read_details(bootstrap))
     Screen(json=json).show(_tables(found), asdict(found))
 
 
@@ -164,14 +172,24 @@ def _try(bootstrap: str) -> ClusterStatus | CommandFailed:
         return failure
 
 
+def _broker_cells(broker: "BrokerDetails", found: ClusterStatus) -> tuple[Cell, ...]:
+    addresses = {each.id: f"{each.host}:{each.port}" for each in found.brokers}
+    return (
+        broker.id,
+        addresses.get(broker.id),
+        "yes" if broker.id == found.controller else "no",
+        broker.state,
+        broker.leads,
+        broker.version,
+        broker.disk_free,
+    )
+
+
 def _tables(found: ClusterStatus) -> list[Table]:
     brokers = Table(
         title="brokers",
-        columns=("BROKER", "ADDRESS", "CONTROLLER"),
-        rows=[
-            (each.id, f"{each.host}:{each.port}", "yes" if each.is_controller else "no")
-            for each in found.brokers
-        ],
+        columns=("BROKER", "ADDRESS", "CONTROLLER", "STATE", "LEADS", "VERSION", "DISK-FREE"),
+        rows=[_broker_cells(each, found) for each in found.details],
     )
     facts = Table(
         title="cluster",

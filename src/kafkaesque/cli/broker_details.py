@@ -1,0 +1,59 @@
+"""What `cluster status` shows of each broker beside its address: its state, release and disk."""
+
+from dataclasses import dataclass
+
+from kafkaesque.cli.doctor.facts import BrokerFacts, Facts
+from kafkaesque.cli.doctor.probe import look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDetails:
+    """One broker, up or not; None is what could not be seen."""
+
+    id: int
+    #: `up`, `not ready`, `silent` (it is named and does not answer) or `down`.
+    state: str
+    leads: int
+    version: str | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
+
+    @property
+    def disk_free(self) -> str | None:
+        """How much of the disk is free, for people."""
+        if self.disk_free_bytes is None or not self.disk_total_bytes:
+            return None
+        percent = 100 * self.disk_free_bytes / self.disk_total_bytes
+        return f"{self.disk_free_bytes / 1e9:.1f} GB ({percent:.0f} %)"
+
+
+def read_details(bootstrap: str) -> list[BrokerDetails]:
+    """Ask every broker by itself; those that hold replicas and are not heard of are named, too.
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
+    facts = look(bootstrap)
+    seen = {each.id: each for each in facts.brokers}
+    return [_details(number, seen.get(number), facts) for number in facts.known_brokers]
+
+
+def _details(number: int, broker: BrokerFacts | None, facts: Facts) -> BrokerDetails:
+    disk = None if broker is None else broker.disk
+    admin = None if broker is None else broker.admin
+    return BrokerDetails(
+        id=number,
+        state=_state(broker),
+        leads=sum(each.leader == number for each in facts.view.partitions.values()),
+        version=None if admin is None else admin.version,
+        disk_free_bytes=None if disk is None else disk.free_bytes,
+        disk_total_bytes=None if disk is None else disk.total_bytes,
+    )
+
+
+def _state(broker: BrokerFacts | None) -> str:
+    if broker is None:
+        return "down"
+    if broker.problem is not None:
+        return "silent"
+    return "not ready" if broker.admin is not None and broker.admin.reasons else "up"

@@ -1,0 +1,94 @@
+"""`kafkaesque doctor`: what is wrong with a cluster, why, and what helps."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Screen, counted
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.doctor.facts import Facts
+    from kafkaesque.cli.doctor.findings import Finding
+
+#: Its exit codes are a checker's: 0 is healthy, 1 is not.
+HAS_FINDINGS = 1
+COULD_NOT_LOOK = 2
+
+app = new_app()
+
+
+@app.command()
+def doctor(
+    disk_free: Annotated[
+        float, typer.Option(min=0, max=100, help="Percent of a disk that are to be free.")
+    ] = 15.0,
+    clock: Annotated[float, typer.Option(min=0, help="Seconds that clocks may be apart.")] = 1.0,
+    lag: Annotated[float, typer.Option(min=0, help="Seconds that a group may be behind.")] = 300.0,
+    transaction: Annotated[
+        float, typer.Option(min=0, help="Seconds that a transaction may be open.")
+    ] = 900.0,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Say what is wrong with a cluster, why, and what helps.
+
+    Works with clusters that are half dead, as long as one broker answers. Ends with 0 where nothing
+    is wrong, with 1 where something is, and with 2 where nobody answers. docs/operations.md has a
+    paragraph for each finding, by the name that stands before it.
+
+    \b
+    Example:
+      kafkaesque doctor
+      kafkaesque doctor --bootstrap-server 10.0.0.7:9092,10.0.0.8:9092 --lag 60 --json
+    """
+    from kafkaesque.cli.doctor.checks import diagnose
+    from kafkaesque.cli.doctor.findings import Limits
+    from kafkaesque.cli.doctor.probe import look_closely
+
+    limits = Limits(
+        disk_free_percent=disk_free, clock_s=clock, lag_s=lag, transaction_s=transaction
+    )
+    try:
+        facts = look_closely(bootstrap, transaction_s=transaction)
+    except CommandFailed as failure:
+        if failure.exit_code == UNREACHABLE:
+            failure.exit_code = COULD_NOT_LOOK
+        raise
+    found = diagnose(facts, limits)
+    screen = Screen(json=json)
+    if json:
+        screen.show_json(_document(facts, found))
+    else:
+        _show(facts, found)
+    if found:
+        raise typer.Exit(HAS_FINDINGS)
+
+
+def _document(facts: "Facts", found: "list[Finding]") -> dict[str, object]:
+    findings = [{**asdict(each), "severity": each.severity.value} for each in found]
+    return {
+        "cluster_id": facts.view.cluster_id,
+        "brokers": facts.known_brokers,
+        "partitions": len(facts.view.partitions),
+        "findings": findings,
+        "unseen": list(facts.unseen),
+    }
+
+
+def _show(facts: "Facts", found: "list[Finding]") -> None:
+    for finding in found:
+        print(f"{finding.severity.value}: {finding.what}  [{finding.check}]")
+        print(f"    cause: {finding.cause}")
+        print(f"    try:   {finding.command}")
+    if facts.unseen:
+        print("not looked at:")
+        for each in facts.unseen:
+            print(f"    {each}")
+    brokers = counted(len(facts.known_brokers), "broker")
+    partitions = counted(len(facts.view.partitions), "partition")
+    what = counted(len(found), "finding") if found else "nothing is wrong"
+    print(f"{brokers}, {partitions}: {what}")

@@ -1,0 +1,298 @@
+"""From what was seen to what is wrong: each check is a function of the facts alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from kafkaesque.cli.doctor.facts import Facts, PartitionName
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.settings_checks import check_settings
+from kafkaesque.cli.screen import counted
+
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+
+#: Below this part of the limit a disk is about to be full.
+NEARLY_FULL = 1 / 3
+#: Of the files that may be open.
+FILES_USED_MAX = 0.8
+
+Check = Callable[[Facts, Limits], Iterator[Finding]]
+
+
+def diagnose(facts: Facts, limits: Limits) -> list[Finding]:
+    """Return all findings, the critical ones first."""
+    found = [finding for check in CHECKS for finding in check(facts, limits)]
+    return sorted(found, key=lambda each: each.severity is not CRITICAL)
+
+
+# -- brokers
+
+
+def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Brokers that are down, or up and not answering, or not ready."""
+    problems = {each.id: (each.address, each.problem) for each in facts.brokers if each.problem}
+    for node in facts.dead_brokers:
+        address, problem = problems.get(node, ("", ""))
+        yield Finding(
+            check="broker-down",
+            severity=CRITICAL,
+            what=f"broker {node} " + (f"at {address} does not answer" if address else "is down"),
+            cause=f"it says: {problem}" if problem else "the other brokers do not hear of it",
+            command=f"kafkaesque broker --config broker-{node}.toml    (on its machine; its log "
+            "says how it ended)",
+            names=[str(node)],
+        )
+    for broker in facts.brokers:
+        if broker.admin is not None and broker.admin.reasons:
+            yield Finding(
+                check="broker-not-ready",
+                severity=WARNING,
+                what=f"broker {broker.id} is up and not ready",
+                cause="; ".join(broker.admin.reasons),
+                command=f"curl http://{broker.options.get('admin.listener', '')}/health/ready    "
+                "(until it says ready)",
+                names=[str(broker.id)],
+            )
+
+
+def check_disagreement(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Brokers that see different controllers, leaders or clusters, and go on doing so."""
+    views = [(each.id, each.view) for each in facts.brokers if each.view is not None]
+    for what, seen in (
+        ("cluster id", {node: view.cluster_id for node, view in views}),
+        ("controller", {node: str(view.controller) for node, view in views}),
+    ):
+        if len(set(seen.values())) > 1:
+            nodes = [str(node) for node in seen]
+            yield _disagreement(f"brokers disagree on the {what}", seen, nodes)
+    told: dict[PartitionName, dict[int, str]] = {}
+    for node, view in views:
+        for name, partition in view.partitions.items():
+            told.setdefault(name, {})[node] = str(partition.leader)
+    disputed = {name: seen for name, seen in told.items() if len(set(seen.values())) > 1}
+    if disputed:
+        first = min(disputed)
+        sentence = f"brokers disagree on who leads {named(sorted(disputed))}"
+        yield _disagreement(sentence, disputed[first], [str(each) for each in sorted(disputed)])
+
+
+def _disagreement(what: str, seen: dict[int, str], names: Sequence[str]) -> Finding:
+    said = ", ".join(f"broker {node} says {value}" for node, value in sorted(seen.items()))
+    return Finding(
+        check="brokers-disagree",
+        severity=CRITICAL,
+        what=what,
+        cause=f"{said}: news does not reach all of them, so the network between is cut or slow",
+        command="kafkaesque cluster status --bootstrap-server HOST:PORT    (of each in turn), and "
+        "check the peer ports between their machines",
+        names=names,
+    )
+
+
+# -- partitions
+
+
+def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Partitions without a leader, with replicas missing, or with damaged copies."""
+    partitions = sorted(facts.view.partitions.items())
+    dead = set(facts.dead_brokers)
+    leaderless = [(name, each) for name, each in partitions if each.leader < 0]
+    if leaderless:
+        missing = sorted({n for _, each in leaderless for n in each.replicas if n in dead})
+        yield Finding(
+            check="leaderless",
+            severity=CRITICAL,
+            what=f"{counted(len(leaderless), 'partition')} without a leader, neither written nor "
+            f"read: {named([name for name, _ in leaderless])}",
+            cause=f"without {_brokers(missing)} no majority of their replicas is there"
+            if missing
+            else "their replicas are up, and have elected nobody: this passes within a second, or "
+            "their disks or their network are hurt",
+            command=f"start {_brokers(missing)}" if missing else "kafkaesque doctor    (again)",
+            names=[str(name) for name, _ in leaderless],
+        )
+    behind: dict[int, list[PartitionName]] = {}
+    for name, each in partitions:
+        if each.leader >= 0:
+            for node in set(each.replicas) - set(each.in_sync):
+                behind.setdefault(node, []).append(name)
+    for node, names in sorted(behind.items()):
+        yield _under_replicated(node, names, is_dead=node in dead)
+    damaged: dict[int, list[PartitionName]] = {}
+    for name, each in partitions:
+        for node in each.offline:
+            if node not in dead:
+                damaged.setdefault(node, []).append(name)
+    for node, names in sorted(damaged.items()):
+        yield Finding(
+            check="damaged-replica",
+            severity=CRITICAL,
+            what=f"broker {node} cannot open its copies of {named(names)}",
+            cause="their logs on its disk are damaged, or the disk cannot be read; its log says "
+            "which file",
+            command="kafkaesque log verify DIR    (on its machine); then stop that broker, remove "
+            "that partition's directory and start it: the copy is made anew. Never on two brokers "
+            "at a time",
+            names=[str(name) for name in names],
+        )
+
+
+def _under_replicated(node: int, names: Sequence[PartitionName], *, is_dead: bool) -> Finding:
+    return Finding(
+        check="under-replicated",
+        severity=WARNING,
+        what=f"broker {node} is out of sync in {counted(len(names), 'partition')}: {named(names)}",
+        cause="it is down"
+        if is_dead
+        else "it is slower than the others, or catching up since its last start: "
+        "replica.lag.time.max.ms says how long it may be behind",
+        command=f"start broker {node}"
+        if is_dead
+        else "kafkaesque doctor    (again, in a minute: fewer partitions means that it catches up)",
+        names=[str(name) for name in names],
+    )
+
+
+def _brokers(nodes: Sequence[int]) -> str:
+    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))
+
+
+# -- machines
+
+
+def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Disks that fill, have failed, or take nothing any more."""
+    for broker in facts.brokers:
+        disk = broker.disk
+        if disk is None:
+            continue
+        if disk.has_failed:
+            yield Finding(
+                check="disk-failed",
+                severity=CRITICAL,
+                what=f"broker {broker.id} has given up its disk ({disk.directory})",
+                cause="a write or a sync failed: what came last may be lost there, so it "
+                "acknowledges nothing any more; its log has the error",
+                command="free some space or replace the disk, then restart that broker",
+                names=[str(broker.id)],
+            )
+            continue
+        if not disk.total_bytes or disk.free_bytes is None:
+            continue
+        percent = 100 * disk.free_bytes / disk.total_bytes
+        if percent < limits.disk_free_percent:
+            is_nearly_full = percent < limits.disk_free_percent * NEARLY_FULL
+            yield Finding(
+                check="disk-fills",
+                severity=CRITICAL if is_nearly_full else WARNING,
+                what=f"the disk of broker {broker.id} has {disk.free_bytes / 1e9:.1f} GB left, "
+                f"{percent:.1f} % ({disk.directory})",
+                cause="topics keep more than the disk holds, or something else fills it; when it "
+                "is full that broker refuses to append",
+                command="kafkaesque topic alter TOPIC --config retention.bytes=BYTES    (or "
+                "retention.ms)",
+                names=[str(broker.id)],
+            )
+
+
+def check_clocks(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Brokers whose clocks are apart by more than the error of measuring it."""
+    ahead = {e.id: e.admin.clock_ahead_s for e in facts.brokers if e.admin is not None}
+    if len(ahead) < 2:
+        return
+    error_s = sum(sorted(e.admin.clock_error_s for e in facts.brokers if e.admin)[-2:])
+    first, last = min(ahead, key=ahead.__getitem__), max(ahead, key=ahead.__getitem__)
+    apart_s = ahead[last] - ahead[first]
+    if apart_s - error_s > limits.clock_s:
+        yield Finding(
+            check="clocks-apart",
+            severity=WARNING,
+            what=f"the clock of broker {last} is {apart_s:.1f} s ahead of that of broker {first}",
+            cause="no time service sets them: timestamps, retention by time and the timeouts of "
+            "transactions go by them (replication and elections do not)",
+            command="timedatectl status; timedatectl set-ntp true    (on both machines)",
+            names=[str(first), str(last)],
+        )
+
+
+def check_processes(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Limits of processes, and releases that differ."""
+    for broker in facts.brokers:
+        if broker.admin is not None:
+            yield from _check_files(broker.id, broker.admin.metrics, limits)
+    versions = {each.id: each.admin.version for each in facts.brokers if each.admin is not None}
+    if len(set(versions.values())) > 1:
+        said = ", ".join(f"{node} has {version}" for node, version in sorted(versions.items()))
+        yield Finding(
+            check="versions-differ",
+            severity=WARNING,
+            what="brokers run different releases",
+            cause=f"an upgrade is under way, or was left half done: {said}",
+            command="install one release everywhere, and restart one broker after the other",
+            names=[str(node) for node in versions],
+        )
+
+
+def _check_files(node: int, metrics: Mapping[str, float], limits: Limits) -> Iterator[Finding]:
+    most, used = metrics.get("process_max_fds"), metrics.get("process_open_fds", 0.0)
+    if most is not None and (most < limits.open_files_min or used > most * FILES_USED_MAX):
+        yield Finding(
+            check="open-files",
+            severity=WARNING,
+            what=f"broker {node} may open {most:.0f} files, and has {used:.0f} open",
+            cause="each client and each partition needs some: beyond the limit clients are refused",
+            command="ulimit -n 100000    (before it is started), or LimitNOFILE= in its service",
+            names=[str(node)],
+        )
+
+
+# -- clients
+
+
+def check_groups(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Groups that are behind."""
+    for group in facts.groups:
+        is_late = group.seconds is None or group.seconds >= limits.lag_s
+        if group.messages < limits.lag_messages or not is_late:
+            continue
+        age = "" if group.seconds is None else f", the oldest for {group.seconds:.0f} s"
+        yield Finding(
+            check="group-lags",
+            severity=WARNING,
+            what=f"group {group.name} has {counted(group.messages, 'message')} to read{age}",
+            cause=f"its {counted(group.members, 'member')} read more slowly than is written, or "
+            "are stuck on a message"
+            if group.members
+            else "it has no members: its consumers are down, or it is not used any more",
+            command=f"kafkaesque group describe {group.name}"
+            + ("" if group.members else f"    (kafkaesque group delete {group.name}, if unused)"),
+            names=[group.name],
+        )
+
+
+def check_transactions(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Transactions that hang: readers of what is committed cannot go beyond them."""
+    hanging = sorted({name for each in facts.brokers for name in each.hanging})
+    if hanging:
+        yield Finding(
+            check="transaction-hangs",
+            severity=WARNING,
+            what=f"transactions are open for more than {limits.transaction_s:.0f} s: "
+            f"{named(hanging)}",
+            cause="their producers hang or are gone; readers of what is committed wait behind "
+            "them, and nothing there is compacted",
+            command=f"kafkaesque txn describe {hanging[0]}    (then: kafkaesque txn abort "
+            f"{hanging[0]})",
+            names=hanging,
+        )
+
+
+CHECKS: Sequence[Check] = (
+    check_brokers,
+    check_disagreement,
+    check_partitions,
+    check_disks,
+    check_clocks,
+    check_processes,
+    check_groups,
+    check_transactions,
+    check_settings,
+)

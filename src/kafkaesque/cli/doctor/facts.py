@@ -1,0 +1,115 @@
+"""What can be seen of a cluster from outside; None is what could not be seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class PartitionName(NamedTuple):
+    """A partition, by its topic's name."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """A partition, as one broker sees it."""
+
+    leader: int
+    epoch: int
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    offline: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The cluster's metadata, as one broker sees it."""
+
+    cluster_id: str
+    controller: int
+    brokers: Mapping[int, str]
+    partitions: Mapping[PartitionName, PartitionFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A broker's data directory; sizes are of its volume."""
+
+    directory: str
+    total_bytes: int | None
+    free_bytes: int | None
+    has_failed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminFacts:
+    """What a broker's admin port says."""
+
+    #: Of metrics without labels, or the first sample of those that have some.
+    metrics: Mapping[str, float]
+    version: str
+    #: Why the broker is not ready, if it is not.
+    reasons: Sequence[str]
+    #: By how much the broker's clock is ahead of the one here, and how uncertain that is.
+    clock_ahead_s: float
+    clock_error_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """One broker that the others name."""
+
+    id: int
+    address: str
+    #: Why it does not answer, if it does not.
+    problem: str | None = None
+    view: View | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    disk: Disk | None = None
+    admin: AdminFacts | None = None
+    #: Why the admin port could not be asked; empty where there is none.
+    admin_problem: str = ""
+    #: Transactional ids whose transactions are open for longer than was asked.
+    hanging: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group that is behind."""
+
+    name: str
+    messages: int
+    #: Since when the oldest unread record is there; None where that cannot be said.
+    seconds: float | None
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of it."""
+
+    #: Of the first broker that answered.
+    view: View
+    brokers: Sequence[BrokerFacts]
+    #: Options in force, by topic.
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    groups: Sequence[GroupFacts] = ()
+    #: What could not be looked at, one sentence each.
+    unseen: Sequence[str] = ()
+
+    @property
+    def known_brokers(self) -> list[int]:
+        """All brokers that are named anywhere, whether they are up or not."""
+        named = {node for each in self.view.partitions.values() for node in each.replicas}
+        return sorted(named | {each.id for each in self.brokers})
+
+    @property
+    def dead_brokers(self) -> list[int]:
+        """Those that do not answer, or that nobody says how to reach."""
+        alive = {each.id for each in self.brokers if each.problem is None}
+        return [node for node in self.known_brokers if node not in alive]

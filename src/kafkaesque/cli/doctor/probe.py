@@ -1,0 +1,241 @@
+"""Looks at a cluster: every broker by itself and all at once, so that a dead one delays nobody."""
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from kafkaesque.cli.doctor.admin_port import ask_admin
+from kafkaesque.cli.doctor.facts import (
+    BrokerFacts,
+    Disk,
+    Facts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionName,
+    View,
+)
+from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka import parse_addresses
+from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.errors import MalformedRequest
+from kafkaesque.protocols.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kafkaesque.protocols.kafka.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kafkaesque.protocols.kafka.messages.list_transactions_request import ListTransactionsRequest
+from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+
+ANSWER_TIMEOUT_S = 5.0
+#: Brokers that are asked at the same time.
+AT_ONCE_MAX = 16
+#: Topics whose options are asked for in one request.
+TOPICS_PER_REQUEST = 500
+#: Groups that are looked at; beyond them it takes too long.
+GROUPS_MAX = 200
+#: Brokers that disagree are asked again after this: news takes a moment to come round.
+AGAIN_S = 1.0
+
+_METADATA, _CONFIGS, _LOG_DIRS, _TRANSACTIONS = 12, 4, 4, 1
+_TOPIC, _BROKER = 2, 4
+
+Trouble = (OSError, EOFError, MalformedRequest)
+
+
+def look(bootstrap: str) -> Facts:
+    """Return brokers and partitions.
+
+    Raises:
+        CommandFailed: no broker answers.
+    """
+    view = _first_view(bootstrap)
+    with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
+        brokers = list(pool.map(lambda each: look_at_broker(*each), sorted(view.brokers.items())))
+    return Facts(view=view, brokers=brokers)
+
+
+def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
+    """Return the same with topics' options, groups that are behind and long transactions.
+
+    Raises:
+        CommandFailed: no broker answers.
+    """
+    found = look(bootstrap)
+    if _disagree(found.brokers):
+        time.sleep(AGAIN_S)
+        found = look(bootstrap)
+    alive = [each for each in found.brokers if each.problem is None]
+    unseen: list[str] = []
+    brokers = []
+    for broker in found.brokers:
+        if broker.problem is None:
+            try:
+                broker = replace(broker, hanging=_hanging(broker.address, transaction_s))
+            except Trouble as error:
+                unseen.append(f"transactions of broker {broker.id}: {error}")
+        brokers.append(broker)
+    topics: dict[str, dict[str, str]] = {}
+    groups: list[GroupFacts] = []
+    if alive:
+        try:
+            topics = _topic_options(alive[0].address, found.view)
+        except Trouble as error:
+            unseen.append(f"options of topics: {error}")
+        groups = list(_groups(",".join(each.address for each in alive), unseen))
+    unseen += [
+        f"the clock and limits of broker {each.id}: {each.admin_problem or 'it has no admin port'}"
+        for each in alive
+        if each.admin is None
+    ]
+    return replace(found, brokers=brokers, topics=topics, groups=groups, unseen=unseen)
+
+
+def _first_view(bootstrap: str) -> View:
+    refused = []
+    for host, port in parse_addresses(bootstrap):
+        try:
+            with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
+                return _view(exchange)
+        except Trouble as error:
+            refused.append(f"{host}:{port} ({str(error) or 'closed the connection'})")
+    raise CommandFailed(
+        f"no broker answers at {', '.join(refused)}",
+        hint="kafkaesque doctor --bootstrap-server HOST:PORT,... with more of the brokers",
+        exit_code=UNREACHABLE,
+    )
+
+
+def look_at_broker(number: int, address: str) -> BrokerFacts:
+    """Return what one broker says; it may say nothing, or only a part."""
+    host, _, port = address.rpartition(":")
+    try:
+        with Exchange(host, int(port), ANSWER_TIMEOUT_S) as exchange:
+            found = BrokerFacts(
+                id=number,
+                address=address,
+                view=_view(exchange),
+                options=_options(exchange, _BROKER, [str(number)])[str(number)],
+                disk=_disk(exchange),
+            )
+    except Trouble as error:
+        return BrokerFacts(
+            id=number, address=address, problem=str(error) or "it closed the connection"
+        )
+    admin = found.options.get("admin.listener", "")
+    if not admin:
+        return found
+    try:
+        return replace(found, admin=ask_admin(admin))
+    except OSError as error:
+        return replace(found, admin_problem=f"{admin}: {error}")
+
+
+def _view(exchange: Exchange) -> View:
+    request = MetadataRequest(None, allow_auto_topic_creation=False)
+    answer = exchange.ask(ApiKey.METADATA, _METADATA, request)
+    return View(
+        cluster_id=answer.cluster_id or "",
+        controller=answer.controller_id,
+        brokers={each.node_id: f"{each.host}:{each.port}" for each in answer.brokers},
+        partitions={
+            PartitionName(topic.name or "", each.partition_index): PartitionFacts(
+                leader=each.leader_id,
+                epoch=each.leader_epoch,
+                replicas=list(each.replica_nodes),
+                in_sync=list(each.isr_nodes),
+                offline=sorted(each.offline_replicas),
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        },
+    )
+
+
+def _options(exchange: Exchange, kind: int, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    resources = [DescribeConfigsResource(kind, name, None) for name in names]
+    request = DescribeConfigsRequest(resources, False, False)
+    answer = exchange.ask(ApiKey.DESCRIBE_CONFIGS, _CONFIGS, request)
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    for result in answer.results:
+        values = {str(each.name): str(each.value or "") for each in result.configs}
+        found[str(result.resource_name)] = values
+    return found
+
+
+def _topic_options(address: str, view: View) -> dict[str, dict[str, str]]:
+    host, _, port = address.rpartition(":")
+    names = sorted({name.topic for name in view.partitions})
+    found: dict[str, dict[str, str]] = {}
+    with Exchange(host, int(port), ANSWER_TIMEOUT_S) as exchange:
+        for first in range(0, len(names), TOPICS_PER_REQUEST):
+            found |= _options(exchange, _TOPIC, names[first : first + TOPICS_PER_REQUEST])
+    return found
+
+
+def _disk(exchange: Exchange) -> Disk | None:
+    request = DescribeLogDirsRequest([])
+    answer = exchange.ask(ApiKey.DESCRIBE_LOG_DIRS, _LOG_DIRS, request)
+    for each in answer.results:
+        return Disk(
+            directory=each.log_dir or "",
+            total_bytes=each.total_bytes if each.total_bytes >= 0 else None,
+            free_bytes=each.usable_bytes if each.usable_bytes >= 0 else None,
+            has_failed=each.error_code != ErrorCode.NONE,
+        )
+    return None
+
+
+def _hanging(address: str, transaction_s: float) -> list[str]:
+    """Return the transactional ids on a broker whose transactions are open for longer."""
+    host, _, port = address.rpartition(":")
+    request = ListTransactionsRequest([], [], int(transaction_s * 1000))
+    with Exchange(host, int(port), ANSWER_TIMEOUT_S) as exchange:
+        answer: Any = exchange.ask(ApiKey.LIST_TRANSACTIONS, _TRANSACTIONS, request)
+    if answer.error_code:
+        raise OSError(ErrorCode(answer.error_code).name)
+    return sorted(str(each.transactional_id) for each in answer.transaction_states)
+
+
+def _groups(bootstrap: str, unseen: list[str]) -> Iterator[GroupFacts]:
+    from kafkaesque.cli.consumer_lag import measure_lag
+    from kafkaesque.cli.group_states import describe_group, list_groups
+    from kafkaesque.cli.kafka import Connection
+
+    try:
+        connection = Connection(bootstrap)
+        admin = connection.admin()
+        names = [each.group for each in list_groups(connection, admin)]
+    except CommandFailed as failure:
+        unseen.append(f"groups: {failure.message}")
+        return
+    if len(names) > GROUPS_MAX:
+        unseen.append(f"{len(names) - GROUPS_MAX} of {len(names)} groups: there are too many")
+    for name in names[:GROUPS_MAX]:
+        try:
+            group = describe_group(admin, name)
+            if group is None:
+                continue
+            lag = measure_lag(connection, admin, group, committed_only=False)
+        except CommandFailed as failure:
+            unseen.append(f"group {name}: {failure.message}")
+            continue
+        if lag.messages:
+            seconds = None if lag.time_ms is None else lag.time_ms / 1000
+            yield GroupFacts(
+                name=name, messages=lag.messages, seconds=seconds, members=len(group.members)
+            )
+
+
+def _disagree(brokers: Sequence[BrokerFacts]) -> bool:
+    views = [each.view for each in brokers if each.view is not None]
+    return any(
+        view.controller != views[0].controller
+        or {name: each.leader for name, each in view.partitions.items()}
+        != {name: each.leader for name, each in views[0].partitions.items()}
+        for view in views[1:]
+    )

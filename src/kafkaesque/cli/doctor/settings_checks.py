@@ -1,0 +1,133 @@
+"""Settings that lose data or stop writing with the next failure."""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+
+#: Emptied by the system, or gone with the power.
+_PASSING_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+#: So many brokers survive the loss of one.
+ENOUGH_BROKERS = 3
+
+
+def check_settings(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """All of them."""
+    yield from _replication(facts)
+    yield from _topic_options(facts)
+    yield from _defaults(facts)
+    yield from _directories(facts)
+
+
+def _replication(facts: Facts) -> Iterator[Finding]:
+    if len(facts.known_brokers) == 1:
+        yield Finding(
+            check="single-broker",
+            severity=Severity.WARNING,
+            what="the cluster is one broker",
+            cause="whatever it has is lost with its disk, and nothing is served while it is down",
+            command="kafkaesque up --brokers 3    (or add brokers; fine for a laptop)",
+            names=[str(node) for node in facts.known_brokers],
+        )
+        return
+    single = sorted(
+        {n.topic for n, each in facts.view.partitions.items() if len(each.replicas) == 1}
+    )
+    if single:
+        yield Finding(
+            check="single-replica",
+            severity=Severity.WARNING,
+            what=f"topics with a single replica: {named(single)}",
+            cause="each of their partitions is lost with one disk, and away while one broker is",
+            command="kafkaesque topic create NAME --replication-factor 3    (a new one, and copy)",
+            names=single,
+        )
+
+
+def _topic_options(facts: Facts) -> Iterator[Finding]:
+    copies: dict[str, int] = {}
+    for name, each in facts.view.partitions.items():
+        copies[name.topic] = min(copies.get(name.topic, len(each.replicas)), len(each.replicas))
+    stuck = [
+        topic
+        for topic, options in sorted(facts.topics.items())
+        if copies.get(topic, 0) > 1
+        and int(options.get("min.insync.replicas", "1")) >= copies[topic]
+    ]
+    if stuck:
+        yield Finding(
+            check="min-insync",
+            severity=Severity.WARNING,
+            what=f"topics whose min.insync.replicas is all of their replicas: {named(stuck)}",
+            cause="acks=all is refused as soon as one broker is away, as in any restart",
+            command=f"kafkaesque topic alter {stuck[0]} --config min.insync.replicas=2",
+            names=stuck,
+        )
+    for option, check, cause in (
+        (
+            "write.caching",
+            "write-caching",
+            "acknowledged from the page cache: what a majority had not synced is lost when their "
+            "machines lose power at once",
+        ),
+        (
+            "unclean.leader.election.enable",
+            "unclean-election",
+            "a replica that misses acknowledged messages may lead: they are lost then",
+        ),
+    ):
+        names = [name for name, each in sorted(facts.topics.items()) if each.get(option) == "true"]
+        if names:
+            yield Finding(
+                check=check,
+                severity=Severity.WARNING,
+                what=f"topics with {option}=true: {named(names)}",
+                cause=cause,
+                command=f"kafkaesque topic alter {names[0]} --config {option}=false",
+                names=names,
+            )
+
+
+def _defaults(facts: Facts) -> Iterator[Finding]:
+    """Defaults that make the next topic an unsafe one."""
+    brokers = [
+        str(each.id)
+        for each in facts.brokers
+        if each.options.get("auto.create.topics.enable") == "true"
+        and each.options.get("default.replication.factor") == "1"
+    ]
+    if brokers and len(facts.known_brokers) >= ENOUGH_BROKERS:
+        yield Finding(
+            check="unsafe-defaults",
+            severity=Severity.WARNING,
+            what=f"topics that come into being by themselves get one replica (brokers "
+            f"{named(brokers)})",
+            cause="auto.create.topics.enable is true, and default.replication.factor is 1",
+            command="kafkaesque config set default.replication.factor=3 --all-brokers",
+            names=brokers,
+        )
+
+
+def _directories(facts: Facts) -> Iterator[Finding]:
+    found = {
+        each.id: each.disk.directory
+        for each in facts.brokers
+        if each.disk is not None and _is_passing(each.disk.directory)
+    }
+    if found:
+        yield Finding(
+            check="passing-directory",
+            severity=Severity.WARNING,
+            what="brokers keep their data where it does not last: "
+            + named([f"{place} ({node})" for node, place in found.items()]),
+            cause="systems empty such directories, or lose them with the power",
+            command="stop one such broker, move its directory, set data in its file, start it; "
+            "then the next",
+            names=[str(node) for node in found],
+        )
+
+
+def _is_passing(directory: str) -> bool:
+    place = PurePath(directory)
+    return any(place.is_relative_to(each) for each in _PASSING_DIRECTORIES)

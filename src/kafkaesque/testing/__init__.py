@@ -1,0 +1,7 @@
+"""Clusters for users' own tests: seeded and in the process, with faults on demand."""
+
+from kafkaesque.testing.faults import Faults
+from kafkaesque.testing.live import LiveCluster
+from kafkaesque.testing.simulated import Message, Refused, SimulatedCluster, TimedOut
+
+__all__ = ["Faults", "LiveCluster", "Message", "Refused", "SimulatedCluster", "TimedOut"]

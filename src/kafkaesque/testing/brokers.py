@@ -1,0 +1,124 @@
+"""The simulated brokers under both kinds of clusters: real broker code, in one process."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.env.network import Address
+from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.options import SimOptions
+from kafkaesque.storage.config import StorageConfig
+
+BROKERS_MAX: Final = 9
+CONTROLLERS_MAX: Final = 3
+#: Virtual time that a start may take.
+START_MS_MAX: Final = 60_000
+
+_MIB = 1024 * 1024
+
+
+class TestedCluster(SimCluster):
+    """Brokers as users have them: ordinary sizes, and the options that a test asks for."""
+
+    __test__ = False  # for pytest: it is no test
+
+    def __init__(
+        self,
+        world: World,
+        brokers: int,
+        options: Mapping[str, str],
+        advertised: Callable[[str], Address] | None = None,
+    ) -> None:
+        """`advertised` says where clients find the broker of a machine, if not in the simulator.
+
+        Raises:
+            ConfigError: an option is none, or has no such value.
+        """
+        self._extra: Final = BROKER_OPTIONS.parse(options)
+        self._advertised: Final = advertised
+        sizes = SimOptions(
+            brokers=brokers,
+            replicas=min(3, brokers),
+            controllers=min(brokers, CONTROLLERS_MAX),
+        )
+        super().__init__(world, sizes)
+
+    def machine(self, number: int) -> Machine:
+        """Return the machine of broker `number`, which counts from 1.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not 1 <= number <= len(self.names):
+            raise ValueError(f"there are brokers 1 to {len(self.names)}, and no broker {number}")
+        return self.world.machines[self.names[number - 1]]
+
+    def boot_if_broker(self, machine: Machine) -> None:
+        """Start the machine's broker; other machines have none."""
+        if machine.name in self.names:
+            self.boot(machine)
+
+    def running(self) -> list[Broker]:
+        """Return the brokers whose machines run and are not paused."""
+        found = []
+        for name, broker in self.brokers.items():
+            machine = self.world.machines[name]
+            if machine.running and not machine.paused:
+                found.append(broker)
+        return found
+
+    def is_whole(self) -> bool:
+        """Whether every broker is ready and hears of all others."""
+        return len(self.running()) == len(self.names) and all(
+            broker.is_ready and len(broker.alive_brokers()) == len(self.names)
+            for broker in self.running()
+        )
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Return which broker leads, as a running one says that leads it; None if none does."""
+        for broker in self.running():
+            found = broker.state.topics.get(topic)
+            if found is None or partition >= len(found.partitions):
+                continue
+            here = broker.partitions.get(found.partitions[partition].group)
+            if here is not None and here.is_leader:
+                return int(broker.node)
+        return None
+
+    def _config(self, name: str) -> BrokerConfig:
+        config = super()._config(name)
+        if self._advertised is not None:
+            config = replace(config, kafka_address=self._advertised(name))
+        kept = {key: config.options[key] for key in _KEPT if key in config.options}
+        return replace(
+            config,
+            options={**kept, **self._extra},
+            storage=StorageConfig(
+                segment_bytes_max=64 * _MIB,
+                wal_bytes=4 * _MIB,
+                cache_bytes_max=8 * _MIB,
+                index_cache_bytes_max=4 * _MIB,
+                free_bytes_min=64 * 1024,
+            ),
+        )
+
+
+#: What the simulator's own runs set and tests want, too: nobody waits for a second member.
+_KEPT: Final = (
+    "group.initial.rebalance.delay.ms",
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "broker.session.timeout.ms",
+)
+
+
+def start_cluster(cluster: TestedCluster) -> None:
+    """Start all brokers and let virtual time pass until they are one cluster."""
+    cluster.start()
+    cluster.world.loop.run_until(cluster.is_whole, START_MS_MAX)

@@ -1,0 +1,159 @@
+"""`kafkaesque doctor` and the admin ports of real brokers, whole and half dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkaesque.cli.broker_ports import free_ports
+from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
+from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, produce
+
+KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
+
+
+class Patient:
+    """Three brokers with admin ports."""
+
+    def __init__(self, directory: Path) -> None:
+        options = {"offsets.topic.num.partitions": "2"}
+        self.cluster = LocalCluster(directory, free_ports(3), options=options)
+        self.cluster.prepare()
+        self.cluster.start()
+        self.wait_until_ready(3)
+
+    def wait_until_ready(self, count: int) -> None:
+        while count:
+            count -= isinstance(self.cluster.events.get(timeout=DEADLINE_S), BrokerReady)
+        words = ["cluster", "wait", "--brokers", "3", "--timeout", str(DEADLINE_S)]
+        subprocess.run(
+            [*KAFKAESQUE, *words, "-b", self.cluster.bootstrap_servers],
+            check=True,
+            capture_output=True,
+            timeout=2 * DEADLINE_S,
+        )
+
+    def examine(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """Run the doctor; return its exit code, and the findings by their checks."""
+        done = subprocess.run(
+            [*KAFKAESQUE, "doctor", "--json", "-b", self.cluster.bootstrap_servers, *words],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        document = json.loads(done.stdout) if done.stdout else {"findings": []}
+        return done.returncode, {each["check"]: each for each in document["findings"]}
+
+    def get(self, broker: int, path: str) -> tuple[int, str]:
+        port = self.cluster.broker(broker).ports.admin
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_S
+            ) as got:
+                return got.status, got.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    made = Patient(tmp_path_factory.mktemp("doctor") / "data")
+    yield made
+    made.cluster.close()
+
+
+@pytest.fixture
+def topic(patient: Patient) -> str:
+    return TopicMaker(patient.cluster.bootstrap_servers)(partitions=2, replication=3)
+
+
+def test_metrics_of_a_real_broker_count_what_clients_did(patient: Patient, topic: str) -> None:
+    produce(patient.cluster.bootstrap_servers, topic, [b"v"] * 100)
+    totals: dict[str, float] = {}
+    for number in (1, 2, 3):
+        status, page = patient.get(number, f"/metrics?topic={topic}")
+        assert status == 200
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+    assert totals["kafkaesque_messages_in_total"] >= 100
+    assert totals["kafkaesque_partition_high_watermark"] >= 300  # each of three replicas
+    assert totals["kafkaesque_raft_commit_seconds_count"] > 0
+    assert totals["kafkaesque_request_seconds_count"] > 0
+    assert totals["process_resident_memory_bytes"] > 0
+    assert totals["kafkaesque_broker_ready"] == 3
+
+
+def test_the_doctor_sees_what_a_test_cluster_lacks_and_nothing_else(patient: Patient) -> None:
+    code, found = patient.examine()
+    # The directory of tests is in /tmp.
+    assert set(found) <= {"passing-directory", "single-replica", "disk-fills"}
+    assert code == (1 if found else 0)
+    code, found = patient.examine("--disk-free", "100")
+    assert code == 1
+    assert found["disk-fills"]["names"]
+
+
+def test_a_lagging_group_is_named(patient: Patient, topic: str) -> None:
+    servers = patient.cluster.bootstrap_servers
+    produce(servers, topic, [b"v"] * 10)
+    words = ["group", "reset-offsets", "late", "--topic", topic, "--to", "earliest", "--execute"]
+    subprocess.run([*KAFKAESQUE, *words, "-b", servers], check=True, capture_output=True)
+    found = patient.examine("--lag", "0")[1]["group-lags"]
+    assert found["names"] == ["late"]
+    assert "10 messages" in found["what"]
+    assert "no members" in found["cause"]
+
+
+def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: str) -> None:
+    broker = patient.cluster.broker(3)
+    broker.signal(signal.SIGKILL)
+    broker.wait(DEADLINE_S)
+    try:
+        eventually(lambda: "broker-down" in patient.examine()[1], "the doctor sees it")
+        code, found = patient.examine()
+        assert code == 1
+        assert found["broker-down"]["names"] == ["3"]
+        assert f"{topic}-0" in found["under-replicated"]["names"]
+        assert patient.get(1, "/health/ready")[0] == 200
+    finally:
+        broker.start(patient.cluster.events)
+        patient.wait_until_ready(1)
+
+
+def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, topic: str) -> None:
+    pids = [patient.cluster.broker(number).pid for number in (2, 3)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: patient.get(1, "/health/ready")[0] == 503, "broker 1 says why")
+        code, found = patient.examine()
+        assert code == 1
+        assert found["leaderless"]["names"]
+        assert "broker-down" in found
+        assert patient.get(1, "/health/live") == (200, "live\n")
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    eventually(lambda: patient.get(1, "/health/ready")[0] == 200, "it is ready again")
+
+
+def test_nobody_to_ask_is_another_exit_code() -> None:
+    done = subprocess.run(
+        [*KAFKAESQUE, "doctor", "-b", "127.0.0.1:1"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no broker answers" in done.stderr

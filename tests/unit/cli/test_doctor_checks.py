@@ -1,0 +1,230 @@
+"""The doctor's diagnosis, from facts that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kafkaesque.cli.doctor.admin_port import read_metrics
+from kafkaesque.cli.doctor.checks import CHECKS, diagnose
+from kafkaesque.cli.doctor.facts import (
+    AdminFacts,
+    BrokerFacts,
+    Disk,
+    Facts,
+    GroupFacts,
+    PartitionFacts,
+    PartitionName,
+    View,
+)
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from tests.unit.project.test_documentation import ROOT
+
+GB = 10**9
+METRICS = {"process_max_fds": 20_000.0, "process_open_fds": 30.0}
+
+
+def partition(
+    leader: int = 1,
+    in_sync: Sequence[int] = (1, 2, 3),
+    replicas: Sequence[int] = (1, 2, 3),
+    offline: Sequence[int] = (),
+) -> PartitionFacts:
+    return PartitionFacts(
+        leader=leader, epoch=1, replicas=replicas, in_sync=in_sync, offline=offline
+    )
+
+
+def view(partitions: Mapping[str, PartitionFacts] | None = None, controller: int = 1) -> View:
+    found = {"orders-0": partition(), **(partitions or {})}
+    return View(
+        cluster_id="c",
+        controller=controller,
+        brokers={n: f"h:{n}" for n in (1, 2, 3)},
+        partitions={
+            PartitionName(name.rpartition("-")[0], int(name.rpartition("-")[2])): each
+            for name, each in found.items()
+        },
+    )
+
+
+def admin(ahead_s: float = 0.0, error_s: float = 0.001, **values: float) -> AdminFacts:
+    return AdminFacts(
+        metrics={**METRICS, **values},
+        version="1",
+        reasons=(),
+        clock_ahead_s=ahead_s,
+        clock_error_s=error_s,
+    )
+
+
+def broker(number: int, seen: View | None = None) -> BrokerFacts:
+    return BrokerFacts(
+        id=number,
+        address=f"h:{number}",
+        view=seen or view(),
+        disk=Disk(
+            directory="/srv/data", total_bytes=100 * GB, free_bytes=50 * GB, has_failed=False
+        ),
+        admin=admin(),
+    )
+
+
+def facts(seen: View | None = None) -> Facts:
+    seen = seen or view()
+    return Facts(view=seen, brokers=[broker(n, seen) for n in (1, 2, 3)])
+
+
+def with_broker(found: Facts, number: int, **changes: object) -> Facts:
+    brokers = [
+        replace(each, **changes) if each.id == number else each  # type: ignore[arg-type]
+        for each in found.brokers
+    ]
+    return replace(found, brokers=brokers)
+
+
+def disk(free_bytes: int, *, has_failed: bool = False, directory: str = "/srv/data") -> Disk:
+    return Disk(
+        directory=directory, total_bytes=100 * GB, free_bytes=free_bytes, has_failed=has_failed
+    )
+
+
+def checks_of(found: Facts, limits: Limits | None = None) -> dict[str, Finding]:
+    return {each.check: each for each in diagnose(found, limits or Limits())}
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    assert diagnose(facts(), Limits()) == []
+
+
+CASES: Mapping[str, Facts] = {
+    "broker-down": with_broker(facts(), 2, problem="timed out", view=None, disk=None, admin=None),
+    "broker-not-ready": with_broker(facts(), 2, admin=replace(admin(), reasons=["because"])),
+    "brokers-disagree": with_broker(facts(), 2, view=view(controller=3)),
+    "leaderless": facts(view({"orders-1": partition(leader=-1, in_sync=[])})),
+    "under-replicated": facts(view({"orders-1": partition(in_sync=[1, 3])})),
+    "damaged-replica": facts(view({"orders-1": partition(offline=[2])})),
+    "disk-failed": with_broker(facts(), 2, disk=disk(GB, has_failed=True)),
+    "disk-fills": with_broker(facts(), 2, disk=disk(10 * GB)),
+    "clocks-apart": with_broker(facts(), 2, admin=admin(ahead_s=-3.0)),
+    "open-files": with_broker(facts(), 2, admin=admin(process_max_fds=1024)),
+    "versions-differ": with_broker(facts(), 2, admin=replace(admin(), version="2")),
+    "group-lags": replace(
+        facts(), groups=[GroupFacts(name="g", messages=5, seconds=400.0, members=0)]
+    ),
+    "transaction-hangs": with_broker(facts(), 2, hanging=["billing-1"]),
+    "min-insync": replace(facts(), topics={"orders": {"min.insync.replicas": "3"}}),
+    "write-caching": replace(facts(), topics={"orders": {"write.caching": "true"}}),
+    "unclean-election": replace(
+        facts(), topics={"orders": {"unclean.leader.election.enable": "true"}}
+    ),
+    "single-replica": facts(view({"one-0": partition(replicas=[1], in_sync=[1])})),
+    "unsafe-defaults": with_broker(
+        facts(),
+        2,
+        options={"auto.create.topics.enable": "true", "default.replication.factor": "1"},
+    ),
+    "passing-directory": with_broker(facts(), 2, disk=disk(50 * GB, directory="/tmp/x")),
+}
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_each_trouble_is_one_finding_with_its_cause_and_command(check: str) -> None:
+    (finding,) = diagnose(CASES[check], Limits())
+    assert finding.check == check
+    assert finding.cause
+    assert finding.command
+    assert finding.names
+
+
+def test_one_broker_alone_is_a_finding() -> None:
+    alone = View(
+        cluster_id="c",
+        controller=1,
+        brokers={1: "h:1"},
+        partitions={PartitionName("t", 0): partition(replicas=[1], in_sync=[1])},
+    )
+    found = Facts(view=alone, brokers=[broker(1, alone)])
+    assert list(checks_of(found)) == ["single-broker"]
+
+
+def test_every_finding_has_its_row_in_the_documentation_with_its_level() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for check, found in CASES.items():
+        (row,) = (line for line in rows if f"`{check}`" in line.split("|")[1])
+        (finding,) = diagnose(found, Limits())
+        assert finding.severity.value in row.split("|")[2]
+
+
+def test_a_broker_that_only_the_replicas_name_is_down() -> None:
+    seen = view({"orders-1": partition(replicas=[1, 2, 4], in_sync=[1, 2])})
+    found = checks_of(facts(seen))
+    assert found["broker-down"].names == ["4"]
+    assert found["under-replicated"].cause == "it is down"
+
+
+def test_who_is_missing_for_a_leader_is_named() -> None:
+    lost = partition(leader=-1, in_sync=[])
+    found = with_broker(
+        facts(view({"orders-1": lost})), 3, problem="refused", view=None, disk=None, admin=None
+    )
+    finding = checks_of(found)["leaderless"]
+    assert "broker 3" in finding.cause
+    assert finding.command == "start broker 3"
+    assert finding.names == ["orders-1"]
+
+
+def test_a_disk_that_is_nearly_full_is_critical() -> None:
+    found = checks_of(with_broker(facts(), 2, disk=disk(4 * GB)))
+    assert found["disk-fills"].severity is Severity.CRITICAL
+    assert not checks_of(with_broker(facts(), 2, disk=disk(16 * GB)))
+
+
+def test_a_clock_counts_only_beyond_the_error_of_measuring() -> None:
+    unsure = admin(ahead_s=3.0, error_s=2.5)
+    assert not checks_of(with_broker(facts(), 2, admin=unsure))
+    assert not checks_of(with_broker(facts(), 2, admin=admin(ahead_s=0.9)))
+    finding = checks_of(with_broker(facts(), 2, admin=admin(ahead_s=3.0)))["clocks-apart"]
+    assert finding.names == ["1", "2"] or finding.names == ["3", "2"]
+
+
+def test_brokers_that_disagree_on_a_leader_are_told_apart() -> None:
+    other = view({"orders-0": partition(leader=2)})
+    finding = checks_of(with_broker(facts(), 3, view=other))["brokers-disagree"]
+    assert "orders-0" in finding.what
+    assert "broker 3 says 2" in finding.cause
+
+
+def test_a_group_that_is_not_late_yet_is_no_finding() -> None:
+    group = GroupFacts(name="g", messages=5, seconds=100.0, members=2)
+    assert not checks_of(replace(facts(), groups=[group]))
+    assert "group-lags" in checks_of(replace(facts(), groups=[group]), Limits(lag_s=60))
+
+
+def test_critical_findings_come_first() -> None:
+    found = with_broker(CASES["under-replicated"], 2, disk=disk(GB, has_failed=True))
+    assert [each.severity for each in diagnose(found, Limits())] == [
+        Severity.CRITICAL,
+        Severity.WARNING,
+    ]
+
+
+def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
+    silent = BrokerFacts(id=2, address="h:2", problem="timed out")
+    found = replace(facts(), brokers=[broker(1), silent, broker(3)])
+    assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
+    assert len(CHECKS) == 9
+
+
+def test_a_metrics_page_is_read() -> None:
+    page = (
+        "# HELP kafkaesque_broker_info x\n"
+        'kafkaesque_broker_info{broker="1",version="0.1.0"} 1\n'
+        "process_max_fds 1024\nnonsense\n"
+    )
+    metrics, version = read_metrics(page)
+    assert version == "0.1.0"
+    assert metrics["process_max_fds"] == 1024

@@ -1,0 +1,140 @@
+"""Clusters for users' own tests, in virtual time."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.testing import Refused, SimulatedCluster, TimedOut
+
+#: What is promised; the best of some starts counts, for the machine is busy with other tests.
+READY_S_MAX = 0.5
+ATTEMPTS = 5
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    return SimulatedCluster(5)
+
+
+def test_it_is_ready_in_less_than_half_a_second() -> None:
+    taken = []
+    for seed in range(ATTEMPTS):
+        begun = time.process_time()
+        SimulatedCluster(seed).create_topic("t")
+        taken.append(time.process_time() - begun)
+    assert min(taken) < READY_S_MAX
+
+
+def test_what_is_produced_is_read(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t", partitions=2)
+    assert cluster.produce("t", b"a", b"b", key=b"k", partition=1) == 0
+    assert cluster.produce("t", b"c", partition=1) == 2
+    found = cluster.read("t", partition=1)
+    assert [(each.offset, each.key, each.value) for each in found] == [
+        (0, b"k", b"a"),
+        (1, b"k", b"b"),
+        (2, None, b"c"),
+    ]
+    assert cluster.read("t", partition=0) == []
+    assert [each.offset for each in cluster.read("t", partition=1, offset=2)] == [2]
+
+
+def story(seed: int) -> tuple[str, list[bytes | None]]:
+    """Do the same with a cluster of this seed; return its digest, and what was read."""
+    cluster = SimulatedCluster(seed)
+    cluster.create_topic("t")
+    for number in range(10):
+        if number == 5:
+            cluster.kill(cluster.leader("t") or 1)
+        cluster.produce("t", b"%d" % number)
+    return cluster.digest(), [each.value for each in cluster.read("t")]
+
+
+def test_the_same_seed_is_the_same_history_and_another_is_another() -> None:
+    wanted = [b"%d" % number for number in range(10)]
+    assert story(1) == story(1)
+    assert story(1)[1] == wanted
+    assert story(1)[0] != story(2)[0]
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "cut_power", "isolate", "lose_disk"])
+def test_a_leader_that_is_gone_is_replaced_and_comes_back(
+    cluster: SimulatedCluster, fault: str
+) -> None:
+    cluster.create_topic("t", configs={"min.insync.replicas": "2"})
+    cluster.produce("t", b"before")
+    leader = cluster.leader("t")
+    assert leader is not None
+    getattr(cluster, fault)(leader)
+    cluster.produce("t", b"meanwhile")
+    assert [each.value for each in cluster.read("t")] == [b"before", b"meanwhile"]
+    cluster.heal()
+    cluster.wait_until_whole()
+    cluster.produce("t", b"after")
+    assert len(cluster.read("t", count=3)) == 3
+
+
+def test_without_a_majority_nothing_is_acknowledged(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t")
+    cluster.partition([1], [2], [3])
+    with pytest.raises(TimedOut, match="seed 5"):
+        cluster.produce("t", b"lost or not", timeout_ms=10_000)
+    cluster.heal()
+    cluster.produce("t", b"after")
+    assert cluster.read("t")[-1].value == b"after"
+
+
+def test_disks_and_clocks_can_be_wrong(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
+    leader = cluster.leader("t") or 1
+    cluster.produce("t", b"a")
+    cluster.jump_clock(leader, 3_600_000)
+    cluster.produce("t", b"b")
+    first, second = cluster.read("t")
+    assert second.timestamp_ms - first.timestamp_ms >= 3_600_000
+    begun_ms = cluster.now_ms
+    cluster.produce("t", b"c")
+    usual_ms = cluster.now_ms - begun_ms
+    for broker in (1, 2, 3):
+        cluster.slow_disk(broker, 50)
+    begun_ms = cluster.now_ms
+    cluster.produce("t", b"d")
+    assert cluster.now_ms - begun_ms > 2 * usual_ms
+    cluster.heal()
+    cluster.fill_disk(leader)
+    cluster.produce("t", b"e")
+    assert [each.value for each in cluster.read("t")] == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_refusals_have_kafkas_names(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t")
+    with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+        cluster.create_topic("t")
+    with pytest.raises(Refused) as raised:
+        cluster.read("t", offset=7)
+    assert raised.value.code == "OFFSET_OUT_OF_RANGE"
+
+
+def test_wrong_brokers_and_options_are_refused_by_name(cluster: SimulatedCluster) -> None:
+    with pytest.raises(ValueError, match="brokers 1 to 3, and no broker 4"):
+        cluster.kill(4)
+    with pytest.raises(ConfigError, match=r"num\.partitons"):
+        SimulatedCluster(options={"num.partitons": "3"})
+
+
+def test_a_message_as_large_as_a_topic_takes_goes_through(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t")
+    large = bytes(1_000_000)
+    for _ in range(6):  # more than the write-ahead log has in one file
+        cluster.produce("t", large)
+    assert [len(each.value or b"") for each in cluster.read("t")] == [len(large)] * 6
+
+
+def test_the_plugin_is_found_under_the_name_that_is_registered() -> None:
+    import tomllib
+
+    root = Path(__file__).resolve().parents[3]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"kafkaesque": "kafkaesque.testing.plugin"}
