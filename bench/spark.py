@@ -38,7 +38,7 @@ from bench.run import machine
 from bench.spark_peer import spark_connector_class_path
 from kafkaesque.spark.java import ensure_java
 
-OURS, PEER = "kafkaesque", "kafka"
+OURS, PEER, RATE = "kafkaesque", "kafka", "rate"
 VALUE_BYTES = 100
 PARTITIONS = 6
 BROKERS = 3
@@ -247,13 +247,16 @@ def measure_micro_batches(bench: Bench) -> None:
         topic_of(bench.cluster, partitions=PARTITIONS, sync=False) as topic,
         Trickle(servers, topic),
     ):
-        for side in ("rate", *bench.sides):
-            options = {"rowsPerSecond": "100"} if side == "rate" else bench.options(subscribe=topic)
+        for side in (RATE, *bench.sides):
+            options = {"rowsPerSecond": "100"} if side == RATE else bench.options(subscribe=topic)
             line = Line("micro-batch", "of 100 rows, median", "ms", higher_is_better=False)
             durations = _micro_batches(bench, side, options)
-            bench.record(
-                line, side, statistics.median(each["triggerExecution"] for each in durations)
-            )
+            median = statistics.median(each["triggerExecution"] for each in durations)
+            bench.record(line, side, median)
+            of_rate = bench.lines[line.measure, line.case, line.unit].median(RATE)
+            if side != RATE and of_rate is not None:
+                more = Line("micro-batch", "more than `rate`'s", "ms", higher_is_better=False)
+                bench.record(more, side, median - of_rate)
             for part in sorted({name for each in durations for name in each}):
                 figures = [each.get(part, 0) for each in durations]
                 print(f"  {side} {part}: {statistics.median(figures):g} ms", file=sys.stderr)
@@ -322,8 +325,7 @@ def markdown(bench: Bench) -> str:
     head = ["measure", "case", "unit", *sides, "ratio", "better"]
     rows = [head, ["---"] * len(head)]
     for line in bench.lines.values():
-        other = "rate" if "rate" in line.figures else PEER
-        ratio = line.ratio(OURS, other)
+        ratio = line.ratio(OURS, PEER)
         figures = [line.median(side) for side in sides]
         rows.append(
             [
