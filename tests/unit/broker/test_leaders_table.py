@@ -76,3 +76,28 @@ def test_every_change_of_an_answer_changes_the_version() -> None:
     table.hear(ONE, restarted=False)
     versions.append(table.version)
     assert len(set(versions)) == len(versions)
+
+
+def test_a_hint_counts_only_while_no_leader_has_said_so_itself() -> None:
+    table = LeadersTable()
+    asked: list[tuple[GroupId, int]] = []
+
+    def hint(group: GroupId, term_min: int) -> NodeId | None:
+        asked.append((group, term_min))
+        return TWO
+
+    table.hint = hint
+    assert known(table) == TWO
+    before = table.version
+    table.on_hint(GROUP)
+    assert table.version > before
+    table.learn(reported(3, ONE))
+    assert known(table) == ONE
+    before = table.version
+    table.on_hint(GROUP)
+    assert table.version == before
+    table.retire(GROUP, 4)
+    assert known(table) == TWO
+    assert asked == [(GROUP, 0), (GROUP, 4)]
+    table.silence(TWO)
+    assert known(table) is None

@@ -58,6 +58,26 @@ def test_the_configuration_is_what_a_broker_reads(prepared: LocalCluster) -> Non
         assert config.broker.options["num.partitions"] == 6
 
 
+def test_a_new_cluster_has_a_secret_for_its_owner_alone_and_keeps_it(
+    prepared: LocalCluster,
+) -> None:
+    path = prepared.directory / "cluster.secret"
+    secret = path.read_bytes().strip()
+    assert len(secret) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    grown = again(prepared, 4)
+    for broker in grown.brokers:
+        assert load_config(broker.config_path, environment={}).broker.secrets == (secret,)
+
+
+def test_a_cluster_that_was_founded_without_a_secret_goes_on_without(
+    prepared: LocalCluster,
+) -> None:
+    (prepared.directory / "cluster.secret").unlink()
+    later = again(prepared, 3)
+    assert load_config(later.broker(1).config_path, environment={}).broker.secrets == ()
+
+
 def test_a_second_start_keeps_the_cluster_and_its_voters(prepared: LocalCluster) -> None:
     grown = again(prepared, 5)
     assert grown.cluster_id == prepared.cluster_id

@@ -1,0 +1,149 @@
+"""Greetings between brokers: sealed with the cluster's secret, each believed once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.broker import greeting
+from kafkaesque.broker.greeting import Greeter, explain
+from kafkaesque.broker.peer_messages import (
+    Denial,
+    GreetingDenied,
+    Hello,
+    MalformedPeerFrame,
+    SectionKind,
+    read_denial,
+    read_sections,
+    write_denial,
+)
+from kafkaesque.env.network import Address
+from kafkaesque.membership.seal import Keyring
+from kafkaesque.model.ids import NodeId
+
+SECRET, OTHER = b"the secret of this cluster", b"the secret of another one"
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+
+
+class Life:
+    """A process's number, which a test sets."""
+
+    number = 1_000
+
+    def __call__(self) -> int:
+        return self.number
+
+
+def greeter(
+    node: NodeId,
+    secrets: tuple[bytes, ...] = (SECRET,),
+    cluster_id: str = "cluster",
+    life: Life | None = None,
+) -> Greeter:
+    return Greeter(
+        node=node,
+        cluster_id=cluster_id,
+        incarnation=100 + node,
+        advertised=Address(f"b{node}", 9190),
+        secrets=secrets,
+        life=life or Life(),
+    )
+
+
+def section(sender: Greeter, to: NodeId) -> tuple[SectionKind, memoryview]:
+    ((kind, body),) = read_sections(b"".join(bytes(part) for part in sender.write(to)))
+    return kind, body
+
+
+def read(receiver: Greeter, one: tuple[SectionKind, memoryview]) -> Hello:
+    return receiver.read(*one)
+
+
+def denial_of(receiver: Greeter, one: tuple[SectionKind, memoryview]) -> Denial:
+    with pytest.raises(GreetingDenied) as denied:
+        read(receiver, one)
+    return denied.value.denial
+
+
+@pytest.mark.parametrize("secrets", [(), (SECRET,)], ids=["plain", "sealed"])
+def test_a_greeting_says_who_greets(secrets: tuple[bytes, ...]) -> None:
+    hello = read(greeter(TWO, secrets), section(greeter(ONE, secrets), TWO))
+    assert (hello.node, hello.incarnation, hello.host, hello.port) == (1, 101, "b1", 9190)
+
+
+def test_a_recorded_greeting_is_not_believed_again_nor_an_older_one() -> None:
+    life = Life()
+    sender, receiver = greeter(ONE, life=life), greeter(TWO)
+    first, second = section(sender, TWO), section(sender, TWO)
+    read(receiver, second)
+    assert denial_of(receiver, second) is Denial.OUTDATED
+    assert denial_of(receiver, first) is Denial.OUTDATED
+    life.number += 1
+    read(receiver, section(greeter(ONE, life=life), TWO))
+    life.number -= 1
+    assert denial_of(receiver, section(sender, TWO)) is Denial.OUTDATED
+
+
+def test_a_greeting_for_one_broker_is_none_for_another() -> None:
+    with pytest.raises(MalformedPeerFrame, match="it looks for broker 2, not 3"):
+        read(greeter(THREE), section(greeter(ONE), TWO))
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "denial"),
+    [
+        (greeter(ONE, (OTHER,)), (SECRET,), Denial.OTHER_SECRET),
+        (greeter(ONE, ()), (SECRET,), Denial.SECRET_WANTED),
+        (greeter(ONE), (), Denial.NO_SECRET),
+        (greeter(ONE, (), "elsewhere"), (), Denial.OTHER_CLUSTER),
+        (greeter(ONE, (SECRET,), "elsewhere"), (SECRET,), Denial.OTHER_CLUSTER),
+        (greeter(ONE, (), "elsewhere"), (SECRET,), Denial.OTHER_CLUSTER),
+    ],
+)
+def test_strangers(sender: Greeter, receiver: tuple[bytes, ...], denial: Denial) -> None:
+    found = denial_of(greeter(TWO, receiver), section(sender, TWO))
+    assert found is denial
+    assert read_denial(b"".join(bytes(part) for part in write_denial(found))) is denial
+
+
+def test_what_is_signed_for_gossip_is_no_greeting() -> None:
+    kind, body = section(greeter(ONE), TWO)
+    packet = Keyring("cluster", [SECRET], b"greeting").open(bytes(body)).packet
+    frame = Keyring("cluster", [SECRET]).seal(ONE, TWO, 5_000, 1, packet)
+    assert denial_of(greeter(TWO), (kind, memoryview(frame))) is Denial.OTHER_SECRET
+
+
+def test_a_member_cannot_greet_in_anothers_name() -> None:
+    kind, body = section(greeter(ONE), TWO)
+    ring = Keyring("cluster", [SECRET], b"greeting")
+    frame = ring.seal(THREE, TWO, 5_000, 1, ring.open(bytes(body)).packet)
+    with pytest.raises(MalformedPeerFrame, match="whose seal is another's"):
+        read(greeter(TWO), (kind, memoryview(frame)))
+
+
+@pytest.mark.parametrize("at", [0, 10, 30, 60, -1])
+def test_a_changed_byte_is_noticed(at: int) -> None:
+    kind, body = section(greeter(ONE), TWO)
+    frame = bytearray(body)
+    frame[at] ^= 1
+    with pytest.raises(MalformedPeerFrame):
+        read(greeter(TWO), (kind, memoryview(frame)))
+
+
+def test_what_is_remembered_of_senders_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greeting, "SENDERS_MAX", 2)
+    receiver = greeter(TWO)
+    for node in (1, 3, 4, 5):
+        read(receiver, section(greeter(NodeId(node)), TWO))
+    assert len(receiver._last) == 2
+
+
+def test_each_denial_has_a_sentence() -> None:
+    assert len({explain(denial) for denial in Denial}) == len(Denial)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"\x08\0\0\0\x01\x63", b"\x08\0\0\0\x01\xc0", b"\x02\0\0\0\0"]
+)
+def test_what_is_no_denial(frame: bytes) -> None:
+    with pytest.raises(MalformedPeerFrame):
+        read_denial(frame)
