@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from pyspark.sql.types import StructType
 
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.model.records import decode_batch
 from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.data_source import KafkaesqueDataSource
 from kafkaesque.spark.errors import DataLoss, Refused, Unavailable, WrongOption
 from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX, PartitionReader
 from kafkaesque.spark.ranges import OffsetRange
@@ -179,3 +181,23 @@ def test_spark_shows_the_sentence(
     with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as refused:
         reader.option("kafka.bootstrap.servers", bootstrap_servers).load().count()
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"key": "binary", "value": "string"}, "value string, and the source gives key binary"),
+        ({"value": "binary", "key": "binary"}, "has the columns value binary, key binary, and"),
+        ({"key": "binary"}, "has the columns key binary, and"),
+    ],
+    ids=["type", "order", "count"],
+)
+def test_a_schema_that_does_not_fit(columns: dict[str, str], words: str) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "columns": "key,value"}
+    source = KafkaesqueDataSource(options)
+    asked = StructType()
+    for name, kind in columns.items():
+        asked.add(name, kind)
+    for ask in (source.reader, source.streamReader):
+        with pytest.raises(WrongOption, match=words):
+            ask(asked)

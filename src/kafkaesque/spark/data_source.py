@@ -71,9 +71,20 @@ def _ignoring_stream(options: Any) -> dict[str, str]:
 
 
 def _require_columns(schema: Any, columns: tuple[str, ...]) -> None:
-    names = tuple(schema.fieldNames())
-    if names != columns:
+    found = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+    wanted = tuple((name, _type_of(name)) for name in columns)
+    if found != wanted:
         raise WrongOption(
-            f"the schema has the columns {', '.join(names)}, and the source gives"
-            f" {', '.join(columns)}: leave the schema out, and name columns by the option columns"
+            f"the schema has the columns {_listed(found)}, and the source gives"
+            f" {_listed(wanted)}: leave the schema out, and name columns by the option columns"
         )
+
+
+def _type_of(name: str) -> str:
+    """Return a column's type as Spark writes it shortly."""
+    _, _, words = SPARK_SCHEMA[name].partition(" ")
+    return words.replace(" ", "").lower()
+
+
+def _listed(columns: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(" ".join(column) for column in columns)
