@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -24,6 +25,7 @@ _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.05
 _LOG_TAIL_BYTES = 64 * 1024
+_CAUSE = re.compile(r'(Exception in thread "[^"]*"|Caused by:|Error:)\s*([\w.$]+Exception:\s*)?')
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -77,7 +79,10 @@ class ConnectServer:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._listens():
             if self._process.poll() is not None:
-                raise RunFailed(f"Spark did not start: {self.reason()}", f"see {self.log_path}")
+                raise RunFailed(
+                    f"Spark did not start on {self._master}: {self.reason()}",
+                    f"see {self.log_path}",
+                )
             if time.monotonic() > deadline:
                 seconds = f"{_START_TIMEOUT_S:g} s"
                 raise RunFailed(f"Spark did not start within {seconds}", f"see {self.log_path}")
@@ -103,8 +108,8 @@ class ConnectServer:
         found = "it ended without a word"
         for line in _tail(self.log_path).splitlines():
             words = line.strip()
-            if words.startswith(("Exception in thread", "Caused by:", "Error:")):
-                found = words.removeprefix("Caused by:").removeprefix("Error:").strip()
+            if _CAUSE.match(words):
+                found = _CAUSE.sub("", words)
             elif "All masters are unresponsive" in words:
                 return f"no master answers at {self._master}"
         return found

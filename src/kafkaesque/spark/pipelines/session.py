@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from kafkaesque.spark.pipelines.worker_checks import check_local_python, check_w
 LOCAL_MASTER = "local[*]"
 _CONNECT_PORT, _MASTER_PORT = 15002, 7077
 _ANSWER_TIMEOUT_S = 10.0
+_RELEASE_S = 15.0
 _STANDALONE = "spark://"
 _LOOPBACK = ("127.0.0.1", "localhost")
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
@@ -209,8 +211,22 @@ def _apply(spark: Any, project: Project, target: Target) -> dict[str, str]:
 
 
 def _close(spark: Any, server: ConnectServer | None) -> None:
-    """End the session and what runs in it; a server that is gone is not asked."""
-    if server is not None and not server.is_running():
-        return
+    """Let go of the session; with a server of our own it ends when that does, and now elsewhere.
+
+    A server releases a session when the runs in it are over, so that is waited for a while only. A
+    client that is not closed would ask its server for minutes before this process can end.
+    """
+    client = spark.client
+
+    def release() -> None:
+        with contextlib.suppress(Exception):
+            spark.interruptAll()
+        with contextlib.suppress(Exception):
+            client.release_session()
+
+    if server is None:
+        thread = Thread(target=release, daemon=True)
+        thread.start()
+        thread.join(_RELEASE_S)
     with contextlib.suppress(Exception):
-        spark.stop()
+        client.close()
