@@ -93,6 +93,27 @@ def run(
 
 
 @app.command()
+def scenarios(
+    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    json: JsonOption = False,
+) -> None:
+    """Lose a data centre, and see what can still be written and read, and what is lost.
+
+    Plays the usual layouts on virtual time: three data centres; two and a half, in which the half
+    one has a controller alone; partitions of two, three and four replicas, with unclean elections
+    allowed and not. Ends with 4 if something is lost without such an election.
+
+    \b
+    Example:
+      kafkaesque sim scenarios
+    """
+    from kafkaesque.cli.data_centre_table import show_table
+
+    if show_table(seed, json=json):
+        raise typer.Exit(DAMAGED)
+
+
+@app.command()
 def gossip(
     seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
     only: Annotated[
