@@ -7,6 +7,7 @@ from kafkaesque.admin.connection import AdminConnection
 from kafkaesque.admin.health import answer_live, answer_ready
 from kafkaesque.admin.http import Handler, Request, Respond, text_answer
 from kafkaesque.admin.loop_watch import LoopWatch
+from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
@@ -30,6 +31,7 @@ class AdminGateway:
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(broker)),
             "/health/ready": lambda _, respond: respond(answer_ready(broker)),
+            "/members": lambda _, respond: respond(answer_members(broker)),
         }
 
     def start(self, address: Address) -> Address:

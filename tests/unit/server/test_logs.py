@@ -3,6 +3,8 @@
 import json
 import logging
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,16 +15,8 @@ from kafkaesque.server.logs import EventFormatter
 LINE = LogLine("election.won", 'it "leads"\nnow', partition="t-0", term=7, leader=None)
 
 
-def write(log_format: str, message: object, exc_info: object = None) -> str:
-    record = logging.LogRecord(
-        "kafkaesque.server",
-        logging.INFO,
-        "",
-        0,
-        message,
-        (),
-        exc_info,  # type: ignore[arg-type]
-    )
+def write(log_format: str, message: object, exc_info: Any = None) -> str:
+    record = logging.LogRecord("kafkaesque.server", logging.INFO, "", 0, message, (), exc_info)
     record.created = 1_795_000_000.5
     return EventFormatter(log_format, 3).format(record)
 
@@ -64,7 +58,7 @@ def test_what_was_raised_stands_on_the_same_line() -> None:
 
 def test_of_each_event_only_so_many_lines_are_told_in_a_while() -> None:
     told: list[str] = []
-    timers = []
+    timers: list[Callable[[], None]] = []
     limit = EventLimit(told.append, lambda _, callback: timers.append(callback))
     for number in range(LINES_PER_EVENT_MAX + 3):
         limit.say(LogLine("isr.shrunk", f"line {number}"))
@@ -74,5 +68,6 @@ def test_of_each_event_only_so_many_lines_are_told_in_a_while() -> None:
     for timer in timers:
         timer()
     assert told[-1] == "and 3 more of the kind within 10 s"
-    assert isinstance(told[-1], LogLine)
-    assert told[-1].event == "isr.shrunk"
+    last = told[-1]
+    assert isinstance(last, LogLine)
+    assert last.event == "isr.shrunk"

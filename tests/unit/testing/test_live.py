@@ -35,13 +35,16 @@ def produce(live: LiveCluster, topic: str, count: int, kill_at: int | None = Non
     """Produce numbers; kill the leader on the way if asked. Return what went wrong."""
     producer = Producer({"bootstrap.servers": live.bootstrap_servers, "enable.idempotence": True})
     errors: list[object] = []
+
+    def on_delivery(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
     for number in range(count):
         if number == kill_at:
             producer.flush(DEADLINE_S)
             live.kill(live.leader(topic) or 1)
-        producer.produce(
-            topic, b"%d" % number, on_delivery=lambda error, _: errors.append(error) if error else 0
-        )
+        producer.produce(topic, b"%d" % number, on_delivery=on_delivery)
         producer.poll(0)
     assert producer.flush(DEADLINE_S) == 0
     return errors

@@ -30,7 +30,7 @@ def ask_admin(address: str) -> AdminFacts:
         _, page = _get(connection, "/metrics")
         ended = time.time()
     except (HTTPException, ValueError) as error:
-        raise OSError(f"{address} is no admin port: {error or type(error).__name__}") from None
+        raise OSError(f"{address} is no admin port: {error!r}") from None
     finally:
         connection.close()
     metrics, version = read_metrics(page)
