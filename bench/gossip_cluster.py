@@ -24,7 +24,7 @@ data = "{home}/data"
 kafka.port = {kafka_port}
 peer.port = {peer_port}
 text.port = 0
-admin.port = 0
+admin.port = {admin_port}
 rack = "rack-{node}"
 seeds = "{seeds}"
 {secret}
@@ -42,8 +42,9 @@ class GossipCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        ports = unused_ports(2 * BROKERS_MAX)
-        self._kafka_ports, self._peer_ports = ports[:BROKERS_MAX], ports[BROKERS_MAX:]
+        ports = unused_ports(3 * BROKERS_MAX)
+        self._kafka_ports, self._peer_ports = ports[:BROKERS_MAX], ports[BROKERS_MAX:-BROKERS_MAX]
+        self._admin_ports = ports[-BROKERS_MAX:]
         self.brokers: dict[int, BrokerProcess] = {}
 
     def peer_address(self, node: int) -> str:
@@ -72,6 +73,7 @@ class GossipCluster:
                 home=home,
                 kafka_port=self._kafka_ports[node - 1],
                 peer_port=self._peer_ports[node - 1],
+                admin_port=self._admin_ports[node - 1],
                 seeds=",".join(map(self.peer_address, seeds)),
                 secret=f'cluster.secret.file = "{secret}"' if secrets else "",
                 controllers="".join(where),

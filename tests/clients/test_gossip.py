@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.gossip_cluster import SECRET, GossipCluster
+from kafkaesque import __version__
 
 #: Far more than it takes: the machine may have much else to do.
 PATIENT_S = 60
@@ -75,6 +79,24 @@ def test_who_stops_in_order_has_left(cluster: GossipCluster, fourth: int) -> Non
     cluster.brokers[fourth].stop()
     cluster.wait_for((1, 2, 3), "broker 4 has left", since, PATIENT_S)
     assert not any("for dead" in cluster.log(node)[since[node] :] for node in (1, 2, 3))
+
+
+@pytest.mark.timeout(200)
+def test_the_status_of_the_cluster_shows_the_members(cluster: GossipCluster, fourth: int) -> None:
+    bootstrap = cluster.brokers[1].address
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "cluster", "status", "-b", bootstrap]
+    shown = subprocess.run([*command, "--json"], check=True, capture_output=True, timeout=PATIENT_S)
+    gossip = json.loads(shown.stdout)["gossip"]
+    members = {each["id"]: each for each in gossip["members"]}
+    assert gossip["seen_by"] in members
+    assert [members[node]["state"] for node in (1, 2, 3, fourth)] == ["alive"] * 4
+    assert members[4]["address"] == cluster.peer_address(4)
+    assert (members[4]["facts"]["rack"], members[4]["facts"]["release"]) == ("rack-4", __version__)
+    table = subprocess.run(command, check=True, capture_output=True, timeout=PATIENT_S, text=True)
+    assert any(
+        line.split()[:2] == ["4", "alive"] and cluster.peer_address(4) in line
+        for line in table.stdout.splitlines()
+    ), table.stdout
 
 
 @pytest.mark.timeout(200)

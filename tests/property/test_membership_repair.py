@@ -92,3 +92,29 @@ def test_checksums_depend_on_what_there_is_and_not_on_how_it_came(
             devious.remove(key)
     assert plain.root == devious.root
     assert plain.differing(devious.checksums()) == []
+
+
+def learn_despite(names: list[str], refused: set[str], rounds: int) -> set[str]:
+    """Push facts to one who never takes some of them in; returns what it has in the end."""
+    first, second = pair(dict.fromkeys(names, 2), {})
+    for _ in range(rounds):
+        for learner, entry in compare(first, second, SyncMode.PUSH):
+            if isinstance(entry, Fact) and entry.name not in refused:
+                learner.view.merge(entry, 0)
+    return set(facts(second))
+
+
+def test_what_one_side_never_takes_in_holds_up_no_other_bucket() -> None:
+    names = [f"leader/{number}" for number in range(2_000)]
+    wanted = set(names[::20])
+    assert learn_despite(names, set(names) - wanted, 600) == wanted
+
+
+def test_what_one_side_never_takes_in_holds_up_nothing_in_its_bucket() -> None:
+    table = DigestTable()
+    for number in range(40_000):
+        table.put((NodeId(1), f"leader/{number}"), 2)
+    names = [name for _, name in table.versions(7)]
+    assert len(names) > 120, "more than a frame has room for"
+    wanted = set(names[-5:])
+    assert learn_despite(names, set(names) - wanted, 60) == wanted

@@ -68,7 +68,9 @@ class _Ties:
     def on_contested(self, address: Address) -> None:
         """Another process is this broker, too: who is not registered yet is the one too many."""
         broker = self._broker
-        sentence = f"broker {broker.node}: a process at {address} says that it is this broker, too"
+        sentence = (
+            f"another process says that it is broker {broker.node}, too, as heard from {address}"
+        )
         if broker.is_ready:
             broker.report_error(f"{sentence}. Give one of them another id")
         elif not broker.is_stopping:

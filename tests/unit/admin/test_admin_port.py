@@ -1,10 +1,12 @@
 """The admin port on simulated brokers: metrics, health and its bounds."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kafkaesque import __version__
 from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
@@ -215,3 +217,22 @@ def test_a_defect_in_a_handler_is_answered_and_reported(
     assert ground.visit().ask("/metrics")[0] == 500
     assert "could not be answered" in ground.lines[0]
     assert ground.visit().ask("/health/live")[0] == 200
+
+
+def test_members_are_what_gossip_knows(ground: Ground) -> None:
+    ground.world.loop.run_for(3_000)
+    status, body = ground.visit().ask("/members")
+    assert status == 200
+    found = json.loads(body)
+    assert found["seen_by"] == 1
+    assert [each["id"] for each in found["members"]] == [1, 2, 3]
+    assert {each["state"] for each in found["members"]} == {"alive"}
+    assert all(each["for_ms"] >= 2_000 for each in found["members"])
+    assert found["members"][1]["address"] == "b2:9190"
+    assert found["members"][1]["facts"]["release"] == __version__
+
+
+def test_there_are_no_members_without_gossip(ground: Ground) -> None:
+    ground.broker.gossip = None
+    status, body = ground.visit().ask("/members")
+    assert (status, "no secret" in body) == (404, True)

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.membership.entries import Member, MemberState
-from kafkaesque.membership.ready import Change, MemberChanged
+from kafkaesque.membership.ready import Change, Knock, MemberChanged
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.gossip.world import GossipWorld, Machine, NetworkOptions
 
@@ -185,3 +185,59 @@ def test_the_core_is_quiet_between_its_ticks() -> None:
     core.tick(core.next_tick_ms() - 1)
     assert core.take_ready() is None
     assert core.node == NodeId(1)
+
+
+def test_what_came_while_a_member_was_paused_counts_before_its_deadlines() -> None:
+    world = cluster(5)
+    world.pause(3)
+    world.loop.run_until(lambda: world.is_known(3, MemberState.SUSPECT), 2_000)
+    # It refutes while 1 gets no processor, and the time of the suspicion ends meanwhile, too.
+    world.pause(1)
+    world.loop.run_for(1_000)
+    world.resume(3)
+    world.loop.run_for(35_000)
+    seen = standings(world)
+    world.resume(1)
+    world.loop.run_for(5_000)
+    assert world.all_agree()
+    assert not any(each.state is MemberState.DEAD for each in seen if each.node == 3)
+
+
+def test_who_hears_nothing_doubts_itself_and_takes_its_time() -> None:
+    world = cluster(5)
+    core = world.core(1)
+    assert core.health_score == 0
+    world.part([1], [2, 3, 4, 5])
+    world.loop.run_for(3_000)
+    assert core.health_score >= 3
+    frames = world.frames_sent
+    world.loop.run_for(5_000)
+    assert core.health_score <= MembershipConfig().health_max
+    assert frames < world.frames_sent
+    world.heal()
+    world.loop.run_until(world.all_agree, 10_000)
+    world.loop.run_for(10_000)
+    assert core.health_score == 0
+
+
+def test_nobody_knocks_at_a_new_life_for_the_silence_of_the_old_one() -> None:
+    world = cluster(2)
+    knocked: list[int] = []
+    perform = world._knock
+
+    def watch(machine: Machine, knock: Knock) -> None:
+        knocked.append(knock.life)
+        perform(machine, knock)
+
+    world._knock = watch  # type: ignore[method-assign]
+    lives = set()
+    for _ in range(20):
+        lives.add(world.core(2).own.life)
+        world.kill(2)
+        world.loop.run_for(37)
+        world.start(2, seeds=[1])
+        world.loop.run_until(world.all_agree, 30_000)
+        newest = world.core(2).own.life
+        world.loop.run_for(90)
+        assert newest not in knocked
+        world.loop.run_for(1_000)

@@ -68,6 +68,8 @@ def status(
 ) -> None:
     """Show brokers, their releases and disks, and partitions that lack a leader or replicas.
 
+    Where the cluster has a secret, also what one of the brokers knows of all by gossip.
+
     `kafkaesque doctor` says why, and what helps.
 
     \b
@@ -76,9 +78,15 @@ def status(
       kafkaesque cluster status --bootstrap-server 10.0.0.7:9092 --json
     """
     from kafkaesque.cli.broker_details import read_details
+    from kafkaesque.cli.gossip_members import members_table, read_members
 
     found = replace(read_status(bootstrap), details=read_details(bootstrap))
-    Screen(json=json).show(_tables(found), asdict(found))
+    gossip = read_members([(each.id, each.host, each.port) for each in found.brokers])
+    tables = _tables(found)
+    if gossip is not None:
+        tables.insert(2, members_table(gossip))
+    known = None if gossip is None else asdict(gossip)
+    Screen(json=json).show(tables, {**asdict(found), "gossip": known})
 
 
 @app.command()

@@ -1,0 +1,308 @@
+"""Brokers that find one another by gossip: whole ones, on simulated machines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.gossip_driver import GossipDriver
+from kafkaesque.env.network import Address
+from kafkaesque.membership.entries import MemberState
+from kafkaesque.membership.errors import Refusal
+from kafkaesque.model.ids import NodeId
+from kafkaesque.sim.env import World
+from kafkaesque.storage.config import StorageConfig
+
+OLD, NEW = b"the secret of the cluster", b"the secret after that one"
+PORT = 9190
+ALIVE, DEAD, LEFT = MemberState.ALIVE, MemberState.DEAD, MemberState.LEFT
+
+
+class Cluster:
+    """Brokers, each on the machine of its name; the controllers of 1 and 2 vote."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.world = World(seed)
+        self.loop = self.world.loop
+        self.brokers: dict[str, Broker] = {}
+        self.reports: dict[str, list[str]] = {}
+        self.contested: list[str] = []
+
+    def start(
+        self,
+        node: int,
+        seeds: Sequence[int] = (),
+        *,
+        machine: str = "",
+        secrets: tuple[bytes, ...] = (OLD,),
+        knows: bool = False,
+        **fields: Any,
+    ) -> Broker:
+        """Boot a broker; `knows`: its file has the controllers' addresses."""
+        name = machine or f"b{node}"
+        if name not in self.world.machines:
+            self.world.add_machine(name)
+        reports = self.reports.setdefault(name, [])
+        controllers = {
+            NodeId(each): Address(f"b{each}", PORT) if knows else None for each in (1, 2)
+        }
+        config = BrokerConfig(
+            **{
+                "node": NodeId(node),
+                "cluster_id": "gossiping",
+                "rack": f"rack{node}",
+                "peer_address": Address(name, PORT),
+                "kafka_address": Address(name, 9092),
+                "controllers": controllers,
+                "secrets": secrets,
+                "seeds": [Address(f"b{each}", PORT) for each in seeds],
+                "storage": StorageConfig(wal_bytes=64 * 1024, free_bytes_min=4096),
+                **fields,
+            }
+        )
+        env = self.world.machines[name].boot()
+        broker = Broker(env=env, config=config, report=lambda line: reports.append(str(line)))
+        broker.on_contested = lambda: self.contested.append(name)
+        broker.start(lambda: None)
+        self.brokers[name] = broker
+        return broker
+
+    def found(self) -> None:
+        """Start three that know one another only around a ring."""
+        self.start(1, [3])
+        self.start(2, [3])
+        self.start(3, [1])
+        self.until_whole()
+
+    def gossip(self, node: int) -> GossipDriver:
+        gossip = self.brokers[f"b{node}"].gossip
+        assert gossip is not None
+        return gossip
+
+    def state(self, at: int, of: int) -> MemberState | None:
+        return self.gossip(at).state(NodeId(of))
+
+    def until_whole(self) -> None:
+        """Let time pass until all are registered and see and reach all."""
+
+        def is_whole() -> bool:
+            nodes = [broker.node for broker in self.brokers.values()]
+            return all(
+                broker.is_ready
+                and len(broker.state.brokers) >= len(nodes)
+                and all(broker.peers.is_alive(node) for node in nodes)
+                and all(broker.gossip and broker.gossip.state(node) is ALIVE for node in nodes)
+                for broker in self.brokers.values()
+            )
+
+        self.loop.run_until(is_whole, 30_000, every_ms=10)
+
+    def kill(self, node: int) -> None:
+        self.world.machines[f"b{node}"].kill()
+        del self.brokers[f"b{node}"]
+
+    def told(self, name: str, what: str) -> list[str]:
+        return [line for line in self.reports[name] if what in line]
+
+
+def test_brokers_find_one_another_from_one_address_each_and_know_what_each_tells() -> None:
+    cluster = Cluster()
+    cluster.found()
+    fourth = cluster.start(4, [3])
+    cluster.until_whole()
+    cluster.loop.run_for(6_000)
+    assert sorted(fourth.peers.peers()) == [1, 2, 3]
+    for node in (1, 2, 3, 4):
+        members = cluster.gossip(node).members()
+        assert [member.node for member in members] == [1, 2, 3, 4]
+        assert {member.state for member in members} == {ALIVE}
+        assert members[3].facts["rack"] == "rack4"
+        assert members[3].facts["kafka.address"] == "b4:9092"
+        assert {"release", "partitions", "leaders", "disk.free.bytes"} <= set(members[3].facts)
+        assert members[3].for_ms >= 5_000
+        assert cluster.gossip(node).deaths == 0
+
+
+def test_a_kill_is_known_to_all_within_a_second_and_a_restart_undoes_it() -> None:
+    cluster = Cluster()
+    cluster.found()
+    cluster.start(4, [1])
+    cluster.until_whole()
+    for victim in (4, 3):
+        cluster.kill(victim)
+        others = [broker.node for broker in cluster.brokers.values()]
+        cluster.loop.run_until(
+            lambda victim=victim, others=others: all(  # type: ignore[misc]
+                cluster.state(each, victim) is DEAD for each in others
+            ),
+            1_000,
+        )
+        assert not any(broker.peers.is_alive(NodeId(victim)) for broker in cluster.brokers.values())
+        cluster.start(victim, [2])
+        cluster.until_whole()
+
+
+def test_a_process_that_is_paused_for_seconds_is_not_taken_for_dead() -> None:
+    cluster = Cluster()
+    cluster.found()
+    cluster.world.machines["b3"].pause()
+    cluster.loop.run_for(4_500)
+    assert cluster.state(1, 3) is MemberState.SUSPECT
+    cluster.world.machines["b3"].resume()
+    cluster.until_whole()
+    cluster.loop.run_for(5_000)
+    assert [cluster.gossip(node).deaths for node in (1, 2, 3)] == [0, 0, 0]
+
+
+def test_who_stops_in_order_has_left_and_is_not_dead() -> None:
+    cluster = Cluster()
+    cluster.found()
+    stopped: list[bool] = []
+    leaver = cluster.brokers.pop("b3")
+    leaver.stop(lambda: stopped.append(True))
+    cluster.loop.run_until(lambda: bool(stopped), 10_000)
+    cluster.world.machines["b3"].kill()
+    cluster.loop.run_for(2_000)
+    assert [cluster.state(node, 3) for node in (1, 2)] == [LEFT, LEFT]
+    assert [cluster.gossip(node).deaths for node in (1, 2)] == [0, 0]
+    # It is registered, so it is expected back.
+    assert NodeId(3) in cluster.brokers["b1"].peers.peers()
+    cluster.start(3, [2])
+    cluster.until_whole()
+
+
+def test_who_is_not_registered_and_leaves_is_dialled_no_more() -> None:
+    cluster = Cluster()
+    cluster.start(3)
+    lone = cluster.start(4, [3])
+    cluster.loop.run_until(lambda: cluster.brokers["b3"].peers.is_alive(NodeId(4)), 10_000)
+    lone.stop(lambda: None)
+    cluster.loop.run_until(lambda: NodeId(4) not in cluster.brokers["b3"].peers.peers(), 10_000)
+    cluster.loop.run_for(2_000)
+    assert cluster.state(3, 4) is LEFT
+
+
+def test_a_broker_that_has_moved_is_reached_at_its_new_place() -> None:
+    cluster = Cluster()
+    cluster.found()
+    cluster.start(4, [1])
+    cluster.until_whole()
+    cluster.kill(4)
+    cluster.loop.run_for(1_000)
+    cluster.start(4, [2], machine="elsewhere")
+    cluster.until_whole()
+    assert cluster.gossip(1).address(NodeId(4)) == Address("elsewhere", PORT)
+
+
+@pytest.mark.parametrize("secrets", [(NEW,), ()], ids=["another secret", "no secret"])
+def test_a_stranger_is_kept_out_and_both_sides_say_why(secrets: tuple[bytes, ...]) -> None:
+    cluster = Cluster()
+    cluster.found()
+    stranger = cluster.start(9, secrets=secrets, knows=True)
+    cluster.loop.run_for(10_000)
+    assert not stranger.is_ready
+    for name in ("b1", "b2"):
+        assert NodeId(9) not in cluster.brokers[name].peers.peers()
+        assert NodeId(9) not in cluster.brokers[name].state.brokers
+        (gossip,) = {cluster.brokers[name].gossip}
+        assert gossip is not None
+        assert gossip.state(NodeId(9)) is None
+        assert (gossip.frames_refused[Refusal.UNKNOWN_KEY] > 0) is bool(secrets)
+        assert cluster.told(name, "closing a peer connection from b9")
+        assert bool(cluster.told(name, "gossip from b9:9190 is not believed")) is bool(secrets)
+    turned_away = cluster.told("b9", "turns this broker away")
+    assert len(turned_away) == 2, turned_away
+    assert "cluster.secret.file" in turned_away[0]
+    assert len(cluster.told("b9", "has answered yet")) == bool(secrets)
+    assert not any(
+        broker.peers.is_alive(NodeId(9))
+        for broker in cluster.brokers.values()
+        if broker is not stranger
+    )
+
+
+def test_a_cluster_without_a_secret_turns_a_broker_with_one_away() -> None:
+    cluster = Cluster()
+    for node in (1, 2):
+        cluster.start(node, secrets=(), knows=True)
+    cluster.loop.run_until(lambda: cluster.brokers["b2"].is_ready, 10_000)
+    cluster.start(3, knows=True)
+    cluster.loop.run_for(5_000)
+    assert not cluster.brokers["b3"].is_ready
+    assert "has none" in cluster.told("b1", "closing a peer connection from b3")[0]
+    assert "it has no cluster secret" in cluster.told("b3", "turns this broker away")[0]
+    assert cluster.told("b1", "whoever reaches b1:9190")
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ((OLD,), (OLD, NEW)),
+        ((OLD, NEW), (OLD, NEW)),
+        ((NEW, OLD), (OLD, NEW)),
+        ((NEW, OLD), (NEW, OLD)),
+        ((NEW, OLD), (NEW,)),
+    ],
+)
+def test_the_secret_is_changed_one_broker_after_the_other(
+    one: tuple[bytes, ...], two: tuple[bytes, ...]
+) -> None:
+    cluster = Cluster()
+    cluster.start(1, secrets=one)
+    cluster.start(2, [1], secrets=two)
+    cluster.until_whole()
+    for broker in cluster.brokers.values():
+        assert broker.gossip is not None
+        assert not any(broker.gossip.frames_refused.values())
+
+
+def test_a_restart_with_a_clock_that_was_put_back_is_let_in_again() -> None:
+    cluster = Cluster()
+    cluster.found()
+    cluster.loop.run_for(1_000)
+    cluster.kill(3)
+    cluster.world.machines["b3"].oscillator.jump_wall(-3_600_000)
+    cluster.start(3, [1])
+    cluster.until_whole()
+
+
+def test_a_second_process_of_an_id_is_told_of_and_the_newcomer_stops() -> None:
+    cluster = Cluster()
+    # Only one controller of two is there, so nobody is registered.
+    cluster.start(1)
+    cluster.start(3, [1])
+    cluster.loop.run_for(700)
+    cluster.start(3, [1], machine="twin")
+    cluster.loop.run_until(lambda: bool(cluster.contested), 20_000)
+    name = cluster.contested[0]
+    assert cluster.told(name, "another process says that it is broker 3, too")
+
+
+def test_who_leads_is_heard_by_gossip_and_taken_back() -> None:
+    cluster = Cluster()
+    cluster.found()
+    three = cluster.brokers["b3"]
+    one = cluster.gossip(1)
+    for group in range(250):
+        cluster.gossip(3).leads(group, 7)  # type: ignore[arg-type]
+    cluster.loop.run_for(1_500)
+    leaders = cluster.brokers["b1"].leaders
+    assert [one.leader(group, 7) for group in (0, 249)] == [3, 3]  # type: ignore[arg-type]
+    assert one.leader(5, 8) is None  # type: ignore[arg-type]
+    assert leaders.leader(5) == 3  # type: ignore[arg-type]
+    # It leads none of them, in truth.
+    cluster.loop.run_for(10_000)
+    assert one.leader(5, 0) is None  # type: ignore[arg-type]
+    assert three.gossip is not None
+    assert three.gossip.rumours == 0
+
+
+def test_a_broker_whose_disk_has_failed_leaves() -> None:
+    cluster = Cluster()
+    cluster.found()
+    cluster.brokers["b3"]._on_disk_failed(OSError("broken"))
+    cluster.loop.run_for(3_000)
+    assert [cluster.state(node, 3) for node in (1, 2)] == [LEFT, LEFT]
+    assert [cluster.gossip(node).deaths for node in (1, 2)] == [0, 0]
