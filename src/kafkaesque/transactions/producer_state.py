@@ -3,9 +3,10 @@
 Theory of operation. A producer numbers the records that it sends to a partition. For each producer
 id the partition remembers the epoch, the last sequence number and its last five batches. A batch
 that continues the numbers is accepted; one that equals a remembered batch is a duplicate of it and
-gets the same answer; anything else is out of order. A higher epoch begins at 0 again and fences the
-lower ones. A producer of which nothing is remembered may begin anywhere: its records may simply
-have been deleted, or it has been silent for longer than we remember.
+gets the same answer, unless a transaction has ended between them; anything else is out of order. A
+higher epoch begins at 0 again and fences the lower ones. A producer of which nothing is remembered
+may begin anywhere: its records may simply have been deleted, or it has been silent for longer than
+we remember.
 
 A transactional batch opens the producer's transaction here, if none is open; a marker ends it. The
 first batch of a transaction waits until its coordinator has confirmed it. A marker may carry a
@@ -569,10 +570,16 @@ def remembered_batches(entry: ProducerEntry) -> list[Duplicate]:
 
 
 def _find(entry: ProducerEntry, first_sequence: int, record_count: int) -> Duplicate | None:
-    """Return the remembered batch with exactly these numbers."""
+    """Return the remembered batch with exactly these numbers, but for ended transactions' ones.
+
+    Nobody sends a batch again whose transaction it has ended. But a producer that ends one while it
+    does not know what of it was written may number the next one's records as it did those
+    (librdkafka does when it aborts): as duplicates they would be acknowledged, and lost.
+    """
     wanted = _after(first_sequence, record_count - 1)
+    ended_at = -1 if entry.transaction is None else entry.transaction.marker_offset
     for last_sequence, last_offset, delta, timestamp_ms in BATCH.iter_unpack(entry.batches):
-        if last_sequence == wanted and delta == record_count - 1:
+        if last_sequence == wanted and delta == record_count - 1 and last_offset > ended_at:
             return Duplicate(Offset(last_offset - delta), Offset(last_offset), timestamp_ms)
     return None
 
