@@ -148,7 +148,7 @@ def check_readings(readings: Readings, log: Log, problems: list[str]) -> None:
         )
 
 
-def _replica_digests(data: Path) -> dict[str, tuple[int, str]]:
+def replica_digests(data: Path) -> dict[str, tuple[int, str]]:
     """Return size and digest of each partition's segments, one after the other."""
     digests = {}
     for directory in sorted(each for each in data.iterdir() if each.is_dir()):
@@ -167,7 +167,7 @@ def _replica_digests(data: Path) -> dict[str, tuple[int, str]]:
 
 def check_replicas(directories: Sequence[Path], problems: list[str]) -> tuple[int, int]:
     """Check that all brokers have the same bytes; return how many partitions and bytes."""
-    replicas = [_replica_digests(directory) for directory in directories]
+    replicas = [replica_digests(directory) for directory in directories]
     names = sorted({name for replica in replicas for name in replica})
     for name in names:
         found = [replica.get(name) for replica in replicas]

@@ -66,7 +66,8 @@ def _text(value: str) -> bytes:
 class BrokerProbe:
     """One connection to one broker; it is opened when needed and again after an error."""
 
-    def __init__(self, port: int, timeout_s: float) -> None:
+    def __init__(self, port: int, timeout_s: float, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._port = port
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
@@ -84,7 +85,7 @@ class BrokerProbe:
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(
-                    ("127.0.0.1", self._port), timeout=self._timeout_s
+                    (self._host, self._port), timeout=self._timeout_s
                 )
             self._socket.sendall(struct.pack(">i", len(request)) + request)
             (size,) = struct.unpack(">i", self._read(4))
