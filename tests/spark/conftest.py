@@ -19,8 +19,8 @@ from tests.clients.kafka_helpers import TopicMaker
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 
-#: Starting a Spark, and each first query of a kind, takes seconds.
-SPARK_TIMEOUT_S = 300
+#: Starting a Spark, and each first query of a kind, takes seconds; on a busy machine a minute.
+SPARK_TIMEOUT_S = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
