@@ -1,8 +1,8 @@
 """The query that is killed: source, a transformation in Python, a shuffle, the exactly-once sink.
 
 Arguments: Spark's master, bootstrap servers, source topic, sink topic, checkpoint folder. A query
-that fails is started again in the same driver, as a continuous pipeline does it; each failure is
-one line on standard output.
+that fails is started again in the same driver, as a continuous pipeline does it, and the driver ends
+when that is of no use; each failure is one line on standard output.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ FAILED = "query failed:"
 OUTPUT_PARTITIONS = 3
 ROWS_MAX = 2000
 RESTART_S = 0.5
+#: In a row, each soon after its start. Where Spark's Python process that looks for formats is killed,
+#: the driver finds none for good: another one has to begin.
+FAILURES_MAX = 5
+LONG_S = 10.0
 REASON_CHARS = 1500
 
 
@@ -56,7 +60,7 @@ def start(spark: SparkSession, servers: str, source: str, sink: str, checkpoint:
 
 
 def main() -> None:
-    """Run until somebody ends it."""
+    """Run until somebody ends it, or queries fail again and again."""
     master, *arguments = sys.argv[1:]
     ensure_java()
     spark = (
@@ -70,12 +74,16 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    while True:
+    failures = 0
+    while failures < FAILURES_MAX:
+        began = time.monotonic()
         try:
             start(spark, *arguments).awaitTermination()
         except Exception as error:
             print(f"{FAILED} {' '.join(str(error).split())[:REASON_CHARS]}", flush=True)
+        failures = 1 if time.monotonic() - began > LONG_S else failures + 1
         time.sleep(RESTART_S)
+    sys.exit(1)
 
 
 if __name__ == "__main__":
