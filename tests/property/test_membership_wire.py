@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.env.network import Address
+from kafkaesque.membership import messages
 from kafkaesque.membership.entries import (
     INCARNATION_MAX,
     NODE_MAX,
@@ -17,28 +18,6 @@ from kafkaesque.membership.entries import (
     MemberState,
 )
 from kafkaesque.membership.errors import FrameRefused, MalformedPacket
-from kafkaesque.membership.messages import (
-    BUCKETS,
-    Ack,
-    Digest,
-    Gossip,
-    GossipAnswer,
-    Join,
-    Message,
-    Outcome,
-    Outdated,
-    Packet,
-    Ping,
-    ProbeRequest,
-    ProbeResult,
-    Sync,
-    SyncBuckets,
-    SyncDelta,
-    SyncDigest,
-    SyncMode,
-    SyncWant,
-    Welcome,
-)
 from kafkaesque.membership.seal import Keyring
 from kafkaesque.membership.wire import (
     digest_bytes,
@@ -59,7 +38,7 @@ HOSTS = st.from_regex(r"[a-z0-9.:\-é]{1,60}", fullmatch=True)
 ADDRESSES = st.builds(Address, HOSTS, st.integers(1, 65_535))
 NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=48)
 KEYS = st.tuples(NODES, st.one_of(st.just(""), NAMES))
-MODES = st.sampled_from(SyncMode)
+MODES = st.sampled_from(messages.SyncMode)
 
 
 @st.composite
@@ -90,41 +69,47 @@ def facts(draw: st.DrawFn) -> Fact:
 
 
 ENTRIES: st.SearchStrategy[Entry] = st.one_of(members(), facts())
-MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Ping, U64),
-    st.builds(Ack, U64),
-    st.builds(ProbeRequest, U64, NODES, ADDRESSES),
-    st.builds(ProbeResult, U64, st.sampled_from(Outcome)),
-    st.builds(Gossip, U64, st.booleans()),
-    st.builds(GossipAnswer, U64, st.integers(0, 2**256 - 1)),
-    st.builds(Join),
-    st.builds(Welcome),
-    st.builds(Sync, MODES, U64),
-    st.builds(SyncBuckets, MODES, st.binary(min_size=BUCKETS, max_size=BUCKETS).map(tuple)),
+MESSAGES: st.SearchStrategy[messages.Message] = st.one_of(
+    st.builds(messages.Ping, U64),
+    st.builds(messages.Ack, U64),
+    st.builds(messages.ProbeRequest, U64, NODES, ADDRESSES),
+    st.builds(messages.ProbeResult, U64, st.sampled_from(messages.Outcome)),
+    st.builds(messages.Gossip, U64, st.booleans()),
+    st.builds(messages.GossipAnswer, U64, st.integers(0, 2**256 - 1)),
+    st.builds(messages.Join),
+    st.builds(messages.Welcome),
+    st.builds(messages.Sync, MODES, U64),
     st.builds(
-        SyncDigest,
+        messages.SyncBuckets,
         MODES,
-        st.sets(st.integers(0, BUCKETS - 1), max_size=9).map(lambda each: tuple(sorted(each))),
-        st.lists(st.builds(Digest, KEYS, U64), max_size=5),
+        st.binary(min_size=messages.BUCKETS, max_size=messages.BUCKETS).map(tuple),
     ),
-    st.builds(SyncWant, st.lists(KEYS, max_size=5)),
-    st.builds(SyncDelta),
-    st.builds(Outdated, st.integers(1, INCARNATION_MAX)),
+    st.builds(
+        messages.SyncDigest,
+        MODES,
+        st.sets(st.integers(0, messages.BUCKETS - 1), max_size=9).map(
+            lambda each: tuple(sorted(each))
+        ),
+        st.lists(st.builds(messages.Digest, KEYS, U64), max_size=5),
+    ),
+    st.builds(messages.SyncWant, st.lists(KEYS, max_size=5)),
+    st.builds(messages.SyncDelta),
+    st.builds(messages.Outdated, st.integers(1, INCARNATION_MAX)),
 )
-PACKETS = st.builds(Packet, MESSAGES, st.lists(ENTRIES, max_size=4))
+PACKETS = st.builds(messages.Packet, MESSAGES, st.lists(ENTRIES, max_size=4))
 
 
-def written(packet: Packet) -> bytes:
+def written(packet: messages.Packet) -> bytes:
     return write_packet(write_message(packet.message), [write_entry(e) for e in packet.entries])
 
 
 @given(PACKETS)
-def test_what_is_written_is_read_back(packet: Packet) -> None:
+def test_what_is_written_is_read_back(packet: messages.Packet) -> None:
     assert read_packet(written(packet)) == packet
 
 
 @given(PACKETS, st.data())
-def test_a_packet_cut_anywhere_is_refused(packet: Packet, data: st.DataObject) -> None:
+def test_a_packet_cut_anywhere_is_refused(packet: messages.Packet, data: st.DataObject) -> None:
     whole = written(packet)
     end = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(MalformedPacket):
@@ -132,14 +117,14 @@ def test_a_packet_cut_anywhere_is_refused(packet: Packet, data: st.DataObject) -
 
 
 @given(PACKETS, st.binary(min_size=1, max_size=9))
-def test_bytes_after_a_packet_are_refused(packet: Packet, more: bytes) -> None:
+def test_bytes_after_a_packet_are_refused(packet: messages.Packet, more: bytes) -> None:
     with pytest.raises(MalformedPacket):
         read_packet(written(packet) + more)
 
 
 @given(PACKETS, st.data())
 def test_a_changed_byte_gives_a_packet_or_the_one_error(
-    packet: Packet, data: st.DataObject
+    packet: messages.Packet, data: st.DataObject
 ) -> None:
     whole = bytearray(written(packet))
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -163,7 +148,9 @@ def test_any_bytes_give_a_packet_or_the_one_error(noise: bytes) -> None:
 @given(KEYS, U64)
 def test_keys_and_digests_are_as_long_as_is_said(key: tuple[NodeId, str], version: int) -> None:
     assert key_bytes(key) == len(write_key(key))
-    assert digest_bytes(Digest(key, version)) == len(write_digest(Digest(key, version)))
+    assert digest_bytes(messages.Digest(key, version)) == len(
+        write_digest(messages.Digest(key, version))
+    )
 
 
 KEYRING = Keyring("a cluster", [b"0123456789abcdef"])

@@ -32,6 +32,7 @@ from typing import Final
 
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.network import Address
+from kafkaesque.membership import messages
 from kafkaesque.membership.config import Identity, MembershipConfig
 from kafkaesque.membership.entries import (
     Accusation,
@@ -48,24 +49,6 @@ from kafkaesque.membership.events import Event, Leave, Readdress, Received, Refu
 from kafkaesque.membership.failure_detector import FailureDetector
 from kafkaesque.membership.health import LocalHealth
 from kafkaesque.membership.lots import drawn
-from kafkaesque.membership.messages import (
-    Ack,
-    Gossip,
-    GossipAnswer,
-    Join,
-    Message,
-    Outdated,
-    Ping,
-    ProbeRequest,
-    ProbeResult,
-    Sync,
-    SyncBuckets,
-    SyncDelta,
-    SyncDigest,
-    SyncMode,
-    SyncWant,
-    Welcome,
-)
 from kafkaesque.membership.own_record import OwnRecord
 from kafkaesque.membership.post import Post
 from kafkaesque.membership.ready import (
@@ -371,16 +354,16 @@ class MembershipCore:
             self._turn(source, Refusal.UNREADABLE)
             return
         message, sender = packet.message, envelope.sender
-        repairs = isinstance(message, SyncDelta | Welcome | Sync)
+        repairs = isinstance(message, messages.SyncDelta | messages.Welcome | messages.Sync)
         known = 0
         for place, entry in enumerate(packet.entries):
             if not self._absorb(entry, sender, source, repairs=repairs):
                 known |= 1 << place
         self._on_message(sender, source, message, known)
-        if isinstance(message, Ping | Ack | Gossip):
+        if isinstance(message, messages.Ping | messages.Ack | messages.Gossip):
             member = self._view.member(sender)
             if member is None or member.life < envelope.life:
-                self._repair.begin(sender, source, SyncMode.PUSH_PULL)
+                self._repair.begin(sender, source, messages.SyncMode.PUSH_PULL)
 
     def _check(self, source: Address, envelope: Envelope) -> None:
         """See whether a frame is for this member, and is new."""
@@ -393,7 +376,7 @@ class MembershipCore:
         freshness = self._replays.admit(envelope.sender, envelope.life, envelope.number)
         if freshness is Freshness.OUTDATED:
             life = self._replays.life_of(envelope.sender)
-            self._post.send(envelope.sender, source, Outdated(life))
+            self._post.send(envelope.sender, source, messages.Outdated(life))
             raise FrameRefused(Refusal.OUTDATED)
         if freshness is Freshness.REPLAYED:
             raise FrameRefused(Refusal.REPLAYED)
@@ -402,36 +385,38 @@ class MembershipCore:
         self.refusals[refusal] += 1
         self._outbox.turn(source, refusal)
 
-    def _on_message(self, sender: NodeId, source: Address, message: Message, known: int) -> None:
+    def _on_message(
+        self, sender: NodeId, source: Address, message: messages.Message, known: int
+    ) -> None:
         match message:
-            case Ping(sequence):
-                self._post.send(sender, source, Ack(sequence))
-            case Ack(sequence):
+            case messages.Ping(sequence):
+                self._post.send(sender, source, messages.Ack(sequence))
+            case messages.Ack(sequence):
                 self._detector.on_ack(sender, sequence)
-            case Gossip(sequence, wants_answer):
+            case messages.Gossip(sequence, wants_answer):
                 if wants_answer:
-                    self._post.send(sender, source, GossipAnswer(sequence, known))
-            case GossipAnswer(sequence, bits):
+                    self._post.send(sender, source, messages.GossipAnswer(sequence, known))
+            case messages.GossipAnswer(sequence, bits):
                 self._on_gossip_answer(sender, sequence, bits)
-            case ProbeRequest():
+            case messages.ProbeRequest():
                 self._detector.on_probe_request(sender, source, message, self._now_ms)
-            case ProbeResult():
+            case messages.ProbeResult():
                 self._detector.on_probe_result(sender, message)
-            case Join():
+            case messages.Join():
                 self._welcome(sender, source)
-            case Welcome():
+            case messages.Welcome():
                 self._on_welcome(sender, source)
-            case Sync():
+            case messages.Sync():
                 self._repair.on_sync(sender, source, message)
-            case SyncBuckets():
+            case messages.SyncBuckets():
                 self._repair.on_buckets(sender, source, message)
-            case SyncDigest():
+            case messages.SyncDigest():
                 self._repair.on_digest(sender, source, message)
-            case SyncWant():
+            case messages.SyncWant():
                 self._repair.on_want(sender, source, message)
-            case SyncDelta():
+            case messages.SyncDelta():
                 pass  # the entries were all
-            case Outdated(life):
+            case messages.Outdated(life):
                 if life > self._own.life:
                     self._outlive(life, source)
 
@@ -582,7 +567,7 @@ class MembershipCore:
             if member is None or not len(self._board):
                 continue
             self._sequence += 1
-            message = Gossip(self._sequence, wants_answer)
+            message = messages.Gossip(self._sequence, wants_answer)
             told = self._post.send(node, member.address, message)
             if wants_answer:
                 if len(self._gossips) >= GOSSIPS_MAX:
@@ -608,7 +593,7 @@ class MembershipCore:
         seed = self._seeds[self._join_attempts % len(self._seeds)]
         rounds = self._join_attempts // len(self._seeds)
         self._join_attempts += 1
-        self._post.send(ANYBODY, seed, Join(), (self._own.member,))
+        self._post.send(ANYBODY, seed, messages.Join(), (self._own.member,))
         pause_ms = self._config.join_ms << min(rounds, 16)
         self._join_due_ms = self._now_ms + min(self._config.join_ms_max, pause_ms)
 
@@ -616,20 +601,22 @@ class MembershipCore:
         live = [node for node in self._view.live() if node not in (self._node, sender)]
         chosen = drawn(live, WELCOMES_MAX, self._dice)
         members = [self._view.member(node) for node in (self._node, *chosen)]
-        self._post.send(sender, source, Welcome(), [each for each in members if each is not None])
+        self._post.send(
+            sender, source, messages.Welcome(), [each for each in members if each is not None]
+        )
 
     def _on_welcome(self, sender: NodeId, source: Address) -> None:
         if not self._is_welcome:
             self._is_welcome = True
             self._join_attempts = 0
-        self._repair.begin(sender, source, SyncMode.PUSH_PULL)
+        self._repair.begin(sender, source, messages.SyncMode.PUSH_PULL)
 
     def _sync(self) -> None:
         live = [node for node in self._view.live() if node != self._node]
         if live:
             member = self._view.member(live[self._dice.below(len(live))])
             if member is not None:
-                self._repair.begin(member.node, member.address, SyncMode.PUSH_PULL)
+                self._repair.begin(member.node, member.address, messages.SyncMode.PUSH_PULL)
 
     def _reconnect(self) -> None:
         """Try one that is taken for dead; it is told so, and may refute."""
@@ -637,7 +624,7 @@ class MembershipCore:
         if dead:
             member = self._view.member(dead[self._dice.below(len(dead))])
             if member is not None:
-                self._repair.begin(member.node, member.address, SyncMode.PUSH_PULL, member)
+                self._repair.begin(member.node, member.address, messages.SyncMode.PUSH_PULL, member)
 
     def _forget(self) -> None:
         for member in self._view.forget(self._now_ms):
