@@ -1,8 +1,8 @@
 """The query that is killed: source, a transformation in Python, a shuffle, the exactly-once sink.
 
 Arguments: Spark's master, bootstrap servers, source topic, sink topic, checkpoint folder. A query
-that fails is started again in the same driver, as a continuous pipeline does it, and the driver ends
-when that is of no use; each failure is one line on standard output.
+that fails is started again in the same driver, as a continuous pipeline does it, and the driver
+ends when that is of no use; each failure is one line on standard output.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ FAILED = "query failed:"
 OUTPUT_PARTITIONS = 3
 ROWS_MAX = 2000
 RESTART_S = 0.5
-#: In a row, each soon after its start. Where Spark's Python process that looks for formats is killed,
-#: the driver finds none for good: another one has to begin.
+#: In a row, each soon after its start. Where Spark's Python process that looks for formats is
+#: killed, the driver finds none for good: another one has to begin.
 FAILURES_MAX = 5
 LONG_S = 10.0
 REASON_CHARS = 1500
