@@ -10,7 +10,7 @@ _SYNCED: Final = (
     "a write is synced before it is acknowledged; write.caching=true acknowledges it before"
 )
 _TIERED: Final = "there is no tiered storage"
-_THROTTLED: Final = "replication is not throttled"
+_THROTTLED: Final = "the rate of copies is looked at all the time"
 _ADDRESS: Final = "host, kafka.port and advertised.host stand in the file's [broker]"
 _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "the controllers are named in the file's [controllers]"
@@ -31,8 +31,6 @@ _ABSENT_TOPIC: Final[Mapping[str, str]] = {
     "file.delete.delay.ms": "files are deleted when nobody reads them any more",
     "flush.messages": _SYNCED,
     "flush.ms": _SYNCED,
-    "follower.replication.throttled.replicas": _THROTTLED,
-    "leader.replication.throttled.replicas": _THROTTLED,
     "local.retention.bytes": _TIERED,
     "local.retention.ms": _TIERED,
     "message.downconversion.enable": "batches are handed out as they were written",
@@ -126,7 +124,6 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "queued.max.requests": "requests are bounded for each connection",
     "quota.window.num": _QUOTA_WINDOWS,
     "quota.window.size.seconds": _QUOTA_WINDOWS,
-    "replica.selector.class": "leaders serve the consumers",
     "request.timeout.ms": "clients say how long they wait",
     "socket.receive.buffer.bytes": "the system chooses it",
     "socket.request.max.bytes": "a request has up to 100 MiB",

@@ -28,6 +28,7 @@ from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
 from kafkaesque.broker.dynamic_options import resolve_options
+from kafkaesque.broker.features import KNOWN
 from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.founding import Decision, Founding
 from kafkaesque.broker.gossip_ties import make_gossip
@@ -44,8 +45,10 @@ from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
+    BrokerRemoved,
     ClientQuotaChanged,
     PartitionsAdded,
+    ReplicasChanged,
     TopicConfigChanged,
     TopicCreated,
     TopicDeleted,
@@ -61,6 +64,7 @@ from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
 from kafkaesque.broker.raft_driver import RaftDriver, Replica
 from kafkaesque.broker.recovery_watch import RecoveryWatch
+from kafkaesque.broker.replica_mover import ReplicaMover
 from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
@@ -68,7 +72,12 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.event_limit import EventLimit
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
-from kafkaesque.model.errors import LeaderNotAvailable, NotLeader, RequestRefused
+from kafkaesque.model.errors import (
+    FeatureUpdateFailed,
+    LeaderNotAvailable,
+    NotLeader,
+    RequestRefused,
+)
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
     GroupId,
@@ -128,6 +137,8 @@ class Broker:
         self._sweep: Timer | None = None
         self._dirty_reports: dict[GroupId, None] = {}
         self._reports_asked = False
+        #: Whether it was said that this broker's release is too old for the cluster.
+        self._is_refusal_told = False
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -171,6 +182,7 @@ class Broker:
         )
         self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
+        self.replica_mover = ReplicaMover(self)
         self.log_starts = LogStarts(self)
         self.log_cleaner = LogCleaner(self)
         self.group_coordinators = GroupCoordinators(self)
@@ -322,16 +334,21 @@ class Broker:
             rack=config.rack,
             incarnation=self.incarnation,
             directory_id=self.store.directory_id,
+            features=dict(KNOWN),
         )
         self.controller_client.submit(command, 10 * REGISTER_RETRY_MS, self._on_registered)
 
     def _on_registered(self, outcome: object) -> None:
+        if isinstance(outcome, FeatureUpdateFailed) and not self._is_refusal_told:
+            self._is_refusal_told = True
+            self.report_error(f"broker {self.node} is not taken in: {outcome}")
         if not isinstance(outcome, Done):
             self.env.clock.call_later(REGISTER_RETRY_MS, self._register)
 
     def _on_sweep(self) -> None:
         now_ms = self.env.clock.now_ms()
         self.partitions.on_sweep(now_ms)
+        self.replica_mover.on_sweep()
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
         self.group_recovery.on_sweep(now_ms)
@@ -394,6 +411,7 @@ class Broker:
             start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
+            controllers=tuple(self.config.controllers),
         )
         return plan(state, command, inputs)
 
@@ -415,11 +433,16 @@ class Broker:
         match record:
             case BrokerRegistered():
                 self._on_broker_registered(record)
+            case BrokerRemoved():
+                # Not within the turn of the controller's group: others lose a peer by it.
+                self.env.clock.call_soon(lambda: self._forget_broker(NodeId(record.node)))
             case TopicCreated():
                 self._tell_refused(self.state.topics_by_id.get(TopicId(record.topic_id)))
                 self.partitions.reconcile_soon()
             case PartitionsAdded():
                 self.partitions.reconcile_soon()
+            case ReplicasChanged():
+                self.partitions.on_replicas_changed(GroupId(record.placement.group))
             case TopicDeleted():
                 self.partitions.reconcile_soon()
                 self.group_coordinators.on_topic_deleted(record.name, record.topic_id)
@@ -437,6 +460,10 @@ class Broker:
                 self.on_quotas_changed()
             case _:
                 self.group_recovery.on_record(record)
+
+    def _forget_broker(self, node: NodeId) -> None:
+        if node not in self.state.brokers:
+            self.peers.remove_peer(node)
 
     def _on_broker_registered(self, record: BrokerRegistered) -> None:
         node = NodeId(record.node)

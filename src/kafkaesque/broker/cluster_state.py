@@ -10,18 +10,21 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kafkaesque.broker.client_quotas import QuotaEntity
+from kafkaesque.broker.features import UNSAID
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    FeatureLevelChanged,
     GroupReformed,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
     RecordsGivenUp,
     RecoveryBegun,
+    ReplicasChanged,
     SurvivorTold,
     TopicConfigChanged,
     TopicCreated,
@@ -34,18 +37,85 @@ from kafkaesque.model.ids import GroupId, NodeId, TopicId, TopicPartition
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    """One partition's placement."""
+    """One partition's placement; see `PartitionPlacement`."""
 
     topic: str
     topic_id: TopicId
     partition: int
     group: GroupId
+    #: Whoever has a copy, or is to get one.
     replicas: tuple[NodeId, ...]
+    target: tuple[NodeId, ...] = ()
+    origin: tuple[NodeId, ...] = ()
+    founders: tuple[NodeId, ...] = ()
+    late: tuple[NodeId, ...] = ()
+    move: int = 0
+    mover_term: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Topic and number."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether replicas are added or removed at the moment."""
+        return bool(self.target)
+
+    @property
+    def wanted(self) -> tuple[NodeId, ...]:
+        """The replicas that there are to be in the end."""
+        return self.target or self.replicas
+
+    @property
+    def remaining(self) -> tuple[NodeId, ...]:
+        """The replicas that have been there and are to stay."""
+        return tuple(node for node in self.settled if node in self.wanted)
+
+    @property
+    def settled(self) -> tuple[NodeId, ...]:
+        """The replicas that there were before the move, if there is one."""
+        return self.origin or self.replicas
+
+    @property
+    def first_voters(self) -> tuple[NodeId, ...]:
+        """The voters of the group before any change."""
+        return self.founders or self.replicas
+
+    @property
+    def adding(self) -> tuple[NodeId, ...]:
+        """The replicas that a move brings."""
+        return tuple(node for node in self.target if node not in self.origin)
+
+    @property
+    def removing(self) -> tuple[NodeId, ...]:
+        """The replicas that a move takes away."""
+        target = self.target
+        return tuple(node for node in self.replicas if node not in target) if target else ()
+
+    def place(self, placement: PartitionPlacement) -> None:
+        """Take over a placement."""
+        self.replicas = _nodes(placement.replicas)
+        self.target, self.origin = _nodes(placement.target), _nodes(placement.origin)
+        self.founders, self.late = _nodes(placement.founders), _nodes(placement.late)
+        self.move, self.mover_term = placement.move, placement.mover_term
+
+    def placement(self) -> PartitionPlacement:
+        """Return the placement as it is written down."""
+        return PartitionPlacement(
+            group=self.group,
+            replicas=self.replicas,
+            target=self.target,
+            origin=self.origin,
+            founders=self.founders,
+            late=self.late,
+            move=self.move,
+            mover_term=self.mover_term,
+        )
+
+
+def _nodes(numbers: tuple[int, ...]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(number) for number in numbers)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,6 +164,11 @@ class ClusterState:
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
     #: Of groups that are being formed anew, or ever were (ADR 16).
     recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
+    #: Those of them whose replicas move.
+    moving: dict[GroupId, PartitionState] = field(default_factory=dict)
+    #: Levels that were written down, and how often one was.
+    features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
     broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
     #: Of entities that have any.
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
@@ -105,6 +180,10 @@ class ClusterState:
     first_groups: dict[NodeId, int] = field(default_factory=dict)
     #: Grows with every record; for caches of what is derived from the state.
     version: int = 0
+
+    def level(self, feature: str) -> int:
+        """Return the level of a feature that is in force."""
+        return self.features.get(feature, UNSAID[0])
 
     def topic(self, name: str) -> TopicState:
         """Return a topic by name.
@@ -156,11 +235,16 @@ class ClusterState:
             case BrokerRemoved():
                 self.brokers.pop(NodeId(record.node), None)
                 self.first_groups.pop(NodeId(record.node), None)
+            case FeatureLevelChanged():
+                self.features[record.name] = record.level
+                self.features_epoch = record.epoch
             case TopicCreated():
                 self._on_topic_created(record)
             case PartitionsAdded():
                 topic = self._existing(record.topic_id)
                 self._add_partitions(topic, record.partitions)
+            case ReplicasChanged():
+                self._on_replicas_changed(record.placement)
             case TopicDeleted():
                 self._on_topic_deleted(record)
             case TopicConfigChanged():
@@ -223,11 +307,25 @@ class ClusterState:
                 topic_id=topic.topic_id,
                 partition=len(topic.partitions),
                 group=group,
-                replicas=tuple(NodeId(node) for node in placement.replicas),
+                replicas=(),
             )
             topic.partitions.append(state)
             self.partitions_by_group[group] = state
             self.next_group = max(self.next_group, group + 1)
+            self._place(state, placement)
+
+    def _on_replicas_changed(self, placement: PartitionPlacement) -> None:
+        state = self.partitions_by_group.get(GroupId(placement.group))
+        if state is None:
+            raise InvariantBroken(f"a metadata record moves the unknown group {placement.group}")
+        self._place(state, placement)
+
+    def _place(self, state: PartitionState, placement: PartitionPlacement) -> None:
+        state.place(placement)
+        if state.is_moving:
+            self.moving[state.group] = state
+        else:
+            self.moving.pop(state.group, None)
 
     def _on_topic_deleted(self, record: TopicDeleted) -> None:
         topic = self._existing(record.topic_id)
@@ -236,6 +334,7 @@ class ClusterState:
         for partition in topic.partitions:
             del self.partitions_by_group[partition.group]
             self.recoveries.pop(partition.group, None)
+            self.moving.pop(partition.group, None)
 
     def _on_recovery(
         self, record: RecoveryBegun | SurvivorTold | GroupReformed | RecordsGivenUp
@@ -264,10 +363,12 @@ class ClusterState:
     def write_snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         records: list[AnyMetadataRecord] = list(self.brokers.values())
+        records += [
+            FeatureLevelChanged(name=name, level=level, epoch=self.features_epoch)
+            for name, level in self.features.items()
+        ]
         for topic in self.topics.values():
-            placements = tuple(
-                PartitionPlacement(group=p.group, replicas=p.replicas) for p in topic.partitions
-            )
+            placements = tuple(partition.placement() for partition in topic.partitions)
             records.append(
                 TopicCreated(
                     name=topic.name,

@@ -18,6 +18,22 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     rack: str | None
     incarnation: int
     directory_id: str = ""
+    #: The first and the last level that it knows, of each feature.
+    features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+
+
+class RemoveBroker(PeerRequest, frozen=True, tag="remove-broker", kw_only=True):
+    """A broker that holds nothing and is stopped leaves the cluster for good."""
+
+    node: int
+
+
+class RaiseFeature(PeerRequest, frozen=True, tag="raise-feature", kw_only=True):
+    """Let the cluster use what a level of a feature brings."""
+
+    name: str
+    level: int
+    validate_only: bool = False
 
 
 class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
@@ -127,6 +143,37 @@ class TellGivenUp(PeerRequest, frozen=True, tag="tell-given-up", kw_only=True):
     count: int
 
 
+class WantedReplicas(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replicas a partition is to have; None stops a move that is under way."""
+
+    topic: str
+    partition: int
+    replicas: list[int] | None
+
+
+class MoveReplicas(PeerRequest, frozen=True, tag="move-replicas", kw_only=True):
+    """Have replicas of partitions moved; each is taken or refused by itself."""
+
+    partitions: list[WantedReplicas]
+    may_change_factor: bool = True
+
+
+class TakeUpMove(PeerRequest, frozen=True, tag="take-up-move", kw_only=True):
+    """A partition's leader is going to carry out a move: leaders of earlier terms are not to."""
+
+    group: int
+    move: int
+    term: int
+
+
+class FinishMove(PeerRequest, frozen=True, tag="finish-move", kw_only=True):
+    """The leader that took up a move has committed the replicas that were wanted."""
+
+    group: int
+    move: int
+    term: int
+
+
 class TransferLeadership(PeerRequest, frozen=True, tag="transfer", kw_only=True):
     """Asked of a group's leader: hand over to this replica."""
 
@@ -234,6 +281,8 @@ class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw
 
 ControllerCommand = (
     RegisterBroker
+    | RemoveBroker
+    | RaiseFeature
     | CreateTopic
     | DeleteTopic
     | CreatePartitions
@@ -244,6 +293,9 @@ ControllerCommand = (
     | TellSurvivors
     | DecideRecovery
     | TellGivenUp
+    | MoveReplicas
+    | TakeUpMove
+    | FinishMove
 )
 GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
@@ -274,6 +326,19 @@ class ProducerIdBlock(msgspec.Struct, frozen=True, kw_only=True, tag="producer-i
 
     first: int
     count: int
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a part of a request was not done: the name of an error, and what it says."""
+
+    error: str
+    message: str
+
+
+class MovesResult(msgspec.Struct, frozen=True, kw_only=True, tag="moves"):
+    """What came of each partition, in the order of the request; None: it is done or under way."""
+
+    refusals: list[Refusal | None]
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -312,4 +377,4 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: list[GroupOffset]
 
 
-ControllerResult = TopicResult | ProducerIdBlock | Done
+ControllerResult = TopicResult | ProducerIdBlock | MovesResult | Done

@@ -8,7 +8,9 @@ from kafkaesque.broker.commands import (
     ChangeQuotas,
     ControllerCommand,
     ControllerResult,
+    FinishMove,
     RegisterBroker,
+    TakeUpMove,
 )
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.peer_link import PeerUnreachable
@@ -20,7 +22,14 @@ from kafkaesque.model.ids import NodeId
 RETRY_MS = 10
 
 #: Doing them twice does no harm, so they are repeated even if the first may have been done.
-_REPEATABLE = (RegisterBroker, AllocateProducerIds, ChangeConfig, ChangeQuotas)
+_REPEATABLE = (
+    RegisterBroker,
+    AllocateProducerIds,
+    ChangeConfig,
+    ChangeQuotas,
+    TakeUpMove,
+    FinishMove,
+)
 
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 

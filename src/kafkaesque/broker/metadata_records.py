@@ -29,6 +29,17 @@ class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
     incarnation: int = 0
     #: Drawn when its data directory was made; empty: by a release that did not know of this.
     directory_id: str = ""
+    #: The first and the last level that it knows, of each feature.
+    features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+
+
+class FeatureLevelChanged(MetadataRecord, tag="feature", frozen=True, kw_only=True):
+    """What the cluster may use from here on."""
+
+    name: str
+    level: int
+    #: Grows with every change of any feature.
+    epoch: int
 
 
 class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=True):
@@ -37,11 +48,25 @@ class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=T
     node: int
 
 
-class PartitionPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a partition's replicas are; the first is the preferred leader."""
+class PartitionPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a partition's replicas are; the first is the preferred leader.
+
+    What is not the default here comes of moves of replicas (ADR 17).
+    """
 
     group: int
+    #: Whoever has a copy, or is to get one.
     replicas: tuple[int, ...]
+    #: While they move: those that are to be left, and those that were before the first move.
+    target: tuple[int, ...] = ()
+    origin: tuple[int, ...] = ()
+    #: The voters that the group began with; empty: `replicas`.
+    founders: tuple[int, ...] = ()
+    #: Brokers that a move has brought a copy, then or earlier.
+    late: tuple[int, ...] = ()
+    #: Counts what was asked for; and the newest term whose leader has taken up a move.
+    move: int = 0
+    mover_term: int = 0
 
 
 class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
@@ -58,6 +83,12 @@ class PartitionsAdded(MetadataRecord, tag="partitions", frozen=True, kw_only=Tru
 
     topic_id: bytes
     partitions: tuple[PartitionPlacement, ...]
+
+
+class ReplicasChanged(MetadataRecord, tag="replicas", frozen=True, kw_only=True):
+    """Replicas of a partition are to move, somebody moves them, or they have moved."""
+
+    placement: PartitionPlacement
 
 
 class TopicDeleted(MetadataRecord, tag="topic-deleted", frozen=True, kw_only=True):
@@ -131,6 +162,8 @@ AnyMetadataRecord = (
     | BrokerRemoved
     | TopicCreated
     | PartitionsAdded
+    | ReplicasChanged
+    | FeatureLevelChanged
     | TopicDeleted
     | TopicConfigChanged
     | BrokerConfigChanged

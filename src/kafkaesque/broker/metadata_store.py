@@ -68,6 +68,7 @@ class MetadataStore:
         self._snapshot_offset = Offset(0)
         self._payload = ClusterState().write_snapshot()
         self._is_saving = False
+        self._controllers: tuple[NodeId, ...] = ()
 
     # -- start
 
@@ -124,7 +125,7 @@ class MetadataStore:
         elif log.last_index == 0 and log.term < decision.term:
             log.save_hard_state(Term(decision.term), config.node)
         controller.restore(_stored_batches(log))
-        voters = tuple(sorted(config.controllers))
+        voters = self._controllers = tuple(sorted(config.controllers))
         self._replica = driver.open(
             group=CONTROLLER_GROUP,
             log=log,
@@ -196,15 +197,17 @@ class MetadataStore:
     # -- members
 
     def enlist_learners(self, state: ClusterState) -> None:
-        """Have the group's log sent to brokers whose controllers do not vote."""
+        """Have the group's log sent to brokers whose controllers do not vote, and to no others."""
         replica = self._replica
         if replica is None or not replica.is_leader:
             return
         current = replica.core.configuration
         missing = [node for node in state.brokers if node not in current.members]
-        if not missing or current.is_joint:
+        members = {*state.brokers, *self._controllers}
+        kept = [node for node in current.learners if node in members]
+        if (not missing and len(kept) == len(current.learners)) or current.is_joint:
             return
-        learners = tuple(sorted([*current.learners, *missing]))
+        learners = tuple(sorted([*kept, *missing]))
         try:
             replica.change_configuration(
                 Configuration(voters=current.voters, learners=tuple(map(NodeId, learners)))

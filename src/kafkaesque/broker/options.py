@@ -5,6 +5,10 @@ Names, types and defaults are Apache Kafka's where Kafka has the option.
 
 from kafkaesque.broker.absent_options import absent_broker_option, absent_topic_option
 from kafkaesque.broker.cleaner_options import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
+from kafkaesque.broker.replication_options import (
+    BROKER_REPLICATION_OPTIONS,
+    TOPIC_REPLICATION_OPTIONS,
+)
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType, Order
 
 BOOLEAN = OptionType.BOOLEAN
@@ -144,6 +148,7 @@ TOPIC_OPTIONS = OptionTable(
             "be lost when a majority of the machines loses power at once.",
         ),
         *TOPIC_CLEANER_OPTIONS,
+        *TOPIC_REPLICATION_OPTIONS,
     ],
     absent_topic_option,
     TOPIC_ORDERS,
@@ -461,6 +466,7 @@ BROKER_OPTIONS = OptionTable(
             doc="How often old segments are looked for.",
         ),
         *BROKER_CLEANER_OPTIONS,
+        *BROKER_REPLICATION_OPTIONS,
         *(
             Option(
                 name=option.broker_name,

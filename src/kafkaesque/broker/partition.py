@@ -31,6 +31,7 @@ from kafkaesque.model.errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     OutOfOrderSequence,
     OverBound,
@@ -172,6 +173,22 @@ class Partition:
         if not replica.is_leader:
             raise NotLeader(f"broker leads {self.state.topic_partition} no more", replica.leader)
 
+    def check_following(self, current_leader_epoch: int, offset: Offset) -> None:
+        """Refuse a consumer's request that this replica cannot serve in its leader's place.
+
+        Raises:
+            StorageFailed, FencedLeaderEpoch, UnknownLeaderEpoch: see `check_leader`.
+            NotLeader: it does not know who leads.
+            OffsetNotAvailable: the leader may have this offset; this replica has not.
+        """
+        with suppress(NotLeader):
+            self.check_leader(current_leader_epoch)
+        replica = self._replica()
+        if replica.leader is None or replica.is_closed:
+            raise NotLeader(f"nobody is known to lead {self.name}")
+        if offset > self.log.end_offset:
+            raise OffsetNotAvailable(f"{self.name} ends at {self.log.end_offset} on this broker")
+
     def restore(self, log: "GroupLog") -> None:
         """Learn from the log what has to be known before the group is opened; waits."""
         self.producers.restore(log, is_compacted=self.config.is_compacted)
@@ -299,7 +316,8 @@ class Partition:
     @property
     def _min_insync(self) -> int:
         """How many replicas must be in sync; never more than there are (KIP-966)."""
-        return min(self.config.min_insync_replicas, len(self.state.replicas))
+        state = self.state
+        return min(self.config.min_insync_replicas, len(state.settled), len(state.wanted))
 
     def _use_check(
         self, checked: LongCheck, records: bytearray | memoryview

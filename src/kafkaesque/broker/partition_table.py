@@ -100,6 +100,9 @@ class PartitionTable:
             if group not in placed or broker.node not in placed[group].replicas:
                 self._remove(group)
                 changed += 1
+            elif self._partitions[group].state is not placed[group]:
+                self._partitions[group].state = placed[group]  # from a snapshot
+                self.on_replicas_changed(group)
         changed += self._delete_strays()
         # A log that is not there may have been deleted already: until all is applied again that
         # this broker has known, nobody can tell, and a replica that has forgotten its votes must
@@ -112,9 +115,31 @@ class PartitionTable:
             if group in self._damaged:
                 continue
             if group not in self._partitions and broker.node in state.replicas:
-                if may_make or broker.store.get(group) is not None:
+                if self._is_there_or_may_be_made(group, may_make=may_make):
                     self._open_or_report(state)
                     changed += 1
+
+    def _is_there_or_may_be_made(self, group: GroupId, *, may_make: bool) -> bool:
+        store = self._broker.store
+        if store.get(group) is not None or group in store.damaged:
+            return True
+        if may_make and not store.may_be_made(group):
+            # It was here before, and comes back.
+            self._make_later()
+            return False
+        return may_make
+
+    def _make_later(self) -> None:
+        """Make a log that was deleted here when a restart would not find the deletion any more."""
+        self._broker.store.request_checkpoint()
+        self._retry_later()
+
+    def on_replicas_changed(self, group: GroupId) -> None:
+        """Replicas of a partition are to move, or have moved."""
+        partition = self._partitions.get(group)
+        if partition is not None and partition.replica is not None:
+            partition.replica.set_wanted_voters(partition.state.remaining)
+        self.reconcile_soon()
 
     def _open_or_report(self, state: PartitionState) -> None:
         """Open a partition; one whose log is damaged stays closed here, and others serve it."""
@@ -133,9 +158,7 @@ class PartitionTable:
             self._broker.report_error(
                 f"{state.topic_partition} cannot be opened, trying again: {error}"
             )
-            if not self._is_retry_asked:
-                self._is_retry_asked = True
-                self._broker.env.clock.call_later(OPEN_AGAIN_MS, self._retry)
+            self._retry_later()
 
     def _note_lost(self, state: PartitionState) -> None:
         if len(state.replicas) == 1:
@@ -158,6 +181,11 @@ class PartitionTable:
             "replicas lost or down it has no leader"
         )
 
+    def _retry_later(self) -> None:
+        if not self._is_retry_asked:
+            self._is_retry_asked = True
+            self._broker.env.clock.call_later(OPEN_AGAIN_MS, self._retry)
+
     def _retry(self) -> None:
         self._is_retry_asked = False
         self.reconcile_soon()
@@ -166,9 +194,12 @@ class PartitionTable:
         """Delete logs of topics that were deleted while this broker was away.
 
         Group ids grow: one below the next that is not placed here now never will be again, and one
-        above it is of a record that this broker has yet to apply again.
+        above it is of a record that this broker has yet to apply again. One that was moved here may
+        be of such a record, too.
         """
         broker = self._broker
+        if not broker.controller.is_caught_up:
+            return 0
         placed, next_group = broker.state.partitions_by_group, broker.state.next_group
         count = 0
         for log in broker.store.logs:
@@ -193,9 +224,10 @@ class PartitionTable:
             topic_id=state.topic_id,
             options=_segment_options(config),
             write_caching=config.write_caching,
-            may_be_lost=broker.state.may_have_lost(
-                broker.node, broker.store.directory_id, state.group
-            ),
+            # One that was moved here begins like one that has lost what it had: it may have been
+            # here before, and have voted (ADR 17).
+            may_be_lost=broker.node in state.late
+            or broker.state.may_have_lost(broker.node, broker.store.directory_id, state.group),
         )
 
     def _open(self, state: PartitionState) -> None:
@@ -205,8 +237,9 @@ class PartitionTable:
         if broker.group_recovery.is_given_up(state.group, log):
             broker.group_recovery.tell_given_up(state, log)
             broker.store.delete_log(log)
-            log = self._open_log(state, config)
-        if log.amnesia:
+            self._make_later()
+            return
+        if log.amnesia and broker.node not in state.adding:
             self._note_lost(state)
         expiration_ms = int(broker.option("producer.id.expiration.ms"))
         producers = PartitionProducers(
@@ -228,11 +261,12 @@ class PartitionTable:
         partition.replica = broker.driver.open(
             group=state.group,
             log=log,
-            configuration=Configuration(voters=state.replicas),
+            configuration=Configuration(voters=state.first_voters),
+            wanted_voters=state.remaining,
             min_insync=config.min_insync_replicas,
             write_caching=config.write_caching,
             listener=partition,
-            campaign=is_new and state.replicas[0] == broker.node,
+            campaign=is_new and state.first_voters[0] == broker.node,
         )
         report = broker.leaders.get(state.group)
         if report is not None:
@@ -247,7 +281,14 @@ class PartitionTable:
 
     def _remove(self, group: GroupId) -> None:
         self._delete(group)
-        self._broker.leaders.forget(group)
+        leaders = self._broker.leaders
+        if group not in self._broker.state.partitions_by_group:
+            leaders.forget(group)
+            return
+        # It is elsewhere now; who leads it there is still to be told to clients.
+        report = leaders.get(group)
+        if report is not None and report.leader == self._broker.node:
+            leaders.retire(group, report.term)
 
     def _delete(self, group: GroupId) -> None:
         partition = self._partitions.pop(group)

@@ -7,10 +7,14 @@ fewest so far. Equals are taken in turn from a starting point that the caller dr
 of one partition do not all land on broker 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.model.ids import NodeId
+
+#: Whatever a caller knows a partition by.
+Placed = TypeVar("Placed", bound=Hashable)
 
 
 def place_partitions(
@@ -110,3 +114,119 @@ def _place_one(
 
         chosen.append(min((node for node in order if node not in chosen), key=cost))
     return tuple(chosen)
+
+
+# -- replicas that are placed already
+
+
+def plan_drain(
+    node: NodeId,
+    placed: Mapping[Placed, Sequence[NodeId]],
+    racks: Mapping[NodeId, str | None],
+) -> dict[Placed, tuple[NodeId, ...]]:
+    """Return new replicas for all partitions of which a broker holds one.
+
+    Each goes to the broker that holds the fewest, in a rack that the partition is not in where
+    there is one, and takes its place among the replicas.
+
+    Args:
+        node: the broker that is to hold nothing.
+        placed: the replicas of every partition.
+        racks: the brokers that may be used, each with its rack.
+
+    Raises:
+        InvalidReplicationFactor: a partition has a replica on every other broker already.
+    """
+    order = sorted(each for each in racks if each != node)
+    balance = _Balance(order)
+    for replicas in placed.values():
+        balance.count(replicas)
+    moves: dict[Placed, tuple[NodeId, ...]] = {}
+    for key, replicas in placed.items():
+        if node not in replicas:
+            continue
+        kept = [each for each in replicas if each != node]
+        free = [each for each in order if each not in kept]
+        if not free:
+            raise InvalidReplicationFactor(
+                f"{key} has {len(replicas)} replica(s), and only {len(order)} other broker(s) are "
+                "alive"
+            )
+        chosen = min(free, key=lambda each: _cost(each, kept, racks, balance))
+        target = tuple(chosen if each == node else each for each in replicas)
+        balance.holds[chosen] += 1
+        balance.leads[chosen] += target[0] == chosen
+        moves[key] = target
+    return moves
+
+
+def _cost(
+    node: NodeId, others: Sequence[NodeId], racks: Mapping[NodeId, str | None], balance: _Balance
+) -> tuple[int, int, int]:
+    rack = racks.get(node)
+    shared = sum(rack is not None and racks.get(each) == rack for each in others)
+    return shared, balance.holds[node], node
+
+
+def plan_balance(
+    placed: Mapping[Placed, Sequence[NodeId]], racks: Mapping[NodeId, str | None]
+) -> dict[Placed, tuple[NodeId, ...]]:
+    """Return new replicas of as few partitions as make all brokers hold and lead about as many.
+
+    No partition comes to have more replicas in one rack than it had. Those that have a replica on
+    a broker that may not be used are left alone.
+    """
+    now = {
+        key: tuple(replicas)
+        for key, replicas in placed.items()
+        if all(node in racks for node in replicas)
+    }
+    before = dict(now)
+    _even_replicas(now, racks)
+    _even_leaders(now, racks)
+    return {key: replicas for key, replicas in now.items() if replicas != before[key]}
+
+
+def _even_replicas(
+    now: dict[Placed, tuple[NodeId, ...]], racks: Mapping[NodeId, str | None]
+) -> None:
+    holds = dict.fromkeys(sorted(racks), 0)
+    for replicas in now.values():
+        for node in replicas:
+            holds[node] += 1
+    for key, replicas in now.items():
+        for node in replicas:
+            others = [each for each in now[key] if each != node]
+            free = [
+                each
+                for each in holds
+                if each not in now[key]
+                and holds[each] + 1 < holds[node]
+                and _spread([*others, each], racks) >= _spread(now[key], racks)
+            ]
+            if free:
+                chosen = min(free, key=lambda each: (holds[each], each))
+                holds[node] -= 1
+                holds[chosen] += 1
+                now[key] = tuple(chosen if each == node else each for each in now[key])
+
+
+def _spread(replicas: Sequence[NodeId], racks: Mapping[NodeId, str | None]) -> int:
+    return len({racks.get(node) for node in replicas})
+
+
+def _even_leaders(
+    now: dict[Placed, tuple[NodeId, ...]], racks: Mapping[NodeId, str | None]
+) -> None:
+    leads = dict.fromkeys(sorted(racks), 0)
+    for replicas in now.values():
+        leads[replicas[0]] += 1
+    for _ in range(len(leads)):  # leadership may have to be handed on over several brokers
+        for key, replicas in now.items():
+            first = replicas[0]
+            chosen = min(replicas, key=lambda node: (leads[node], node))
+            if leads[chosen] + 1 < leads[first]:
+                leads[first] -= 1
+                leads[chosen] += 1
+                others = [node for node in replicas if node != chosen]
+                now[key] = (chosen, *others)

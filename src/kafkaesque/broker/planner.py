@@ -3,7 +3,7 @@
 Pure functions over `ClusterState`; nothing is proposed here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_entity
@@ -21,16 +21,24 @@ from kafkaesque.broker.commands import (
     DecideRecovery,
     DeleteTopic,
     Done,
+    FinishMove,
+    MoveReplicas,
+    MovesResult,
     ProducerIdBlock,
+    RaiseFeature,
     RegisterBroker,
+    RemoveBroker,
+    TakeUpMove,
     TellGivenUp,
     TellSurvivors,
     TopicResult,
 )
+from kafkaesque.broker.feature_planner import check_may_move, plan_first_levels, plan_level
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
+    BrokerRemoved,
     ClientQuotaChanged,
     PartitionPlacement,
     PartitionsAdded,
@@ -39,6 +47,7 @@ from kafkaesque.broker.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
+from kafkaesque.broker.move_planner import plan_finish, plan_moves, plan_take_up
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.broker.placement import place_partitions
 from kafkaesque.broker.recovery_planner import (
@@ -49,6 +58,7 @@ from kafkaesque.broker.recovery_planner import (
 )
 from kafkaesque.broker.topic_names import check_topic_name, find_collision
 from kafkaesque.model.errors import (
+    BrokerNotRegistered,
     ConfigError,
     InvalidConfig,
     InvalidPartitions,
@@ -91,6 +101,8 @@ class PlanInputs:
     new_topic_id: Callable[[], TopicId]
     #: Any number; breaks ties in placement.
     draw: int
+    #: Brokers whose controllers vote.
+    controllers: Collection[NodeId] = ()
 
 
 def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) -> Plan:
@@ -102,6 +114,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
     match command:
         case RegisterBroker():
             return _plan_registration(state, command)
+        case RemoveBroker():
+            return _plan_removal(state, command, inputs)
         case CreateTopic():
             return _plan_topic(state, command, inputs)
         case DeleteTopic():
@@ -122,6 +136,16 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return Plan(records=plan_decision(state, command), result=Done())
         case TellGivenUp():
             return Plan(records=plan_given_up(state, command), result=Done())
+        case RaiseFeature():
+            return Plan(records=list(plan_level(state, command)), result=Done())
+        case MoveReplicas():
+            check_may_move(state)
+            records, refusals = plan_moves(state, command)
+            return Plan(records=list(records), result=MovesResult(refusals=refusals))
+        case TakeUpMove():
+            return Plan(records=list(plan_take_up(state, command)), result=Done())
+        case FinishMove():
+            return Plan(records=list(plan_finish(state, command)), result=Done())
 
 
 def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
@@ -135,9 +159,31 @@ def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
         rack=command.rack,
         incarnation=command.incarnation,
         directory_id=command.directory_id,
+        features=command.features,
     )
+    levels = plan_first_levels(state, command)
     known = state.brokers.get(NodeId(command.node))
-    return Plan(records=[] if known == record else [record], result=Done())
+    return Plan(records=[*levels, *([] if known == record else [record])], result=Done())
+
+
+def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs) -> Plan:
+    node = NodeId(command.node)
+    if node not in state.brokers:
+        raise BrokerNotRegistered(f"there is no broker {node}")
+    if node in inputs.controllers:
+        raise InvalidRequest(
+            f"broker {node} is a controller: it can be removed when no broker's file names it in "
+            "[controllers]"
+        )
+    held = sum(node in each.replicas for each in state.partitions_by_group.values())
+    if held:
+        raise InvalidRequest(
+            f"broker {node} holds {held} replica(s): move them first (kafkaesque cluster drain "
+            f"{node})"
+        )
+    if node in inputs.alive:
+        raise InvalidRequest(f"broker {node} runs: stop it first, or it would be missed at once")
+    return Plan(records=[BrokerRemoved(node=node)], result=Done())
 
 
 def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -> Plan:
@@ -190,7 +236,7 @@ def _place_new(
     racks = {node: state.brokers[node].rack for node in inputs.alive if node in state.brokers}
     return place_partitions(
         racks=racks,
-        existing=[p.replicas for p in state.partitions_by_group.values()],
+        existing=[p.wanted for p in state.partitions_by_group.values()],
         partition_count=partition_count,
         replication_factor=replication_factor,
         start=inputs.draw,
@@ -244,7 +290,7 @@ def _topic_result(topic: TopicState) -> TopicResult:
         name=topic.name,
         topic_id=topic.topic_id,
         partition_count=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas),
+        replication_factor=len(topic.partitions[0].wanted),
         configs=topic.configs,
     )
 
@@ -259,7 +305,7 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
         )
     if wanted > TOPIC_PARTITIONS_MAX:
         raise InvalidPartitions(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].wanted)
     if command.assignments is not None:
         if len(command.assignments) != wanted - have:
             raise InvalidReplicaAssignment(

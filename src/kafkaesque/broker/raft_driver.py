@@ -12,7 +12,7 @@ known per peer, from the links, and cores hear only of changes.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from kafkaesque.broker.peer_link import PeerNetwork
 from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica import ReplicaListener
+from kafkaesque.broker.replication_throttle import ReplicationThrottle
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
@@ -98,6 +99,8 @@ class RaftDriver:
         self._turn_asked = False
         self._ticker: Timer | None = None
         self._stopped = False
+        #: Of what is sent to replicas that get their copies.
+        self.throttle = ReplicationThrottle(env.clock)
         self.failure: Exception | None = None
 
     # -- groups
@@ -112,8 +115,12 @@ class RaftDriver:
         write_caching: bool,
         listener: ReplicaListener,
         campaign: bool,
+        wanted_voters: Sequence[NodeId] | None = None,
     ) -> Replica:
         """Take part in a group; `configuration` is that of an empty log, else the log's counts.
+
+        Whoever has lost its copy votes again when it has it, if it is among `wanted_voters`; that
+        are the voters of `configuration` if none are given.
 
         With `campaign` this replica asks for votes at once instead of waiting for a leader.
         """
@@ -127,6 +134,7 @@ class RaftDriver:
             group=group,
             log=log,
             configuration=configuration,
+            wanted_voters=configuration.voters if wanted_voters is None else wanted_voters,
             min_insync=min_insync,
             write_caching=write_caching,
             listener=listener,

@@ -11,7 +11,7 @@ from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, assign_offsets, scan_batches
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
-from kafkaesque.model.ids import GroupId, NodeId, Offset
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import (
     Configuration,
@@ -90,6 +90,7 @@ class Replica:
         group: GroupId,
         log: GroupLog,
         configuration: Configuration,
+        wanted_voters: Sequence[NodeId],
         min_insync: int,
         write_caching: bool,
         listener: ReplicaListener,
@@ -108,7 +109,7 @@ class Replica:
             config=config,
             jitter=driver.env.dice.below,
             min_insync=min_insync,
-            wanted_voters=configuration.voters,
+            wanted_voters=wanted_voters,
         )
         self._durable_index: int = log.last_index
         #: An append that is being timed: its last index, and when it was proposed.
@@ -207,12 +208,22 @@ class Replica:
         if core.term != self._seen_term or core.configuration is not self._seen_configuration:
             self.driver.perform_now(self)
 
+    @property
+    def min_insync(self) -> int:
+        """Nothing is committed with fewer replicas, as far as there are so many."""
+        return self._min_insync
+
     def set_min_insync(self, min_insync: int) -> None:
         """Commit with at least this many replicas from now on."""
         if min_insync != self._min_insync:
             self._min_insync = min_insync
             self.core.set_min_insync(min_insync)
             self.driver.touch(self)
+
+    def set_wanted_voters(self, nodes: Sequence[NodeId]) -> None:
+        """Who is to vote again, once it has its copy, after it has lost it."""
+        self.core.set_wanted_voters(nodes)
+        self.driver.touch(self)
 
     def set_write_caching(self, write_caching: bool) -> None:
         """Acknowledge from the page cache, or no more."""
@@ -444,13 +455,22 @@ class Replica:
     # -- replication
 
     def _replicate(self, work: Replicate) -> None:
-        entries = self.log.entries_from(work.first_index, work.bytes_max)
+        if self.is_closed:
+            return
+        bytes_max, throttle = work.bytes_max, self.driver.throttle
+        if throttle.is_active and self._is_copying(work.to):
+            wait_ms = throttle.wait_ms(work.to)
+            if wait_ms:
+                self.driver.env.clock.call_later(wait_ms, partial(self._replicate, work))
+                return
+            bytes_max = min(bytes_max, throttle.bytes_max)
+        entries = self.log.entries_from(work.first_index, bytes_max)
         if entries is not None:
             self._fill(work, entries)
             return
         # Not in memory: read off the loop, for a follower that is behind.
         self.log.entries_async(
-            work.first_index, work.bytes_max, lambda found: self._on_read(work, found)
+            work.first_index, bytes_max, lambda found: self._on_read(work, found)
         )
 
     def _on_read(self, work: Replicate, found: list[EntryLike] | Exception) -> None:
@@ -528,10 +548,16 @@ class Replica:
             self.on_unreadable(StorageCorrupt(self._where_damaged(entry.first_index)))
             entries = entries[:damaged]
         metas = [_meta(entry) for entry in entries]
+        if self.driver.throttle.is_active and self._is_copying(work.to):
+            self.driver.throttle.on_sent(work.to, sum(meta.size_bytes for meta in metas))
         message = self.core.fill(work, metas)
         if message is not None:
             self.driver.send(self, message.to, message)
             self.driver.touch(self)
+
+    def _is_copying(self, node: NodeId) -> bool:
+        """Tell whether a member gets its copy and has no vote yet."""
+        return self.group != CONTROLLER_GROUP and not self.core.configuration.is_voter(node)
 
     # -- snapshots
 

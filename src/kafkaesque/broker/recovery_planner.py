@@ -27,7 +27,9 @@ def plan_begin(state: ClusterState, command: BeginRecovery) -> list[AnyMetadataR
     for group in dict.fromkeys(command.groups):
         recovery = state.recoveries.get(GroupId(group), NO_RECOVERY)
         is_free = recovery is NO_RECOVERY or not recovery.is_open
+        # While replicas move, more than one set of voters may be in force.
         is_known = GroupId(group) in state.partitions_by_group
+        is_known = is_known and GroupId(group) not in state.moving
         if is_known and is_free and recovery.formation < FORMATION_MAX:
             records.append(RecoveryBegun(group=group, formation=recovery.formation + 1))
     return records

@@ -86,6 +86,8 @@ class RecoveryWatch:
         recovery = self._broker.state.recoveries.get(group)
         if state is None or (recovery is not None and recovery.is_open):
             return False
+        if state.is_moving:
+            return False  # more than one set of voters may be in force
         alive = self._alive(state)
         if 2 * len(alive) > len(state.replicas) and waited_ms < PATIENCE * delay_ms:
             return False

@@ -66,6 +66,10 @@ class OffsetOutOfRange(RequestRefused):
     """The offset is before the log's start or after its end."""
 
 
+class OffsetNotAvailable(RequestRefused):
+    """The offset is after this replica's end: it may not have what the leader has."""
+
+
 class NotEnoughReplicas(RequestRefused):
     """Fewer replicas are in sync than `min.insync.replicas`; nothing was written."""
 
@@ -100,6 +104,10 @@ class InvalidReplicationFactor(RequestRefused):
 
 class InvalidReplicaAssignment(RequestRefused):
     """The placement that the client asked for is not possible."""
+
+
+class NoReassignmentInProgress(RequestRefused):
+    """Replicas of this partition do not move at the moment."""
 
 
 class InvalidConfig(RequestRefused):
@@ -143,6 +151,14 @@ class TransactionalIdMissing(RequestRefused):
 
 class TransactionCoordinatorFenced(RequestRefused):
     """A marker comes from a coordinator that is one no more."""
+
+
+class BrokerNotRegistered(RequestRefused):
+    """No broker of this id is part of the cluster."""
+
+
+class FeatureUpdateFailed(RequestRefused):
+    """A feature's level is not what it would have to be."""
 
 
 class NotController(RequestRefused):

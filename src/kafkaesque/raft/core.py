@@ -74,6 +74,12 @@ class RaftCore(Elector):
         return self._log
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the configuration in force is committed and not joint; asked of a leader."""
+        table = self._configurations
+        return not table.effective.is_joint and table.effective_index <= self._log.commit_index
+
+    @property
     def in_sync(self) -> tuple[NodeId, ...]:
         """The leader's view of the voters that are in sync; empty on other members."""
         return self._leadership.in_sync if self._leadership is not None else ()

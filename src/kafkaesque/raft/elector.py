@@ -489,7 +489,13 @@ class Elector:
         return node in self.configuration.members or node in self._wanted_voters
 
     def _strangers(self) -> tuple[NodeId, ...]:
-        """Return the wanted voters that live and are no members at all."""
+        """Return the wanted voters that live and are no members at all.
+
+        Only a formation leaves any out; whoever was moved away is not to be taken in again by a
+        leader that has not heard of it.
+        """
+        if not self.formation:
+            return ()
         members = self.configuration.members
         return tuple(
             node for node in self._wanted_voters if node in self._alive and node not in members

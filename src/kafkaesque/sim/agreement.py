@@ -31,6 +31,9 @@ def _disagreement(cluster: SimCluster) -> str | None:
     found = _find_absent(cluster, members) or _find_other_metadata(members)
     if found is not None:
         return found
+    moving = list(members[0][1].state.moving.values())
+    if moving:
+        return f"replicas of {moving[0].topic_partition} move to {moving[0].target}"
     partitions = list(members[0][1].state.partitions_by_group.values())
     for look in (_find_unled, _find_other_ends, _find_other_bytes):
         for state in partitions:

@@ -16,6 +16,8 @@ ACTIVITIES: Final = (
     "deletions",
     #: Topics are created, used, deleted and created again.
     "topics",
+    #: Replicas move from broker to broker, of all topics that stay.
+    "moves",
     #: A topic is a table: of its records, and of committed offsets, the last of each key stay.
     "compaction",
     #: Producers write a topic of its own in transactions, in pairs that shut each other out.
@@ -24,7 +26,7 @@ ACTIVITIES: Final = (
     "exactly-once",
 )
 #: Each drawn for itself, because they came later: a seed draws the others as it did before.
-_LATER: Final = ("compaction", "transactions")
+_LATER: Final = ("compaction", "transactions", "moves")
 #: Not drawn, but for the asking: it takes long.
 _ASKED_FOR: Final = ("exactly-once",)
 #: So many machines keep the cluster's metadata; the others learn it.

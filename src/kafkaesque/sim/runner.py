@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kafkaesque.env import Env
 from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.committer import SimCommitter
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.producer import PAUSE_MS
+from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.clients.transaction_load import TransactionLoad
@@ -19,6 +21,7 @@ from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
 from kafkaesque.sim.nemesis import (
+    DAMAGING,
     LOSING,
     OF_LINKS,
     OF_PROCESSES,
@@ -136,6 +139,7 @@ class _Run:
         self._committer: SimCommitter | None = None
         self._elector: LeaderElector | None = None
         self._deleter: RecordDeleter | None = None
+        self._shuffler: ReplicaShuffler | None = None
         self._transactions: TransactionLoad | None = None
         self._pipeline: PipelineLoad | None = None
         names = self._cluster.names
@@ -173,6 +177,7 @@ class _Run:
             "elections": self._elector,
             "deletions": self._deleter,
             "topics": self._churn,
+            "moves": self._shuffler,
             "transactions": self._transactions,
         }
         counts = {name: each.count for name, each in counted.items() if each is not None}
@@ -219,7 +224,7 @@ class _Run:
         """Everything is healed: let all that was begun come to its end."""
         for load in self._loads:
             load.stop_producing()
-        for each in (self._churn, self._elector, self._deleter):
+        for each in (self._churn, self._elector, self._deleter, self._shuffler):
             if each is not None:
                 each.is_stopped = True
         committer, churn, transactions = self._committer, self._churn, self._transactions
@@ -375,6 +380,24 @@ class _Run:
         load = TopicLoad(self._env, addresses, spec, self._findings, self._distrusted)
         self._loads.append(load)
 
+    def _start_moves(self, env: Env) -> None:
+        """Move replicas of everything that is not created and deleted again."""
+        options = self._options
+        loses = bool(set(options.kinds) & {*LOSING, *DAMAGING})
+        fewest = min(3 if loses else 1, options.brokers)
+        # A machine that is taken away in the end would never get the copies that it is to get.
+        brokers = [
+            number
+            for number, name in enumerate(self._cluster.names, start=1)
+            if name != options.damaged
+        ]
+        if len(brokers) < fewest:
+            return
+        topics = [(load.spec.name, load.spec.partitions) for load in self._loads]
+        topics += [("__consumer_offsets", 2), ("__transaction_state", 2)]
+        client = KafkaClient(env, self._cluster.addresses, "events")
+        self._shuffler = ReplicaShuffler(client, topics, brokers=brokers, fewest=fewest)
+
     def _start_clients(self) -> None:
         env, addresses = self._env, self._cluster.addresses
         activities, findings = self._options.activities, self._findings
@@ -392,6 +415,8 @@ class _Run:
         if "deletions" in activities:
             deleted = self._loads[1]
             self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
+        if "moves" in activities:
+            self._start_moves(env)
         # Where a machine is lost for good, a topic that has too few replicas is lost with it.
         if "topics" in activities and not self._options.loses_damaged:
             # Nor does one outlast a lost disk that has no majority without it.

@@ -39,6 +39,8 @@ class Checkpointer:
         self._directories: list[str] = []
         self._synced_too: dict[GroupLog, int] = {}
         self._deleted: list[int] = []
+        #: Those of them that the checkpoint under way leaves out.
+        self._leaving: list[int] = []
         self._wal_first = 0
         self._is_clean = False
         self.is_noted = False
@@ -59,6 +61,10 @@ class Checkpointer:
         """A log was deleted; from the next boundary on it is not known any more."""
         self._deleted.append(group)
 
+    def remembers(self, group: int) -> bool:
+        """Tell whether a restart would still find that a log of this group was deleted."""
+        return group in self._deleted or group in self._leaving
+
     # -- the boundary
 
     def note(self, wal_first: int, *, is_clean: bool = False) -> None:
@@ -66,7 +72,7 @@ class Checkpointer:
         bench = self._bench
         for group in self._deleted:
             self._lines.pop(group, None)
-        self._deleted = []
+        self._leaving, self._deleted = self._deleted, []
         changed = [log for log in bench.dirty_logs if not log.is_deleted]
         self._snapshots = [log.freeze() for log in changed]
         self._covered = [(log, log.generation) for log in changed]
@@ -211,6 +217,7 @@ class Checkpointer:
             bench.fail(error)
             return
         bench.statistics.checkpoints += 1
+        self._leaving = []
         self.is_running = False
         self.was_clean = self._is_clean
         self._on_done()

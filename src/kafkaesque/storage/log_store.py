@@ -257,6 +257,14 @@ class LogStore:
         self._graves.append((bench.next_commit, grave_of(identity)))
         self._ask_submit()
 
+    def may_be_made(self, group: int) -> bool:
+        """Tell whether a group's log can be made, though one was deleted here before.
+
+        Not as long as a restart would find the deletion: it would take the new log for that one.
+        Then `request_checkpoint` brings it about.
+        """
+        return not self._checkpointer.remembers(group)
+
     # -- the group commit
 
     @property

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.placement import place_partitions
+from kafkaesque.broker.placement import place_partitions, plan_balance, plan_drain
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.model.ids import NodeId
 
@@ -72,3 +72,65 @@ def test_topics_of_one_partition_do_not_all_begin_at_the_first_broker() -> None:
         for start in range(3)
     }
     assert leaders == set(racks)
+
+
+_PLACED = st.integers(2, 7).flatmap(
+    lambda brokers: st.tuples(
+        st.just(brokers),
+        st.lists(
+            st.lists(st.integers(1, brokers), min_size=1, max_size=3, unique=True), max_size=40
+        ),
+    )
+)
+
+
+@given(drawn=_PLACED)
+def test_a_drained_broker_holds_nothing_and_the_others_keep_their_places(
+    drawn: tuple[int, list[list[int]]],
+) -> None:
+    brokers, lists = drawn
+    placed = {number: tuple(map(NodeId, each)) for number, each in enumerate(lists)}
+    racks = _racks(*[None] * brokers)
+    if any(len(each) == brokers for each in lists):
+        if any(1 in each and len(each) == brokers for each in lists):
+            with pytest.raises(InvalidReplicationFactor):
+                plan_drain(NodeId(1), placed, racks)
+        return
+    moves = plan_drain(NodeId(1), placed, racks)
+    assert set(moves) == {number for number, each in placed.items() if 1 in each}
+    for number, target in moves.items():
+        assert 1 not in target
+        assert len(set(target)) == len(placed[number])
+        differing = [at for at, node in enumerate(placed[number]) if target[at] != node]
+        assert [placed[number][at] for at in differing] == [1]
+
+
+def test_what_is_drained_goes_to_another_rack_than_the_rest() -> None:
+    racks = _racks("a", "b", "b", "c")
+    assert plan_drain(NodeId(1), {"t": (NodeId(1), NodeId(2))}, racks) == {"t": (4, 2)}
+
+
+@given(drawn=_PLACED)
+def test_a_balanced_cluster_is_even_and_stays_as_it_is(drawn: tuple[int, list[list[int]]]) -> None:
+    brokers, lists = drawn
+    placed = {number: tuple(map(NodeId, each)) for number, each in enumerate(lists)}
+    racks = _racks(*[None] * brokers)
+    moves = plan_balance(placed, racks)
+    after = {**placed, **moves}
+    assert all(len(set(after[number])) == len(each) for number, each in placed.items())
+    holds = Counter(node for replicas in after.values() for node in replicas)
+    before = Counter(node for replicas in placed.values() for node in replicas)
+    assert max(holds.values(), default=0) <= max(before.values(), default=0)
+    if all(len(each) == 1 for each in lists):
+        spread = [holds.get(node, 0) for node in racks]
+        assert max(spread) - min(spread) <= 1
+
+
+def test_a_new_broker_gets_its_share_and_leads_it() -> None:
+    nodes = [NodeId(1), NodeId(2), NodeId(3)]
+    placed = {number: tuple(nodes[(number + at) % 3] for at in range(2)) for number in range(12)}
+    after = {**placed, **plan_balance(placed, _racks(None, None, None, None))}
+    holds = Counter(node for replicas in after.values() for node in replicas)
+    leads = Counter(replicas[0] for replicas in after.values())
+    assert max(holds.values()) - min(holds.values()) <= 1
+    assert max(leads.values()) - min(leads[NodeId(node)] for node in range(1, 5)) <= 1

@@ -1,4 +1,4 @@
-"""`kafkaesque cluster`: what a cluster looks like, and waiting until it is ready."""
+"""`kafkaesque cluster`: what a cluster looks like, waiting until it is ready, and its brokers."""
 
 import time
 from dataclasses import asdict, dataclass, field, replace
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.commands.cluster_brokers import add_commands
 from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 
-app = new_app(help="Look at a cluster, or wait until it is ready.")
+app = new_app(help="Look at a cluster, wait until it is ready, move what its brokers hold.")
+
+
+add_commands(app)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

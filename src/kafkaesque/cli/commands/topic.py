@@ -224,6 +224,58 @@ def alter(
 
 
 @app.command()
+def reassign(
+    name: NameArgument,
+    replicas: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves under way.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 3600.0,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Move a topic's replicas to these brokers; returns when they are there.
+
+    Ends with 5 when that takes longer than the timeout; it goes on then. The option
+    leader.replication.throttled.rate says how fast.
+
+    \b
+    Example:
+      kafkaesque topic reassign orders --replicas 2,3,4
+      kafkaesque topic reassign orders --partition 0 --replicas 4,2,3
+      kafkaesque topic reassign orders --cancel
+    """
+    from kafkaesque.cli.replica_moves import Where, await_moves, read_layout, request_moves
+
+    if (replicas is None) != cancel:
+        raise wrong_usage("one of --replicas and --cancel says what to do", "--replicas 1,2,3")
+    nodes = None if replicas is None else _brokers(replicas)
+    there = [where for where in read_layout(bootstrap).placed if where.topic == name]
+    if not there:
+        raise _missing(name)
+    chosen = [Where(name, number) for number in dict.fromkeys(partition or ())] or there
+    screen = Screen(json=json)
+    request_moves(bootstrap, dict.fromkeys(chosen, nodes), is_idle_well=partition is None)
+    await_moves(screen, bootstrap, chosen, timeout)
+    count = counted(len(chosen), "partition")
+    what = f"on broker(s) {replicas}" if nodes is not None else "where they were"
+    document = {"topic": name, "partitions": [each.partition for each in chosen], "replicas": nodes}
+    screen.done(f"the replicas of {name} are {what}: {count}", document)
+
+
+def _brokers(words: str) -> list[int]:
+    try:
+        return [int(word) for word in words.split(",")]
+    except ValueError:
+        raise wrong_usage(f"--replicas {words} is no list of brokers", "--replicas 1,2,3") from None
+
+
+@app.command()
 def delete(
     names: NamesArgument,
     if_exists: Annotated[

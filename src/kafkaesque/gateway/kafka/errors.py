@@ -17,6 +17,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
@@ -26,6 +27,9 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.FeatureUpdateFailed: ErrorCode.FEATURE_UPDATE_FAILED,
+    errors.BrokerNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
+    errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
@@ -47,6 +51,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
 }
 
+_BY_NAME = {kind.__name__: code for kind, code in _CODES.items()}
+
 _NAMED: dict[GroupError, ErrorCode] = {
     GroupError.OVER_BOUND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
@@ -64,6 +70,11 @@ def code_of(error: Exception) -> ErrorCode:
         if code is not None:
             return code
     return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def code_of_named(name: str) -> ErrorCode:
+    """Return the code of an error that another broker has named."""
+    return _BY_NAME.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def message_of(error: Exception) -> str:

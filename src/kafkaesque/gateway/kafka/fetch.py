@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.replication_options import RACK_SELECTOR, SELECTOR
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.gateway.kafka.call import Call, Part
@@ -27,15 +28,17 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import NotLeader, OverBound, RequestRefused, StorageFailed
-from kafkaesque.model.ids import Offset, TopicPartition
+from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.fetch_path import (
     FetchCall,
+    PartitionAsked,
     PartitionFetched,
     read_fetch_request,
     write_fetch_response,
 )
 from kafkaesque.protocols.kafka.produce_path import TopicKey
+from kafkaesque.raft.progress import PeerProgress
 
 #: Whatever a client asks for, one answer holds at most this many bytes and one batch.
 FETCH_BYTES_MAX = 55 * 1024 * 1024
@@ -154,7 +157,13 @@ class _Fetch:
         try:
             name = resolve_topic(self._broker, wanted.topic)
             partition = self._broker.partition(TopicPartition(name, asked.partition))
-            partition.check_leader(asked.current_leader_epoch)
+            if not self._is_served_by_follower(partition, asked):
+                partition.check_leader(asked.current_leader_epoch)
+                nearer = self._nearer_replica(partition, Offset(asked.fetch_offset))
+                if nearer is not None:
+                    fetched = self._fetched(partition, asked.partition, [])
+                    fetched.preferred_read_replica = nearer
+                    return fetched
             if asked.last_fetched_epoch >= 0:
                 diverging = _find_divergence(partition, asked.last_fetched_epoch, asked)
                 if diverging is not None:
@@ -174,6 +183,39 @@ class _Fetch:
             )
             return None
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
+
+    def _is_served_by_follower(self, partition: Partition, asked: PartitionAsked) -> bool:
+        """Tell whether this replica serves a consumer of its rack though it does not lead."""
+        broker, rack = self._broker, self._request.rack_id
+        if not rack or rack != broker.config.rack or partition.is_leader:
+            return False
+        leader = partition.replica.leader if partition.replica is not None else None
+        if not selects_by_rack(broker) or leader is None or not broker.peers.is_alive(leader):
+            return False
+        partition.check_following(asked.current_leader_epoch, Offset(asked.fetch_offset))
+        return True
+
+    def _nearer_replica(self, partition: Partition, offset: Offset) -> NodeId | None:
+        """Return a replica in the consumer's rack that can go on where the consumer is."""
+        broker, rack, replica = self._broker, self._request.rack_id, partition.replica
+        if not rack or rack == broker.config.rack or self._request.replica_id >= 0:
+            return None
+        if replica is None or not selects_by_rack(broker):
+            return None
+        best: PeerProgress | None = None
+        for peer in replica.core.peers:
+            registered = broker.state.brokers.get(peer.node)
+            if (
+                registered is not None
+                and registered.rack == rack
+                and peer.is_in_sync
+                and peer.is_alive
+                and peer.peer_commit_index >= replica.core.log.start_index
+                and partition.log.offset_after(peer.peer_commit_index) >= offset
+                and (best is None or peer.peer_commit_index > best.peer_commit_index)
+            ):
+                best = peer
+        return None if best is None else best.node
 
     def _read_committed(
         self, wanted: SessionPartition, partition: Partition, limit: int
@@ -254,7 +296,9 @@ class _Fetch:
     def _conclude(self) -> None:
         now_ms = self._broker.env.clock.now_ms()
         is_urgent = any(
-            fetched.error_code or fetched.diverging_epoch is not None
+            fetched.error_code
+            or fetched.diverging_epoch is not None
+            or fetched.preferred_read_replica >= 0
             for _, fetched in self._results
         )
         if (
@@ -338,9 +382,15 @@ def _is_news(wanted: SessionPartition, fetched: PartitionFetched) -> bool:
         or fetched.error_code != 0
         or wanted.was_error
         or fetched.diverging_epoch is not None
+        or fetched.preferred_read_replica >= 0
         or fetched.high_watermark != wanted.high_watermark
         or fetched.log_start_offset != wanted.log_start_offset
     )
+
+
+def selects_by_rack(broker: Broker) -> bool:
+    """Tell whether consumers are to be served by replicas of their own rack (KIP-392)."""
+    return broker.option(SELECTOR) == RACK_SELECTOR
 
 
 def _name_of(broker: Broker, topic: TopicKey) -> str:

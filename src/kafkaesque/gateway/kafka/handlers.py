@@ -52,6 +52,12 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.CREATE_PARTITIONS: _later("topic_admin", "on_create_partitions"),
     ApiKey.DELETE_RECORDS: _later("partition_admin", "on_delete_records"),
     ApiKey.ELECT_LEADERS: _later("partition_admin", "on_elect_leaders"),
+    ApiKey.UPDATE_FEATURES: _later("broker_admin", "on_update_features"),
+    ApiKey.UNREGISTER_BROKER: _later("broker_admin", "on_unregister_broker"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _later(
+        "reassignments", "on_alter_partition_reassignments"
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _later("reassignments", "on_list_partition_reassignments"),
     ApiKey.DESCRIBE_LOG_DIRS: _later("partition_admin", "on_describe_log_dirs"),
     ApiKey.DESCRIBE_CONFIGS: _later("configs", "on_describe_configs"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _later("configs", "on_incremental_alter_configs"),

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, PartitionState, TopicState
+from kafkaesque.broker.features import KNOWN
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,
@@ -39,14 +40,13 @@ if TYPE_CHECKING:
 _VERSION_WITH_SOFTWARE_NAME = 3
 _VERSION_WITH_TOPIC_IDS = 12
 
-#: Features by which clients tell what a cluster can do (KIP-584), with their levels.
+#: Features by which clients tell what a cluster can do (KIP-584), with their levels, which do not
+#: change while a cluster runs. Others are in `kafkaesque.broker.features`.
 #: group.version 1: consumer groups of the new kind (KIP-848). transaction.version 2: an epoch for
 #: each transaction, and leaders that add partitions themselves (KIP-890, part 2).
 _FEATURES: Final = (("group.version", 1), ("transaction.version", 2))
 #: Clients of earlier versions take a feature that can have level 0 for a mistake (KIP-1022).
 _VERSION_WITH_LEVEL_0: Final = 4
-#: They do not change while a cluster runs.
-_FEATURES_EPOCH: Final = 0
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -62,13 +62,16 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
     else:
         answer = api_versions_response(gateway.advertised)
         lowest = 0 if call.version >= _VERSION_WITH_LEVEL_0 else 1
+        state = gateway.broker.state
+        levels = [*_FEATURES, *((name, state.level(name)) for name in KNOWN)]
         answer.supported_features = [
-            SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES
+            *(SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES),
+            *(SupportedFeatureKey(name, low, high) for name, (low, high) in KNOWN.items()),
         ]
         answer.finalized_features = [
-            FinalizedFeatureKey(name, level, level) for name, level in _FEATURES
+            FinalizedFeatureKey(name, level, level) for name, level in levels
         ]
-        answer.finalized_features_epoch = _FEATURES_EPOCH
+        answer.finalized_features_epoch = state.features_epoch
         call.answer(answer)
 
 

@@ -48,8 +48,10 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -102,8 +104,10 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     47: (0, 0, None, "offset_delete"),
     48: (0, 1, 1, "describe_client_quotas"),
     49: (0, 1, 1, "alter_client_quotas"),
+    57: (0, 2, 0, "update_features"),
     60: (0, 2, 0, "describe_cluster"),
     61: (0, 0, 0, "describe_producers"),
+    64: (0, 0, 0, "unregister_broker"),
     65: (0, 0, 0, "describe_transactions"),
     66: (0, 2, 0, "list_transactions"),
     68: (0, 1, 0, "consumer_group_heartbeat"),

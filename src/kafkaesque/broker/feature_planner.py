@@ -1,0 +1,67 @@
+"""What the controller decides of feature levels: see `kafkaesque.broker.features`."""
+
+from kafkaesque.broker.cluster_state import ClusterState
+from kafkaesque.broker.commands import RaiseFeature, RegisterBroker
+from kafkaesque.broker.features import KNOWN, LEVEL_WITH_MOVES, METADATA, UNSAID
+from kafkaesque.broker.metadata_records import FeatureLevelChanged
+from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
+
+
+def plan_first_levels(state: ClusterState, command: RegisterBroker) -> list[FeatureLevelChanged]:
+    """Return the levels of a new cluster, by its first broker.
+
+    Raises:
+        FeatureUpdateFailed: the broker does not know a level that is in force.
+    """
+    for name, level in state.features.items():
+        low, high = command.features.get(name, UNSAID)
+        if not low <= level <= high:
+            raise FeatureUpdateFailed(
+                f"broker {command.node} knows the levels {low} to {high} of {name}, and {level} is "
+                "in force: install the release that the other brokers have"
+            )
+    is_new = not state.brokers and not state.topics and not state.features
+    if not is_new:
+        return []
+    return [
+        FeatureLevelChanged(name=name, level=high, epoch=number)
+        for number, (name, (_, high)) in enumerate(sorted(command.features.items()), start=1)
+        if high > UNSAID[0]
+    ]
+
+
+def plan_level(state: ClusterState, command: RaiseFeature) -> list[FeatureLevelChanged]:
+    """Return the record that raises a level.
+
+    Raises:
+        InvalidRequest: there is no such feature.
+        FeatureUpdateFailed: a broker does not know the level, or it is below the one in force.
+    """
+    name, level, now = command.name, command.level, state.level(command.name)
+    if name not in KNOWN:
+        raise InvalidRequest(f"there is no feature {name!r}; there is {', '.join(KNOWN)}")
+    if level < now:
+        raise FeatureUpdateFailed(f"{name} is at level {now}, and does not go back to {level}")
+    for node, broker in sorted(state.brokers.items()):
+        low, high = broker.features.get(name, UNSAID)
+        if not low <= level <= high:
+            raise FeatureUpdateFailed(
+                f"broker {node} knows the levels {low} to {high} of {name}, not {level}: replace "
+                "it by one of this release first"
+            )
+    if level == now or command.validate_only:
+        return []
+    return [FeatureLevelChanged(name=name, level=level, epoch=state.features_epoch + 1)]
+
+
+def check_may_move(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    if state.level(METADATA) < LEVEL_WITH_MOVES:
+        raise FeatureUpdateFailed(
+            f"replicas can be moved when {METADATA} is at level {LEVEL_WITH_MOVES}; it is at "
+            f"{state.level(METADATA)}: kafkaesque cluster upgrade"
+        )

@@ -1,0 +1,22 @@
+"""What a cluster may use, so that brokers of two releases can run side by side.
+
+A feature has a level. Each broker says at its registration which levels it knows; the cluster's
+level is in the metadata, and no broker uses what a higher one brings. A new cluster begins with the
+highest level that its first broker knows. It is raised by hand (UpdateFeatures) when every broker
+has been replaced by one that knows it, and a broker that does not is refused from then on.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+#: What the controller's log may hold. 1: as before levels. 2: replicas that move (ADR 17), and
+#: groups that are formed anew (ADR 16).
+METADATA: Final = "kafkaesque.metadata.version"
+LEVEL_WITH_MOVES: Final = 2
+
+Ranges = Mapping[str, tuple[int, int]]
+
+#: The levels that this release knows.
+KNOWN: Final[Ranges] = {METADATA: (1, 2)}
+#: What a broker knows that says nothing of a feature, and the level where nothing is written down.
+UNSAID: Final = (1, 1)

@@ -1,0 +1,209 @@
+"""`kafkaesque cluster drain`, `remove` and `rebalance`: brokers that come and go."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption
+from kafkaesque.cli.exit_codes import WRONG_USAGE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Cell, Screen, Table, counted
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.replica_moves import Where
+
+BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", show_default=False, min=1)]
+TimeoutOption = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
+PlanOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would move, and from where to where.")
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to `cluster`."""
+    app.command()(drain)
+    app.command()(remove)
+    app.command()(rebalance)
+    app.command()(upgrade)
+
+
+def drain(
+    broker: BrokerArgument,
+    timeout: TimeoutOption = 3600.0,
+    dry_run: PlanOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Move everything off a broker, which runs on and can be removed afterwards.
+
+    Ends with 5 when that takes longer than the timeout; it goes on then. The option
+    leader.replication.throttled.rate says how fast.
+
+    \b
+    Example:
+      kafkaesque cluster drain 3
+      kafkaesque cluster drain 3 --dry-run
+    """
+    from kafkaesque.broker.placement import plan_drain
+    from kafkaesque.cli.replica_moves import await_moves, read_layout, read_moving, request_moves
+    from kafkaesque.model.errors import InvalidReplicationFactor
+    from kafkaesque.model.ids import NodeId
+
+    screen = Screen(json=json)
+    layout = read_layout(bootstrap)
+    node = NodeId(broker)
+    if node not in layout.racks and not any(node in each for each in layout.placed.values()):
+        raise _no_such_broker(broker, list(layout.racks))
+    moving = read_moving(bootstrap)
+    placed = {
+        where: tuple(n for n in replicas if where not in moving or n not in moving[where][2])
+        for where, replicas in layout.placed.items()
+    }
+    try:
+        moves = plan_drain(node, placed, layout.racks)
+    except InvalidReplicationFactor as error:
+        raise CommandFailed(
+            f"broker {broker} cannot be drained: {error}",
+            hint="start another broker, or give the topic fewer replicas: "
+            "kafkaesque topic reassign TOPIC --replicas A,B",
+        ) from None
+    if dry_run:
+        _show_plan(screen, moves, layout.placed)
+        return
+    request_moves(bootstrap, moves)
+    # What was on its way off it already is waited for, too.
+    leaving = [where for where, (_, _, removing) in moving.items() if broker in removing]
+    await_moves(screen, bootstrap, [*moves, *leaving], timeout)
+    screen.done(
+        f"broker {broker} holds nothing any more: {counted(len(moves), 'partition')} moved",
+        {"broker": broker, "moved": [str(where) for where in moves]},
+    )
+
+
+def remove(
+    broker: BrokerArgument,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Take a broker out of the cluster for good: it holds nothing, and is stopped.
+
+    One that is started again is part of the cluster again.
+
+    \b
+    Example:
+      kafkaesque cluster drain 4
+      kafkaesque cluster remove 4
+    """
+    from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.protocols.kafka.api_table import ApiKey
+    from kafkaesque.protocols.kafka.messages.unregister_broker_request import (
+        UnregisterBrokerRequest,
+    )
+
+    answer = ask(bootstrap, ApiKey.UNREGISTER_BROKER, 0, UnregisterBrokerRequest(broker))
+    if answer.error_code:
+        raise CommandFailed(str(answer.error_message), hint="kafkaesque cluster status")
+    Screen(json=json).done(f"broker {broker} is removed", {"broker": broker, "removed": True})
+
+
+def rebalance(
+    leaders_only: Annotated[
+        bool, typer.Option("--leaders", help="Move no replica; let preferred leaders lead.")
+    ] = False,
+    timeout: TimeoutOption = 3600.0,
+    dry_run: PlanOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Spread replicas and leaders evenly over the brokers that are up, moving as little as may be.
+
+    \b
+    Example:
+      kafkaesque cluster rebalance --dry-run
+      kafkaesque cluster rebalance --leaders
+    """
+    from kafkaesque.broker.placement import plan_balance
+    from kafkaesque.cli.replica_moves import (
+        await_moves,
+        elect_preferred,
+        read_layout,
+        read_moving,
+        request_moves,
+    )
+    from kafkaesque.model.ids import NodeId
+
+    screen = Screen(json=json)
+    moves: dict[Where, tuple[NodeId, ...]] = {}
+    if not leaders_only:
+        layout, moving = read_layout(bootstrap), read_moving(bootstrap)
+        settled = {where: each for where, each in layout.placed.items() if where not in moving}
+        moves = plan_balance(settled, layout.racks)
+        if dry_run:
+            _show_plan(screen, moves, layout.placed)
+            return
+        request_moves(bootstrap, moves)
+        await_moves(screen, bootstrap, list(moves), timeout)
+    elected = elect_preferred(bootstrap)
+    screen.done(
+        f"{counted(len(moves), 'partition')} moved, {counted(elected, 'leader')} changed",
+        {"moved": [str(where) for where in moves], "elected": elected},
+    )
+
+
+def upgrade(
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Let the cluster use what this release brings, once every broker has been replaced by it.
+
+    There is no way back to brokers of the release before.
+
+    \b
+    Example:
+      kafkaesque cluster upgrade
+    """
+    from kafkaesque.broker.features import KNOWN
+    from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.protocols.kafka.api_table import ApiKey
+    from kafkaesque.protocols.kafka.messages.update_features_request import (
+        FeatureUpdateKey,
+        UpdateFeaturesRequest,
+    )
+
+    levels = {name: high for name, (_, high) in KNOWN.items()}
+    updates = [FeatureUpdateKey(feature=name, max_version_level=n) for name, n in levels.items()]
+    request = UpdateFeaturesRequest(feature_updates=updates)
+    answer = ask(bootstrap, ApiKey.UPDATE_FEATURES, 1, request)
+    failed = next((each for each in (answer, *answer.results) if each.error_code), None)
+    if failed is not None:
+        raise CommandFailed(str(failed.error_message), hint="kafkaesque cluster status")
+    told = ", ".join(f"{name} is at level {level}" for name, level in levels.items())
+    Screen(json=json).done(told, {"levels": levels})
+
+
+def _show_plan(
+    screen: Screen,
+    moves: Mapping["Where", Sequence[int]],
+    placed: Mapping["Where", Sequence[int]],
+) -> None:
+    rows: list[tuple[Cell, ...]] = [
+        (str(where), _list(placed[where]), _list(target)) for where, target in moves.items()
+    ]
+    document = [
+        {"partition": str(where), "replicas": list(placed[where]), "target": list(target)}
+        for where, target in moves.items()
+    ]
+    screen.show(Table(columns=("PARTITION", "REPLICAS", "TARGET"), rows=rows), document)
+
+
+def _list(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _no_such_broker(broker: int, there: Sequence[int]) -> CommandFailed:
+    return CommandFailed(
+        f"there is no broker {broker}; there are {_list(sorted(there))}",
+        hint="kafkaesque cluster status",
+        exit_code=WRONG_USAGE,
+    )

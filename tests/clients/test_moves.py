@@ -1,0 +1,197 @@
+"""Replicas are moved by Kafka's own requests and by the command line, under a real producer."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+
+from tests.clients.cluster import KafkaesqueCluster
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaesqueCluster]:
+    cluster = KafkaesqueCluster(
+        4,
+        directory=tmp_path_factory.mktemp("moves"),
+        options={"replica.selector.class": RACK_SELECTOR},
+    )
+    cluster.prepare()
+    try:
+        for number, broker in enumerate(cluster.brokers, start=1):
+            path = Path(broker.command[-1])
+            rack = "a" if number % 2 else "b"
+            path.write_text(path.read_text().replace("[broker]\n", f'[broker]\nrack = "{rack}"\n'))
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+RACK_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+@pytest.fixture
+def admin(cluster: KafkaesqueCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+def make_topic(admin: AdminClient, name: str, assignment: list[list[int]]) -> None:
+    new = NewTopic(name, len(assignment), replica_assignment=assignment)
+    admin.create_topics([new])[name].result()
+
+
+def replicas_of(admin: AdminClient, name: str) -> list[list[int]]:
+    found = admin.list_topics(timeout=10).topics[name].partitions
+    return [list(found[number].replicas) for number in sorted(found)]
+
+
+def in_sync_of(admin: AdminClient, name: str) -> list[list[int]]:
+    found = admin.list_topics(timeout=10).topics[name].partitions
+    return [sorted(found[number].isrs) for number in sorted(found)]
+
+
+def run(cluster: KafkaesqueCluster, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkaesque.cli.app", *arguments, "-b", cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def write(cluster: KafkaesqueCluster, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    failed: list[object] = []
+    for number in range(count):
+        producer.produce(
+            topic, str(number), on_delivery=lambda error, _: error and failed.append(error)
+        )
+    assert producer.flush(60) == 0
+    assert not failed
+
+
+def read(cluster: KafkaesqueCluster, topic: str, count: int, **settings: object) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": f"{topic}-{time.monotonic()}",
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
+    )
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            found.append(message.value() or b"")
+    consumer.close()
+    return found
+
+
+def test_kafka_pythons_administrator_moves_and_stops(
+    cluster: KafkaesqueCluster, admin: AdminClient
+) -> None:
+    make_topic(admin, "moved", [[1, 2, 3]])
+    write(cluster, "moved", 500)
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+    where = TopicPartition("moved", 0)
+    client.alter_partition_reassignments({where: [4, 2]})
+    deadline = time.monotonic() + WAIT_S
+    while client.list_partition_reassignments() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert replicas_of(admin, "moved") == [[4, 2]]
+    while in_sync_of(admin, "moved") != [[2, 4]] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert in_sync_of(admin, "moved") == [[2, 4]]
+    client.close()
+    write(cluster, "moved", 100)
+    assert len(read(cluster, "moved", 600)) == 600
+
+
+def test_a_topic_is_reassigned_by_the_command_line(
+    cluster: KafkaesqueCluster, admin: AdminClient
+) -> None:
+    make_topic(admin, "reassigned", [[1], [2]])
+    write(cluster, "reassigned", 200)
+    told = run(cluster, "topic", "reassign", "reassigned", "--replicas", "3,4")
+    assert "are on broker(s) 3,4: 2 partitions" in told
+    assert replicas_of(admin, "reassigned") == [[3, 4], [3, 4]]
+    assert len(read(cluster, "reassigned", 200)) == 200
+    assert "there is no broker 9" in run(
+        cluster, "topic", "reassign", "reassigned", "--replicas", "9", code=1
+    )
+    run(cluster, "topic", "reassign", "reassigned", "--cancel")
+    run(cluster, "topic", "reassign", "nowhere", "--replicas", "1", code=1)
+
+
+def test_a_broker_is_drained_stopped_and_removed(
+    cluster: KafkaesqueCluster, admin: AdminClient
+) -> None:
+    make_topic(admin, "drained", [[1, 2, 3], [4, 1, 2], [2, 3, 4]])
+    write(cluster, "drained", 300)
+    planned = json.loads(run(cluster, "cluster", "drain", "4", "--dry-run", "--json"))
+    assert {"drained-1", "drained-2"} <= {each["partition"] for each in planned}
+    told = run(cluster, "cluster", "remove", "4", code=1)
+    assert "is a controller" in told
+    assert "holds nothing any more" in run(cluster, "cluster", "drain", "4")
+    for topic in admin.list_topics(timeout=10).topics:
+        assert not any(4 in replicas for replicas in replicas_of(admin, topic))
+    assert len(read(cluster, "drained", 300)) == 300
+    make_topic(admin, "everywhere", [[1, 2, 3, 4]])
+    told = run(cluster, "cluster", "drain", "4", code=1)
+    assert "cannot be drained" in told
+    assert "everywhere-0" in told
+    assert "there is no broker 7" in run(cluster, "cluster", "drain", "7", code=2)
+    run(cluster, "cluster", "rebalance")
+    assert any(4 in replicas for replicas in replicas_of(admin, "drained"))
+
+
+def test_consumers_are_served_in_their_rack(cluster: KafkaesqueCluster, admin: AdminClient) -> None:
+    make_topic(admin, "racks", [[1, 2]])
+    write(cluster, "racks", 1_000)
+    serving: dict[str, set[int]] = {}
+    for rack in ("a", "b", ""):
+        seen = serving.setdefault(rack, set())
+
+        def on_statistics(text: str, seen: set[int] = seen) -> None:
+            topics = json.loads(text)["topics"]
+            if "racks" in topics:
+                seen.add(topics["racks"]["partitions"]["0"]["broker"])
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": f"rack-{rack}",
+                "auto.offset.reset": "earliest",
+                "client.rack": rack,
+                "statistics.interval.ms": 100,
+                "stats_cb": on_statistics,
+            }
+        )
+        consumer.subscribe(["racks"])
+        count, deadline = 0, time.monotonic() + WAIT_S
+        while count < 1_000 and time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            count += message is not None and message.error() is None
+        assert count == 1_000
+        expected = 2 if rack == "b" else 1
+        while expected not in seen and time.monotonic() < deadline:
+            consumer.poll(0.2)
+        consumer.close()
+    assert 2 in serving["b"]
+    assert 2 not in serving["a"] | serving[""]
