@@ -1,0 +1,98 @@
+"""Partitions lose their majorities again and again, and are formed anew while clients work."""
+
+import pytest
+
+from kafkaesque.sim.nemesis import SURVIVABLE
+from kafkaesque.sim.runner import SimOptions, SimReport, run_seed
+from tests.sim.scenario import Scenario
+
+#: Brokers are away for longer than a group waits for its majority.
+LOSING_MAJORITIES = (*SURVIVABLE, *["absence"] * 4, *["block"] * 2)
+FORMED = "formed anew of"
+
+
+def _explain(report: SimReport) -> str:
+    lines = "\n".join(report.lines[-40:])
+    return f"seed {report.seed}: {report.anomalies}\n{lines}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, 12, 3))
+def test_nothing_acknowledged_is_lost_where_majorities_are(first: int) -> None:
+    for seed in range(first, first + 3):
+        brokers, replicas = ((4, 2), (5, 4), (4, 4))[seed % 3]
+        options = SimOptions(
+            brokers=brokers,
+            replicas=replicas,
+            session_timeout_ms=400,
+            between_ms=700,
+            kinds=LOSING_MAJORITIES,
+            min_insync=1 + seed % 2,
+            activities=("transactions",) if seed % 4 == 0 else (),
+        )
+        report = run_seed(seed, options)
+        assert report.ok, _explain(report)
+        assert report.acknowledged > 100
+
+
+def pair(seed: int) -> tuple[Scenario, str, str]:
+    """Return a partition of two replicas on two of five brokers, its leader first."""
+    scenario = Scenario(seed, SimOptions(brokers=5, replicas=2, session_timeout_ms=1_000))
+    scenario.write(100)
+    leader = scenario.leader
+    names = scenario.cluster.names
+    replicas = [names[node - 1] for node in scenario.partition(leader).state.replicas]
+    (other,) = [name for name in replicas if name != leader]
+    scenario.loop.run_until(lambda: scenario.end(other) == scenario.end(leader))
+    return scenario, leader, other
+
+
+def test_a_restart_is_no_reason_to_form_anything_anew() -> None:
+    scenario, _, other = pair(1)
+    scenario.kill(other)
+    scenario.loop.run_for(500)
+    scenario.boot(other)
+    scenario.write(100)
+    assert not scenario.told(FORMED)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_of_two_goes_on_and_the_other_is_taken_in_again(seed: int) -> None:
+    scenario, leader, other = pair(seed)
+    scenario.kill(leader)
+    scenario.loop.run_until(lambda: scenario.leaders() == [other], 30_000)
+    assert len(scenario.told(FORMED)) == 1
+    scenario.write(100)
+    scenario.boot(leader)
+    scenario.loop.run_until(lambda: is_whole(scenario), 30_000)
+    # Either of them is enough again.
+    scenario.kill(other)
+    scenario.loop.run_until(lambda: scenario.leaders() == [leader], 30_000)
+    scenario.write(100)
+    scenario.loop.run_until(lambda: scenario.load.is_read, 30_000)
+    scenario.load.observations.check()
+    assert not scenario.findings.anomalies
+
+
+def test_of_two_the_one_that_has_its_disk_takes_the_other_in_anew() -> None:
+    scenario, leader, other = pair(4)
+    scenario.kill(leader)
+    scenario.world.machines[leader].drive.volume.clear()
+    scenario.boot(leader)
+    scenario.loop.run_until(lambda: scenario.leaders() == [other], 60_000)
+    scenario.loop.run_until(lambda: is_whole(scenario), 30_000)
+    scenario.write(100)
+    scenario.loop.run_for(500)
+    assert scenario.committed(leader) == scenario.committed(other)
+    scenario.loop.run_until(lambda: scenario.load.is_read, 30_000)
+    scenario.load.observations.check()
+    assert not scenario.findings.anomalies
+
+
+def is_whole(scenario: Scenario) -> bool:
+    """Tell whether both replicas vote, and know it."""
+    found = [scenario.find(name) for name in scenario.running()]
+    cores = [each.replica.core for each in found if each is not None and each.replica is not None]
+    return len(cores) == 2 and all(
+        len(core.configuration.voters) == 2 and core.is_settled for core in cores
+    )
