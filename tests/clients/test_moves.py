@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
@@ -74,11 +74,14 @@ def run(cluster: KafkaesqueCluster, *arguments: str, code: int = 0) -> str:
 
 def write(cluster: KafkaesqueCluster, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
-    failed: list[object] = []
+    failed: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     for number in range(count):
-        producer.produce(
-            topic, str(number), on_delivery=lambda error, _: error and failed.append(error)
-        )
+        producer.produce(topic, str(number), on_delivery=on_delivery)
     assert producer.flush(60) == 0
     assert not failed
 
