@@ -175,3 +175,23 @@ def has_its_vote(scenario: Scenario) -> bool:
         and not replica.log.amnesia
         for replica in replicas
     )
+
+
+def test_a_disk_that_fails_while_the_vote_is_waited_for_is_a_failed_disk() -> None:
+    """Found by seed 40 with every fault on: nobody took the error, and the broker died of it."""
+    scenario = Scenario(8)
+    scenario.write(100)
+    scenario.settle()
+    for name in scenario.cluster.names:
+        scenario.kill(name)
+    lose_disk(scenario, "b2")
+    scenario.boot("b2")
+    scenario.boot("b1")
+    scenario.loop.run_until(lambda: "b2" in scenario.cluster.brokers, 10_000)
+    scenario.world.machines["b2"].drive.faults.failing_writes = 1
+    scenario.loop.run_until(lambda: scenario.cluster.failed() == ["b2"], 30_000)
+    assert scenario.told("b2       broker 2: the disk failed: cannot write __cluster_metadata-0/")
+    scenario.cluster.restart_failed()
+    scenario.boot("b3")
+    scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
+    scenario.write(100)

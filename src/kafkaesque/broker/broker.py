@@ -73,6 +73,7 @@ from kafkaesque.env.event_limit import EventLimit
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.errors import (
+    DiskFailed,
     FeatureUpdateFailed,
     LeaderNotAvailable,
     NotLeader,
@@ -291,9 +292,13 @@ class Broker:
                 f"broker {self.node} has an empty directory in a cluster that is not new: it gets "
                 "its copies from the other brokers, and has no vote until it has them"
             )
-        self.controller.replica = self.metadata_store.open_group(
-            self.driver, self.controller, self.config, decision
-        )
+        try:
+            self.controller.replica = self.metadata_store.open_group(
+                self.driver, self.controller, self.config, decision
+            )
+        except DiskFailed as error:
+            # Long after the start, so nobody else takes it: the decision has waited for others.
+            self._on_disk_failed(error)
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Hand leadership over, then close everything; data is synced when `on_stopped` comes."""
