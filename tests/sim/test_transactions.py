@@ -74,7 +74,7 @@ def anomalies(options: SimOptions, seeds: range) -> list[str]:
 def test_a_broker_that_gives_out_what_is_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionProducers, "first_unstable_offset", property(lambda _: 2**62))
     found = anomalies(SimOptions(kinds=("pause",), activities=TRANSACTIONS), range(3))
-    assert any("early read" in what for what in found), found
+    assert any("precommitted read" in what for what in found), found
 
 
 def test_a_broker_that_names_no_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_a_broker_that_names_no_aborted_transactions(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PartitionProducers, "aborted_between", nothing)
     found = anomalies(SimOptions(kinds=("pause",), activities=TRANSACTIONS), range(3))
-    assert any("aborted read" in what or "early read" in what for what in found), found
+    assert any("aborted read" in what or "precommitted read" in what for what in found), found
 
 
 def test_a_broker_that_asks_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def _come_back(history: TransactionHistory) -> None:
         ("torn", _tear),
         ("lost commit", _lose),
         ("aborted read", _read_aborted),
-        ("early read", _read_early),
+        ("precommitted read", _read_early),
         ("twice", _read_twice),
         ("reordered", _reorder),
         ("zombie", _come_back),

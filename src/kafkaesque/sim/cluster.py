@@ -14,7 +14,7 @@ from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.loop import NS_PER_MS
-from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.options import SimOptions, name_brokers
 from kafkaesque.sim.pipeline.ownership import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
 from kafkaesque.storage.config import StorageConfig
 
@@ -50,12 +50,14 @@ class SimCluster:
     def __init__(self, world: World, options: SimOptions | None = None) -> None:
         self.world = world
         self.options = options or SimOptions()
-        self.names = [f"b{number}" for number in range(1, self.options.brokers + 1)]
+        self.names = name_brokers(self.options.brokers)
         #: The brokers that have been started and have not been ended on purpose.
         self.brokers: dict[str, Broker] = {}
         self._gateways: dict[str, KafkaGateway] = {}
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
+        #: The machine whose disk may give anything, for as long as it may.
+        self._distrusted = self.options.damaged
 
     @property
     def addresses(self) -> list[Address]:
@@ -63,13 +65,19 @@ class SimCluster:
         return [Address(name, KAFKA_PORT) for name in self.names]
 
     def trusted(self) -> list[tuple[str, Broker]]:
-        """Return the brokers that run, but for one on a damaged machine whose copies are lost."""
-        distrusted = self.options.damaged if self.options.loses_damaged else None
+        """Return the brokers that run, but for one on a damaged machine."""
         return [
             (name, broker)
             for name, broker in self.brokers.items()
-            if name != distrusted and self._machines[name].running
+            if name != self._distrusted and self._machines[name].running
         ]
+
+    def is_back(self, machine: Machine) -> bool:
+        """Return whether a machine's broker does its work."""
+        broker = self.brokers.get(machine.name)
+        if broker is None or not machine.running or machine.paused:
+            return False
+        return broker.is_ready and not broker.is_stopping
 
     @contextmanager
     def unhindered(self) -> Iterator[None]:
@@ -116,6 +124,15 @@ class SimCluster:
         self._retired = name
         self.brokers.pop(name, None)
         self._machines[name].cut_power()
+
+    def readmit(self, name: str) -> None:
+        """Give a machine an empty disk without faults, and start its broker."""
+        machine = self._machines[name]
+        machine.kill()
+        machine.drive.volume.clear()
+        self.world.loop.tell(name, "gets a new disk")
+        self._distrusted = None
+        self.boot(machine)
 
     def failed(self) -> list[str]:
         """Return the machines whose brokers have given up their disk."""
@@ -180,7 +197,7 @@ class SimCluster:
         }
         if "compaction" in self.options.activities:
             options |= _COMPACTION
-        if "exactly-once" in self.options.activities:
+        if {"exactly-once", "lock"} & set(self.options.activities):
             options |= _SHORT_SESSIONS
         return BrokerConfig(
             node=NodeId(self.names.index(name) + 1),

@@ -10,6 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaesque.sim.env import Machine, World
+from kafkaesque.sim.inode import FileInode
+from kafkaesque.sim.loop import NS_PER_MS
+
+#: How a log's files are called, and which of them are written no more once the next one is there.
+LOG: Final = ".log"
+CLOSED: Final = (LOG, ".index", ".timeindex")
+
+#: While brokers are restarted one after another, it is looked so often whether one is back.
+ROLL_LOOK_MS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +57,15 @@ class Ground:
         world: World,
         restart: Callable[[Machine], None],
         stop: Callable[[Machine], None] | None = None,
+        is_back: Callable[[Machine], bool] | None = None,
     ) -> None:
-        """`stop` lets a program end in order, and starts it again."""
+        """`stop` lets a program end in order, and starts it again; `is_back` says when it works."""
         self.world: Final = world
         self._restart: Final = restart
         self._stop: Final = stop
+        self._is_back: Final = is_back
+        #: The faults that act again and again until they end.
+        self.acting: Final[set[Fault]] = set()
 
     def machines(self, fault: Fault) -> list[Machine]:
         """Return the machines that a fault strikes."""
@@ -74,6 +87,21 @@ class Ground:
         if self._stop is not None:
             self._stop(machine)
 
+    def is_back(self, machine: Machine) -> bool:
+        """Return whether a machine's program has come back and does its work."""
+        return machine.running if self._is_back is None else self._is_back(machine)
+
+    def repeat(self, fault: Fault, every_ms: float, act: Callable[[], object]) -> None:
+        """Do something again and again until the fault ends."""
+
+        def happen() -> None:
+            if fault in self.acting:
+                act()
+                self.world.loop.after(round(every_ms * NS_PER_MS), fault.kind, happen)
+
+        self.acting.add(fault)
+        happen()
+
     def begin(self, fault: Fault) -> None:
         """Let a fault begin."""
         self.world.loop.tell("nemesis", f"begins: {fault}")
@@ -81,6 +109,7 @@ class Ground:
 
     def end(self, fault: Fault) -> None:
         """Let a fault end."""
+        self.acting.discard(fault)
         end = KINDS[fault.kind].end
         if end is not None:
             self.world.loop.tell("nemesis", f"ends: {fault}")
@@ -89,6 +118,7 @@ class Ground:
     def heal(self) -> None:
         """End whatever is wrong, but for damage to files."""
         self.world.loop.tell("nemesis", "heals everything")
+        self.acting.clear()
         self.world.wire.heal()
         for machine in self.world.machines.values():
             faults = machine.drive.faults
@@ -117,6 +147,16 @@ def _block(ground: Ground, fault: Fault) -> None:
 def _unblock(ground: Ground, fault: Fault) -> None:
     for source, target in ground.pairs(fault):
         ground.world.wire.unblock(source, target)
+
+
+def _flap(ground: Ground, fault: Fault) -> None:
+    turns = [_block, _unblock]
+
+    def turn() -> None:
+        turns[0](ground, fault)
+        turns.reverse()
+
+    ground.repeat(fault, fault.strength, turn)
 
 
 def _set_delay(ground: Ground, fault: Fault, ms: float) -> None:
@@ -157,6 +197,32 @@ def _flip_bit(machine: Machine, _: float) -> None:
         machine.world.loop.tell(machine.name, machine.drive.flip_bit(path))
 
 
+def closed_files(machine: Machine) -> list[tuple[str, FileInode]]:
+    """Return the files of logs that nobody writes any more, with their indexes."""
+    files = machine.drive.volume.files()
+    newest = {path.rpartition("/")[0]: path for path, _ in files if path.endswith(LOG)}
+    return [
+        (path, inode)
+        for path, inode in files
+        if path.endswith(CLOSED) and path[: path.rindex(".")] != _stem(newest, path)
+    ]
+
+
+def _stem(newest: dict[str, str], path: str) -> str:
+    return newest.get(path.rpartition("/")[0], LOG).removesuffix(LOG)
+
+
+def _truncate_closed(machine: Machine, share: float) -> None:
+    files = closed_files(machine)
+    if files:
+        path, inode = files[machine.drive.chance.randrange(len(files))]
+        size = int(len(inode.content) * share)
+        machine.world.loop.tell(
+            machine.name, f"{path}: cut from {len(inode.content)} to {size} bytes"
+        )
+        inode.lose_end(size)
+
+
 def _replace_disk(machine: Machine, _: float) -> None:
     machine.kill()
     machine.drive.volume.clear()
@@ -172,9 +238,23 @@ def _restart(ground: Ground, fault: Fault) -> None:
     ground.restart(fault)
 
 
+def _roll(ground: Ground, fault: Fault) -> None:
+    """Restart one after the other, each as soon as the one before it is back."""
+    left = ground.machines(fault)
+    stopped: list[Machine] = []
+
+    def go_on() -> None:
+        if left and all(map(ground.is_back, stopped)):
+            stopped.append(left.pop(0))
+            ground.stop(stopped[-1])
+
+    ground.repeat(fault, ROLL_LOOK_MS, go_on)
+
+
 KINDS: Final[dict[str, Kind]] = {
     # Processes and power.
     "restart": Kind(_stop, None),
+    "rolling restart": Kind(_roll, lambda _, __: None),
     "absence": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "kill": Kind(_each(lambda machine, _: machine.kill()), _restart),
     "power cut": Kind(_each(lambda machine, _: machine.cut_power()), _restart),
@@ -184,6 +264,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     # The network.
     "block": Kind(_block, _unblock),
+    "flapping": Kind(_flap, _unblock),
     "delay": Kind(
         lambda ground, fault: _set_delay(ground, fault, fault.strength),
         lambda ground, fault: _set_delay(ground, fault, 0.0),
@@ -210,4 +291,5 @@ KINDS: Final[dict[str, Kind]] = {
     "failing reads": _set_number("failing_reads"),
     "misdirected writes": _set_number("misdirected_writes"),
     "bit flip": Kind(_each(_flip_bit), None),
+    "truncation": Kind(_each(_truncate_closed), None),
 }

@@ -92,6 +92,13 @@ class FileInode:
                 else:  # It will be written again, but what it is on the device now is this.
                     later.before[page] = before
 
+    def lose_end(self, size: int) -> None:
+        """Lose what is beyond a size, as if it had never been written: a damage, not a change."""
+        del self.content[size:]
+        self.durable_size = min(self.durable_size, size)
+        self._epochs[:] = [Epoch(self._epochs[-1].number, size)]
+        self._lost.clear()
+
     def lose_power(self, chance: random.Random) -> str:
         """Become what the device has; say what that is, if it has changed."""
         was, dirty = len(self.content), self.dirty_bytes

@@ -21,10 +21,12 @@ FAULTS_MAX: Final = 10_000
 SURVIVABLE: Final = (
     "kill",
     "restart",
+    "rolling restart",
     "absence",
     "power cut",
     "pause",
     "block",
+    "flapping",
     "delay",
     "loss",
     "reset",
@@ -34,7 +36,7 @@ SURVIVABLE: Final = (
 )
 #: Of them, what a process without a disk can meet alone, and what lies between machines.
 OF_PROCESSES: Final = ("kill", "absence", "pause", "reset", "clock jump", "clock rate")
-OF_LINKS: Final = ("block", "delay", "loss")
+OF_LINKS: Final = ("block", "flapping", "delay", "loss")
 #: What costs a broker everything. One and the same machine of a plan, so that the others, which are
 #: a majority of every group of three, remember all that was acknowledged.
 LOSING: Final = ("lost disk",)
@@ -46,7 +48,17 @@ DAMAGING: Final = (
     "failing reads",
     "misdirected writes",
     "bit flip",
+    "truncation",
 )
+#: Everything, to be struck by as said above: the faults that cost a copy on one machine of a plan.
+ALL: Final = (*SURVIVABLE, *LOSING, *DAMAGING)
+#: From the beginning of one fault to the beginning of the next, at most.
+GAP_MS_MAX: Final = 5_000
+#: How long all machines are without power, and when it is cut again after they have got it back.
+DARK_MS: Final = (50, 1_500)
+CUT_AFTER_MS: Final = (50, 3_000)
+#: These take long.
+_LONG: Final = ("absence", "rolling restart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +72,7 @@ class PlanOptions:
     between_ms: int = 1_500
     lasting_ms_min: int = 50
     lasting_ms_max: int = 4_000
-    #: How long a machine stays away when it does for long.
+    #: How long a machine stays away when it does for long, or all are restarted in turn.
     absence_ms_max: int = 10_000
     kinds: tuple[str, ...] = SURVIVABLE
     #: One process fault in so many strikes all machines at once.
@@ -83,13 +95,12 @@ def make_plan(
         if kind not in KINDS:
             raise ValueError(f"there is no fault {kind!r}: {', '.join(KINDS)}")
     chance = random.Random(f"{seed}/{label}")
-    loser = random.Random(f"{seed}/loser").choice(names)
+    loser = draw_loser(seed, names)
     plan: list[Fault] = []
     at = options.calm_ms
     while at < options.duration_ms and len(plan) < FAULTS_MAX:
         kind = chance.choice(options.kinds)
-        is_absence = kind == "absence"
-        longest_ms = options.absence_ms_max if is_absence else options.lasting_ms_max
+        longest_ms = options.absence_ms_max if kind in _LONG else options.lasting_ms_max
         lasting = chance.randint(options.lasting_ms_min, longest_ms)
         targets = (loser,) if kind in LOSING else _targets(kind, names, options, chance)
         plan.append(
@@ -101,8 +112,27 @@ def make_plan(
                 strength=_strength(kind, chance),
             )
         )
-        at += chance.randint(1, 2 * options.between_ms)
+        at += chance.randint(1, min(2 * options.between_ms, GAP_MS_MAX))
     return plan
+
+
+def plan_power_cuts(seed: int, names: Sequence[str], times: int) -> tuple[list[Fault], int]:
+    """Return so many power cuts of all machines at once, one after another, and when it is over.
+
+    In between there is time to come back and to be used, mostly; some follow at once.
+    """
+    chance = random.Random(f"{seed}/power cuts")
+    plan, at = [], CUT_AFTER_MS[-1]
+    for _ in range(times):
+        back = at + chance.randint(*DARK_MS)
+        plan.append(Fault(kind="power cut", targets=tuple(names), begin_ms=at, end_ms=back))
+        at = back + chance.randint(*CUT_AFTER_MS)
+    return plan, at
+
+
+def draw_loser(seed: int, names: Sequence[str]) -> str:
+    """Return the one machine of a seed's plan that loses its disk."""
+    return random.Random(f"{seed}/loser").choice(names)
 
 
 def check_plan(plan: Sequence[Fault], names: Collection[str]) -> None:
@@ -124,7 +154,7 @@ def check_plan(plan: Sequence[Fault], names: Collection[str]) -> None:
 def _targets(
     kind: str, names: Sequence[str], options: PlanOptions, chance: random.Random
 ) -> tuple[str, ...]:
-    if kind in ("block", "delay", "loss"):
+    if kind in OF_LINKS:
         pairs = _shape(list(names), chance)
         return tuple(name for pair in pairs for name in pair)
     if kind in DAMAGING and options.damaged is not None:
@@ -134,6 +164,8 @@ def _targets(
         and chance.randrange(options.all_one_in) == 0
     ):
         return tuple(names)
+    if kind == "rolling restart":
+        return tuple(chance.sample(names, len(names)))
     return (chance.choice(names),)
 
 
@@ -170,6 +202,7 @@ def _both_ways(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str
 
 def _strength(kind: str, chance: random.Random) -> float:
     strengths: dict[str, Callable[[], float]] = {
+        "flapping": lambda: float(chance.choice((20, 200, 1_000))),
         "delay": lambda: float(chance.choice((5, 50, 300, 1_500))),
         "loss": lambda: chance.choice((0.02, 0.1, 0.4)),
         "reset": lambda: chance.choice((0.3, 1.0)),
@@ -179,6 +212,7 @@ def _strength(kind: str, chance: random.Random) -> float:
         "clock rate": lambda: chance.choice((0.8, 0.95, 1.05, 1.25)),
         "slow disk": lambda: float(chance.choice((5, 50, 300))),
         "full disk": lambda: float(chance.choice((0, 1_000, 100_000))),
+        "truncation": lambda: chance.choice((0.0, 0.5, 0.99)),
     }
     draw = strengths.get(kind)
     if draw is not None:
@@ -194,12 +228,14 @@ class Nemesis:
         world: World,
         restart: Callable[[Machine], None],
         stop: Callable[[Machine], None] | None = None,
+        is_back: Callable[[Machine], bool] | None = None,
     ) -> None:
         """`restart` starts the program of a machine that does not run.
 
-        `stop` lets a program end in order and begin again; without it nobody does.
+        `stop` lets a program end in order and begin again; without it nobody does. `is_back` says
+        whether it works again; without it, that it runs is enough.
         """
-        self._ground: Final = Ground(world, restart, stop)
+        self._ground: Final = Ground(world, restart, stop, is_back)
         self._world: Final = world
         #: Whether the plan is over and everything is healed.
         self.ended = False

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaesque.sim.nemesis import SURVIVABLE
+from kafkaesque.sim.nemesis import ALL, LOSING, SURVIVABLE, draw_loser
 
 #: What may go on in a cluster beside producing and consuming.
 ACTIVITIES: Final = (
@@ -22,6 +22,8 @@ ACTIVITIES: Final = (
     "compaction",
     #: Producers write a topic of its own in transactions, in pairs that shut each other out.
     "transactions",
+    #: Members of a group hold a lock in turn, and write as holders.
+    "lock",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
@@ -29,6 +31,19 @@ ACTIVITIES: Final = (
 _LATER: Final = ("compaction", "transactions", "moves")
 #: Not drawn, but for the asking: it takes long.
 _ASKED_FOR: Final = ("exactly-once",)
+#: One run in so many has it, because its members are never quiet.
+_LOCK_ONE_IN: Final = 6
+#: Words for kinds of faults that belong together.
+FAULTS: Final = {
+    #: Whatever a cluster survives, wherever it strikes.
+    "survivable": SURVIVABLE,
+    #: These, and one machine that loses its disk again and again.
+    "lost disks": (*SURVIVABLE, *LOSING),
+    #: Everything: one machine, a minority, is also struck by what costs it its copy.
+    "all": ALL,
+}
+#: So few brokers have no minority that might lose its copies.
+MINORITY_BROKERS_MIN: Final = 3
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
 
@@ -47,8 +62,10 @@ class SimOptions:
     all_one_in: int = 10
     #: The one machine that faults of the kinds `nemesis.DAMAGING` strike.
     damaged: str | None = None
-    #: Whether the damaged machine is taken away in the end, because its copies are lost.
+    #: Whether the damaged machine is taken away in the end; or else it gets a new disk then.
     loses_damaged: bool = False
+    #: Clients work around so many of a hundred faults, and rest between; None: all the time.
+    busy_percent: int | None = None
     partitions: int = 2
     replicas: int = 3
     controllers: int = CONTROLLERS_MAX
@@ -63,6 +80,33 @@ class SimOptions:
     snapshot_records: int = 10_000
 
 
+#: Six minutes, so that ten thousand of them are a thousand hours.
+LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=30)
+
+
+def name_brokers(count: int) -> list[str]:
+    """Return the names of the machines that brokers run on."""
+    return [f"b{number}" for number in range(1, count + 1)]
+
+
+def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
+    """Return the options with the faults that a word of `FAULTS` stands for.
+
+    Which machine is damaged, and whether it is taken away in the end, is drawn.
+    """
+    kinds = FAULTS[faults]
+    if options.brokers < MINORITY_BROKERS_MIN:
+        return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))
+    if faults != "all":
+        return replace(options, kinds=kinds)
+    return replace(
+        options,
+        kinds=kinds,
+        damaged=draw_loser(seed, name_brokers(options.brokers)),
+        loses_damaged=random.Random(f"{seed}/loses damaged").randrange(2) == 0,
+    )
+
+
 def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """Return options in which the seed decides what `base` need not say.
 
@@ -71,9 +115,11 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """
     base = base or SimOptions()
     chance = random.Random(f"{seed}/options")
-    known = [each for each in ACTIVITIES if each not in (*_LATER, *_ASKED_FOR)]
+    known = [each for each in ACTIVITIES if each not in (*_LATER, *_ASKED_FOR, "lock")]
     drawn = [each for each in known if chance.randrange(3) == 0]
     drawn += [each for each in _LATER if random.Random(f"{seed}/{each}").randrange(3) == 0]
+    if random.Random(f"{seed}/lock").randrange(_LOCK_ONE_IN) == 0:
+        drawn.append("lock")
     return replace(
         base,
         activities=tuple(drawn),

@@ -8,9 +8,11 @@ from typing import Final
 from kafkaesque.env import Env
 from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
+from kafkaesque.sim.clients.bursts import Bursts, ClientEnv
 from kafkaesque.sim.clients.committer import SimCommitter
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.lock_load import CANDIDATES, LockLoad
 from kafkaesque.sim.clients.producer import PAUSE_MS
 from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_churn import TopicChurn
@@ -48,6 +50,8 @@ FORM_MS_MAX: Final = 30_000
 #: Conditions that cost much are looked at no more often than this.
 LOOK_MS: Final = 20
 WITNESS_MS: Final = 250
+#: What the brokers, and no clients, come to.
+AGREEMENT: Final = "agreement"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,10 @@ def _draw_plan(
     return plan
 
 
+class StuckClient(SimStuck):
+    """A client does not come to its end though nothing is wrong any more."""
+
+
 class _Run:
     def __init__(self, seed: int, options: SimOptions, plan: Sequence[Fault] | None) -> None:
         self._seed = seed
@@ -142,15 +150,34 @@ class _Run:
         self._shuffler: ReplicaShuffler | None = None
         self._transactions: TransactionLoad | None = None
         self._pipeline: PipelineLoad | None = None
+        self._lock: LockLoad | None = None
         names = self._cluster.names
-        workers = list(WORKERS) if "exactly-once" in options.activities else []
+        workers = [*WORKERS] if "exactly-once" in options.activities else []
+        workers += CANDIDATES if "lock" in options.activities else []
         self._plan = _draw_plan(seed, names, workers, options) if plan is None else list(plan)
         check_plan(self._plan, [*names, *workers])
+        #: When the plan begins.
+        self._begun_ns = -1
+        self._bursts = self._make_bursts()
+
+    def _make_bursts(self) -> Bursts | None:
+        loop, percent = self._world.loop, self._options.busy_percent
+
+        def now_ms() -> float:
+            return -1 if self._begun_ns < 0 else (loop.now_ns - self._begun_ns) / NS_PER_MS
+
+        if percent is None:
+            return None
+        return Bursts(self._plan, percent, loop.chance("bursts"), now_ms)
 
     def go(self) -> SimReport:
         """Run, and report."""
         try:
             self._drive()
+        except StuckClient as stuck:
+            self._findings.note(f"stuck client: {stuck}")
+            for load in self._loads:
+                load.observations.note_unseen()
         except SimStuck as stuck:
             self._findings.note(f"stuck: {stuck}")
         except Exception as defect:
@@ -179,6 +206,7 @@ class _Run:
             "topics": self._churn,
             "moves": self._shuffler,
             "transactions": self._transactions,
+            "decisions": self._lock,
         }
         counts = {name: each.count for name, each in counted.items() if each is not None}
         if "compaction" in self._options.activities:
@@ -198,30 +226,36 @@ class _Run:
         self._await("topics", self._are_topics_made, FORM_MS_MAX)
         self._start_clients()
         self._look()
-        nemesis = Nemesis(self._world, self._boot, self._cluster.restart)
+        nemesis = Nemesis(self._world, self._boot, self._cluster.restart, self._cluster.is_back)
+        self._begun_ns = loop.now_ns
         nemesis.commit(self._plan, options.duration_ms)
         loop.run_until(lambda: nemesis.ended, options.duration_ms + 1_000)
-        if options.loses_damaged and options.damaged is not None:
-            self._cluster.retire(options.damaged)
+        if options.damaged is not None:
+            end = self._cluster.retire if options.loses_damaged else self._cluster.readmit
+            end(options.damaged)
         self._settle()
         for load in self._loads:
             self._check_starts(load)
             self._check_tables(load)
             load.observations.check()
-        if self._transactions is not None:
-            self._transactions.history.check()
+        for each in (self._transactions, self._lock):
+            if each is not None:
+                each.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
         self._witness.look()
 
     def _boot(self, machine: Machine) -> None:
-        if self._pipeline is not None and self._pipeline.has(machine):
-            self._pipeline.boot(machine)
-        else:
-            self._cluster.boot(machine)
+        for load in (self._pipeline, self._lock):
+            if load is not None and load.has(machine):
+                load.boot(machine)
+                return
+        self._cluster.boot(machine)
 
     def _settle(self) -> None:
         """Everything is healed: let all that was begun come to its end."""
+        if self._bursts is not None:
+            self._bursts.end()
         for load in self._loads:
             load.stop_producing()
         for each in (self._churn, self._elector, self._deleter, self._shuffler):
@@ -230,8 +264,9 @@ class _Run:
         committer, churn, transactions = self._committer, self._churn, self._transactions
         if committer is not None:
             committer.conclude()
-        if transactions is not None:
-            transactions.stop()
+        for writers in (transactions, self._lock):
+            if writers is not None:
+                writers.stop()
         if self._pipeline is not None:
             self._pipeline.calm()
         loads = self._loads
@@ -243,22 +278,25 @@ class _Run:
             self._await("passing topics", lambda: churn.is_idle, describe_it=churn.describe)
         if committer is not None:
             self._await("committed offsets", lambda: committer.is_concluded)
-        if transactions is not None:
-            self._await("ends of transactions", lambda: transactions.is_idle)
-            # Or somebody might answer the readers who leads no more.
-            self._await("agreement", lambda: disagreement(self._cluster) is None)
-            transactions.conclude()
-            read = transactions.describe
-            self._await("committed readers", lambda: transactions.is_read, describe_it=read)
+        for writers in (transactions, self._lock):
+            if writers is not None:
+                self._settle_transactions(writers)
         if self._pipeline is not None:
             self._settle_pipeline(self._pipeline)
-        self._await("agreement", lambda: disagreement(self._cluster) is None)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+
+    def _settle_transactions(self, load: TransactionLoad | LockLoad) -> None:
+        self._await("ends of transactions", lambda: load.is_idle)
+        # Or somebody might answer the readers who leads no more.
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+        load.conclude()
+        self._await("committed readers", lambda: load.is_read, describe_it=load.describe)
 
     def _settle_pipeline(self, pipeline: PipelineLoad) -> None:
         self._await("workers", lambda: pipeline.is_caught_up, describe_it=pipeline.describe)
         pipeline.stop()
         self._await("ends of workers", lambda: pipeline.is_idle, describe_it=pipeline.describe)
-        self._await("agreement", lambda: disagreement(self._cluster) is None)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
         pipeline.conclude()
         self._await("readers of outputs", lambda: pipeline.is_read, describe_it=pipeline.describe)
 
@@ -275,7 +313,8 @@ class _Run:
             for line in describe(self._cluster):
                 self._world.loop.tell("-", line)
             missing = disagreement(self._cluster) or "brokers agree"
-            raise SimStuck(f"{what}: {stuck}; {missing}; {describe_it()}") from stuck
+            kind = SimStuck if what == AGREEMENT else StuckClient
+            raise kind(f"{what}: {stuck}; {missing}; {describe_it()}") from stuck
 
     def _look(self) -> None:
         """Look into the brokers every now and then."""
@@ -309,11 +348,11 @@ class _Run:
 
     @property
     def _distrusted(self) -> str | None:
-        return self._options.damaged if self._options.loses_damaged else None
+        return self._options.damaged
 
     def _make_topics(self) -> None:
         options = self._options
-        self._env = self._world.add_machine("client").boot()
+        self._env = self._boot_clients()
         configs = {"min.insync.replicas": str(options.min_insync)}
         if options.write_caching:
             configs["write.caching"] = "true"
@@ -349,8 +388,30 @@ class _Run:
                 configs=configs,
                 distrusted=self._distrusted,
             )
+        if "lock" in options.activities:
+            self._lock = LockLoad(
+                self._world,
+                self._env,
+                self._cluster.addresses,
+                self._findings,
+                replicas=replicas,
+                configs=configs,
+                distrusted=self._distrusted,
+            )
         if "exactly-once" in options.activities:
             self._make_pipeline(configs)
+
+    def _boot_clients(self) -> Env:
+        env = self._world.add_machine("client").boot()
+        if self._bursts is None:
+            return env
+        return ClientEnv(
+            clock=env.clock,
+            dice=env.dice,
+            disk=env.disk,
+            network=env.network,
+            bursts=self._bursts,
+        )
 
     def _make_pipeline(self, configs: Mapping[str, str]) -> None:
         spec = TopicSpec(
@@ -372,7 +433,7 @@ class _Run:
         )
 
     def _are_topics_made(self) -> bool:
-        made = (*self._loads, self._transactions, self._pipeline)
+        made = (*self._loads, self._transactions, self._lock, self._pipeline)
         return all(each is None or each.is_made for each in made)
 
     def _add_load(self, spec: TopicSpec) -> None:
@@ -406,8 +467,9 @@ class _Run:
         if "commits" in activities:
             client = KafkaClient(env, addresses, "events")
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
-        if self._transactions is not None:
-            self._transactions.start()
+        for each in (self._transactions, self._lock):
+            if each is not None:
+                each.start()
         if self._pipeline is not None:
             self._pipeline.start()
         if "transfers" in activities:

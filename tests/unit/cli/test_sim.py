@@ -60,3 +60,45 @@ def test_an_experiment_that_there_is_not_is_refused_and_so_is_a_chart_of_none(
     done = CliRunner().invoke(app, ["sim", "gossip", "--only", "partitions", "--plot", chart])
     assert done.exit_code == 2
     assert "there is no chart of partitions" in done.stderr
+
+
+def test_every_fault_is_one_word_and_a_file_remembers_the_seeds(tmp_path: Path) -> None:
+    results = tmp_path / "seeds.jsonl"
+    words = f"sim run --faults all --seconds 2 --jobs 1 --results {results} --seeds"
+    done = CliRunner().invoke(app, [*words.split(), "1"])
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 seed are well" in done.stdout or "1 of 1 seeds are well" in done.stdout
+    (first,) = map(json.loads, results.read_text().splitlines())
+    assert (first["seed"], first["anomalies"], first["how"]) == (
+        0,
+        [],
+        "--faults 'all' --seconds 2",
+    )
+    done = CliRunner().invoke(app, [*words.split(), "2"])
+    assert "2 of 2 seeds are well" in done.stdout
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [line["seed"] for line in lines] == [0, 1], "what is there is not run again"
+    assert lines[0] == first
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    results = tmp_path / "seeds.jsonl"
+    results.write_text("no seed\n")
+    words = f"sim run --seeds 1 --seconds 1 --results {results}"
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2
+    assert "line 1 of " in done.stderr
+    assert results.read_text() == "no seed\n"
+
+
+def test_faults_that_there_are_not_are_refused() -> None:
+    done = CliRunner().invoke(app, ["sim", "run", "--seed", "1", "--faults", "some"])
+    assert done.exit_code == 2
+    assert "--faults some is none of survivable, lost disks, all" in done.stderr
+
+
+def test_power_cuts_of_the_whole_cluster_are_counted() -> None:
+    done = CliRunner().invoke(app, ["sim", "power-cuts", "--times", "2", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("2 power cuts of 3 brokers at once; ")
+    assert " acknowledged, none lost; " in done.stdout

@@ -1,16 +1,22 @@
+from itertools import pairwise
+
 import pytest
 
 from kafkaesque.sim.disk import SimDisk
 from kafkaesque.sim.env import Machine, World
-from kafkaesque.sim.faults import KINDS, Fault, Ground
+from kafkaesque.sim.faults import KINDS, Fault, Ground, closed_files
 from kafkaesque.sim.nemesis import (
+    ALL,
     DAMAGING,
+    GAP_MS_MAX,
     LOSING,
+    OF_LINKS,
     SURVIVABLE,
     Nemesis,
     PlanOptions,
     check_plan,
     make_plan,
+    plan_power_cuts,
 )
 
 NAMES = ["alpha", "beta", "gamma"]
@@ -38,7 +44,7 @@ def test_plans_hold_every_kind_of_fault_within_their_time() -> None:
     assert {fault.kind for fault in plan} == set(KINDS) == set(SURVIVABLE + DAMAGING + LOSING)
     assert all(1_000 <= fault.begin_ms < fault.end_ms <= 60_000 for fault in plan)
     assert [fault.begin_ms for fault in plan] == sorted(fault.begin_ms for fault in plan)
-    assert any(len(fault.targets) == 3 for fault in plan if fault.kind == "power cut")
+    assert any(len(fault.targets) == 3 for fault in plan if fault.kind in ("kill", "power cut"))
 
 
 def test_partitions_come_in_many_shapes() -> None:
@@ -76,7 +82,7 @@ def test_a_plan_by_hand_is_checked(fault: Fault, wrong: str) -> None:
 def test_every_fault_begins_ends_and_is_told(kind: str) -> None:
     world = make_world()
     ground = Ground(world, restart)
-    targets = ("alpha", "beta") if kind in ("block", "delay", "loss") else ("alpha",)
+    targets = ("alpha", "beta") if kind in OF_LINKS else ("alpha",)
     fault = Fault(kind=kind, targets=targets, begin_ms=0, end_ms=10, strength=1.0)
     ground.begin(fault)
     lines = world.loop.history.lines()
@@ -138,3 +144,64 @@ def test_a_machine_with_a_lost_disk_comes_back_with_an_empty_one() -> None:
     world.loop.run_for(15)
     assert (was_running, machine.running) == (False, True)
     assert not machine.drive.volume.files()
+
+
+def test_a_fault_begins_every_five_seconds_at_least() -> None:
+    options = PlanOptions(duration_ms=300_000, between_ms=20_000, kinds=ALL)
+    begins = [fault.begin_ms for fault in make_plan(3, NAMES, options)]
+    assert max(after - before for before, after in pairwise(begins)) <= GAP_MS_MAX
+
+
+def test_power_cuts_strike_all_and_leave_time_to_come_back() -> None:
+    plan, end_ms = plan_power_cuts(1, NAMES, 50)
+    assert len(plan) == 50
+    assert all(fault.targets == tuple(NAMES) for fault in plan)
+    assert all(before.end_ms < after.begin_ms for before, after in pairwise(plan))
+    assert end_ms > plan[-1].end_ms
+
+
+def test_a_flapping_link_comes_and_goes_until_it_is_whole_again() -> None:
+    world = make_world()
+    ground = Ground(world, restart)
+    fault = Fault(kind="flapping", targets=("alpha", "beta"), begin_ms=0, end_ms=100, strength=10.0)
+    ground.begin(fault)
+    seen = []
+    for _ in range(6):
+        seen.append(world.wire.link("alpha", "beta").blocked)
+        world.loop.run_for(10)
+    assert seen == [True, False] * 3
+    ground.end(fault)
+    world.loop.run_for(100)
+    assert not world.wire.link("alpha", "beta").blocked
+
+
+def test_brokers_are_restarted_one_after_another_each_when_the_one_before_is_back() -> None:
+    world = make_world()
+    stopped: list[str] = []
+    back: set[str] = set()
+    ground = Ground(
+        world, restart, lambda machine: stopped.append(machine.name), lambda m: m.name in back
+    )
+    ground.begin(Fault(kind="rolling restart", targets=("beta", "alpha"), begin_ms=0, end_ms=9))
+    world.loop.run_for(1_000)
+    assert stopped == ["beta"]
+    back.add("beta")
+    world.loop.run_for(1_000)
+    assert stopped == ["beta", "alpha"]
+
+
+def test_only_files_that_nobody_writes_are_truncated() -> None:
+    world = make_world()
+    machine = world.machines["alpha"]
+    disk = SimDisk(machine.drive, machine._life)  # type: ignore[arg-type]
+    disk.make_dir("log-0")
+    for path in ("log-0/0.log", "log-0/0.index", "log-0/7.log", "log-0/7.index", "meta.json"):
+        disk.open(path, create=True).write_at(0, [bytes(100)])
+    assert [path for path, _ in closed_files(machine)] == ["log-0/0.index", "log-0/0.log"]
+    ground = Ground(world, restart)
+    cut = Fault(kind="truncation", targets=("alpha",), begin_ms=0, end_ms=1, strength=0.5)
+    for _ in range(20):
+        ground.begin(cut)
+    sizes = {path: len(inode.content) for path, inode in machine.drive.volume.files()}
+    assert sizes["log-0/0.log"] < 100
+    assert (sizes["log-0/7.log"], sizes["log-0/7.index"], sizes["meta.json"]) == (100, 100, 100)

@@ -1,10 +1,10 @@
 """`kafkaesque sim`: a whole cluster on a simulated clock, network and disk, from one seed."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,12 +15,20 @@ import typer
 from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
 from kafkaesque.cli.exit_codes import DAMAGED
 from kafkaesque.cli.screen import Screen, counted
+from kafkaesque.cli.sim_results import ResultsFile, Tally, make_line
 
 if TYPE_CHECKING:
     from kafkaesque.sim.runner import SimReport
 
 ANOMALIES_SHOWN_MAX = 20
+BROKERS = 3
 BROKERS_MAX = 9
+#: Power cuts that follow one another in one cluster.
+CUTS_OF_A_SEED = 25
+
+JobsOption = Annotated[
+    int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
+]
 
 app = new_app(help="Run a simulated cluster with faults, from a seed.")
 
@@ -34,18 +42,28 @@ def sim() -> None:
 def run(
     seed: Annotated[int | None, typer.Option(min=0, help="This one, and tell about it.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="So many of them.")] = None,
-    first: Annotated[int, typer.Option(min=0, help="With --seeds: the first one.")] = 0,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Simulated time with faults.")] = 10.0,
-    brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = 3,
+    first: Annotated[
+        int, typer.Option("--first", "--first-seed", min=0, help="With --seeds: the first one.")
+    ] = 0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Simulated time with faults.", show_default="10; all: 360"),
+    ] = None,
+    brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = BROKERS,
+    faults: Annotated[
+        str, typer.Option(help="What goes wrong: survivable, 'lost disks', or all.")
+    ] = "survivable",
     activity: Annotated[
         list[str] | None,
         typer.Option(help="Let this go on beside, and not what the seed draws; also several."),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
-    ] = None,
+    jobs: JobsOption = None,
     history: Annotated[
         Path | None, typer.Option(help="With --seed: write the end of its history, if it is bad.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Add each seed to this file, and run none that is there already."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -54,41 +72,70 @@ def run(
     The same seed gives the same history, byte for byte. Ends with 4 when a seed shows a problem;
     `--seed` with that number shows it again. With --json, one line for each seed.
 
+    With --faults all a run takes six simulated minutes, in which clients work around some of the
+    faults and rest between them, and one broker's disk is damaged and lost, too.
+
     \b
     Example:
       kafkaesque sim run --seed 7
-      kafkaesque sim run --seeds 10000
+      kafkaesque sim run --seeds 10000 --faults all --results seeds.jsonl
       kafkaesque sim run --seeds 100 --activity exactly-once
     """
     if (seed is None) == (seeds is None):
         raise wrong_usage("one of --seed and --seeds says what to run", "--seed 7")
-    activities = tuple(activity or ())
-    _check_activities(activities)
+    way = _Way(faults=faults, seconds=seconds, brokers=brokers, activities=tuple(activity or ()))
+    way.check()
     chosen = [seed] if seed is not None else list(range(first, first + (seeds or 0)))
-    screen = Screen(json=json)
-    bad = []
-    counts = Counter[str]()
-    with screen.progress("seeds", len(chosen), is_hidden=seed is not None) as bar:
-        one = partial(_run_one, brokers=brokers, seconds=seconds, activities=activities)
-        for report in _reports(one, chosen, jobs or os.cpu_count() or 1):
-            bar.advance()
-            counts.update(report.counts)
-            if not report.ok:
-                bad.append(report.seed)
-            if json:
-                screen.show_json({**_without_lines(report), "ok": report.ok})
-            elif seed is not None or not report.ok:
-                _tell(report)
-            if history is not None and report.lines:
-                history.write_text("".join(f"{line}\n" for line in report.lines), "utf-8")
+    file = None if results is None else ResultsFile(results, str(way))
+    tally = _run_all(way, chosen, jobs, file, tells=seed is not None, json=json, history=history)
     if not json and seed is None:
-        print(f"{len(chosen) - len(bad)} of {len(chosen)} seeds are well")
-        if counts:
-            print(f"in all: {_told(counts)}")
-    if bad:
+        print(f"{tally.seeds - len(tally.bad)} of {counted(tally.seeds, 'seed')} are well")
+        print(f"in all: {tally}")
+        if tally.counts:
+            print(f"also {_told(tally.counts)}")
+    if tally.bad:
         if not json and seed is None:
-            words = "".join(f" --activity {each}" for each in activities)
-            screen.note(f"again: kafkaesque sim run --seed {bad[0]} --seconds {seconds:g}{words}")
+            Screen().note(f"again: kafkaesque sim run --seed {tally.bad[0]} {way}")
+        raise typer.Exit(DAMAGED)
+
+
+@app.command("power-cuts")
+def power_cuts(
+    times: Annotated[int, typer.Option(min=1, help="So many power cuts.")] = 1_000,
+    first: Annotated[
+        int, typer.Option("--first", "--first-seed", min=0, help="The first seed.")
+    ] = 0,
+    brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = BROKERS,
+    jobs: JobsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Cut the power of all brokers at once, again and again, while clients write and read.
+
+    What was not synced is lost or torn each time. Up to 25 cuts follow one another in one cluster,
+    then the next seed has another one. Ends with 4 if an acknowledged message is lost, or anything
+    else is wrong. With --json, one line for each seed.
+
+    \b
+    Example:
+      kafkaesque sim power-cuts --times 1000
+    """
+    way = _Way(brokers=brokers, cuts=CUTS_OF_A_SEED)
+    whole, rest = divmod(times, CUTS_OF_A_SEED)
+    chosen = list(range(first, first + whole))
+    begun = time.monotonic()
+    tally = _run_all(way, chosen, jobs, None, json=json)
+    if rest:
+        last = _run_all(replace(way, cuts=rest), [first + whole], jobs, None, json=json)
+        tally.bad += last.bad
+        tally.faults += last.faults
+        tally.acknowledged += last.acknowledged
+    if not json:
+        print(
+            f"{counted(tally.faults, 'power cut')} of {counted(brokers, 'broker')} at once;"
+            f" {tally.acknowledged} messages acknowledged,"
+            f" {'not all well' if tally.bad else 'none lost'}; {time.monotonic() - begun:.0f} s"
+        )
+    if tally.bad:
         raise typer.Exit(DAMAGED)
 
 
@@ -121,9 +168,7 @@ def gossip(
         typer.Option(help="rumours, rounds, failures, partitions or starvation; also several."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Less of everything: minutes.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
-    ] = None,
+    jobs: JobsOption = None,
     plot: Annotated[
         Path | None, typer.Option(help="Write the charts to this file, as SVG.")
     ] = None,
@@ -146,19 +191,68 @@ def gossip(
         raise typer.Exit(DAMAGED)
 
 
-def _check_activities(activities: tuple[str, ...]) -> None:
-    if activities:
-        from kafkaesque.sim.options import ACTIVITIES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How seeds are run."""
 
-        for each in activities:
+    faults: str = "survivable"
+    seconds: float | None = None
+    brokers: int = BROKERS
+    activities: tuple[str, ...] = ()
+    #: Nothing but so many power cuts of all brokers.
+    cuts: int = 0
+
+    def check(self) -> None:
+        """Refuse words that are none."""
+        from kafkaesque.sim.options import ACTIVITIES, FAULTS
+
+        for each in self.activities:
             if each not in ACTIVITIES:
                 raise wrong_usage(f"--activity {each} is none of {', '.join(ACTIVITIES)}")
+        if self.faults not in FAULTS:
+            raise wrong_usage(f"--faults {self.faults} is none of {', '.join(FAULTS)}")
+
+    def __str__(self) -> str:
+        words = [] if self.faults == "survivable" else [f"--faults '{self.faults}'"]
+        words += [] if self.seconds is None else [f"--seconds {self.seconds:g}"]
+        words += [] if self.brokers == BROKERS else [f"--brokers {self.brokers}"]
+        return " ".join([*words, *(f"--activity {each}" for each in self.activities)])
 
 
-def _reports(
-    one: "Callable[[int], SimReport]", seeds: list[int], jobs: int
-) -> "Iterator[SimReport]":
-    if len(seeds) == 1 or jobs == 1:
+def _run_all(
+    way: _Way,
+    seeds: list[int],
+    jobs: int | None,
+    file: ResultsFile | None,
+    *,
+    json: bool,
+    tells: bool = False,
+    history: Path | None = None,
+) -> Tally:
+    """Run seeds; `tells` of each, and not only of those in which something is wrong."""
+    screen, tally, left = Screen(json=json), Tally(), set(seeds)
+    for line in file.done() if file is not None else ():
+        tally.add(line)
+        left.discard(line["seed"])
+    with screen.progress("seeds", len(left), is_hidden=tells) as bar:
+        for report, cpu_seconds in _reports(way, sorted(left), jobs or os.cpu_count() or 1):
+            bar.advance()
+            line = make_line(report, cpu_seconds)
+            tally.add(line)
+            if file is not None:
+                file.add(line)
+            if json:
+                screen.show_json({**_without_lines(report), "ok": report.ok})
+            elif tells or not report.ok:
+                _tell(report)
+            if history is not None and report.lines:
+                history.write_text("".join(f"{line}\n" for line in report.lines), "utf-8")
+    return tally
+
+
+def _reports(way: _Way, seeds: list[int], jobs: int) -> "Iterator[tuple[SimReport, float]]":
+    one = partial(_run_one, way=way)
+    if len(seeds) <= 1 or jobs == 1:
         yield from map(one, seeds)
         return
     # Processes of their own, not forks: a run must not depend on what ran before it.
@@ -167,19 +261,34 @@ def _reports(
         yield from pool.map(one, seeds)
 
 
-def _run_one(seed: int, brokers: int, seconds: float, activities: tuple[str, ...]) -> "SimReport":
-    from kafkaesque.sim.options import SimOptions, draw_options
+def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
+    """Run a seed; return its report, and the seconds of a core that it took."""
+    from kafkaesque.sim.nemesis import plan_power_cuts
+    from kafkaesque.sim.options import (
+        LONG_RUN,
+        SimOptions,
+        draw_options,
+        name_brokers,
+        with_faults,
+    )
     from kafkaesque.sim.runner import run_seed
 
-    base = SimOptions()
-    base = replace(
-        base,
-        brokers=brokers,
-        replicas=min(base.replicas, brokers),
-        duration_ms=int(seconds * 1000),
+    begun = time.process_time()
+    base = LONG_RUN if way.faults == "all" else SimOptions()
+    options = draw_options(
+        seed,
+        replace(base, brokers=way.brokers, replicas=min(base.replicas, way.brokers)),
     )
-    drawn = draw_options(seed, base)
-    return run_seed(seed, replace(drawn, activities=activities or drawn.activities))
+    if way.seconds is not None:
+        options = replace(options, duration_ms=int(way.seconds * 1000))
+    options = with_faults(seed, options, way.faults)
+    options = replace(options, activities=way.activities or options.activities)
+    plan = None
+    if way.cuts:
+        plan, end_ms = plan_power_cuts(seed, name_brokers(way.brokers), way.cuts)
+        options = replace(options, duration_ms=end_ms)
+    report = run_seed(seed, options, plan)
+    return report, time.process_time() - begun
 
 
 def _without_lines(report: "SimReport") -> dict[str, object]:

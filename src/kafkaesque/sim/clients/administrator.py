@@ -32,7 +32,7 @@ class LeaderElector:
         self._elect_later()
 
     def _elect_later(self) -> None:
-        self._client.later(self._elect, ELECT_MS)
+        self._client.rest(self._elect, ELECT_MS)
 
     def _elect(self) -> None:
         if self.is_stopped:
@@ -63,7 +63,7 @@ class RecordDeleter:
         self._delete_later()
 
     def _delete_later(self) -> None:
-        self._client.later(self._delete, DELETE_MS)
+        self._client.rest(self._delete, DELETE_MS)
 
     def _delete(self) -> None:
         if self.is_stopped:
@@ -73,7 +73,7 @@ class RecordDeleter:
         link = client.leader_link(partition)
         if link is None:
             client.refresh()
-            self._delete_later()
+            client.later(self._delete)
             return
         read = self._load.consumers[partition].position
         offset = read - client.env.dice.below(1 + read // 2)

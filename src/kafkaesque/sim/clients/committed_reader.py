@@ -73,7 +73,7 @@ class CommittedReader:
             partition_max_bytes=1 + client.env.dice.below(4_000),
         )
         request = FetchRequest(
-            max_wait_ms=300,
+            max_wait_ms=client.fetch_wait_ms,
             min_bytes=1,
             max_bytes=100_000,
             isolation_level=READ_COMMITTED,

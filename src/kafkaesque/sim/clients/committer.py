@@ -133,7 +133,7 @@ class SimCommitter:
                 return
             self._acknowledged = number
             self._number = number + 1
-            self._client.later(self._step, PAUSE_MS)
+            self._client.rest(self._step, PAUSE_MS)
 
         return receive
 
@@ -156,7 +156,7 @@ class SimCommitter:
                     return
                 self._judge(partition.partition_index, partition.committed_offset, wanted)
             self.is_concluded = self.is_concluded or is_final
-            self._client.later(self._step, PAUSE_MS)
+            self._client.rest(self._step, PAUSE_MS)
 
         link.send(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, request, receive)
 

@@ -69,7 +69,7 @@ class SimConsumer:
             partition_max_bytes=1 + client.env.dice.below(4_000),
         )
         request = FetchRequest(
-            max_wait_ms=300,
+            max_wait_ms=client.fetch_wait_ms,
             min_bytes=1,
             max_bytes=100_000,
             session_id=0,
@@ -134,6 +134,8 @@ class SimConsumer:
                     f"{self.position} is broken at byte {scan.end}: {scan.fault.name}"
                 )
             return False
+        spans = [(header.base_offset, header.last_offset) for header in scan.batches]
+        self._observations.note_polled(self._name, self._partition, self.position, spans)
         for header in scan.batches:
             if header.next_offset > high_watermark:
                 self._observations.note_anomaly(

@@ -13,9 +13,13 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from kafkaesque.sim.clients.bursts import ClientEnv
 
 REQUEST_TIMEOUT_MS: Final = 3_000
 RETRY_MS: Final = 100
+#: So long a fetch waits for records, and where clients rest.
+FETCH_WAIT_MS: Final = 300
+FETCH_WAIT_MS_RESTING: Final = 2_000
 
 METADATA_VERSION: Final = 12
 
@@ -107,6 +111,7 @@ class KafkaClient:
         self.topic_id = bytes(16)
         self.bootstrap = bootstrap
         self._ignored_ids = ignored_ids
+        self._bursts = env.bursts if isinstance(env, ClientEnv) else None
         self._links: dict[Address, BrokerLink] = {}
         self._brokers: dict[int, Address] = {}
         #: partition -> leader epoch and leader; an older epoch never replaces a newer one, or a
@@ -159,6 +164,17 @@ class KafkaClient:
                 index, epoch = partition.partition_index, partition.leader_epoch
                 if epoch >= self.leader_epoch(index):
                     self._leaders[index] = (epoch, partition.leader_id)
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """How long a fetch waits for records."""
+        is_resting = self._bursts is not None and self._bursts.rest_ms() > 0
+        return FETCH_WAIT_MS_RESTING if is_resting else FETCH_WAIT_MS
+
+    def rest(self, act: Callable[[], None], ms: int) -> None:
+        """Begin the next piece of work after a pause; where clients rest, when they go on."""
+        rest_ms = 0 if self._bursts is None else self._bursts.rest_ms()
+        self.env.clock.call_later(rest_ms + ms // 2 + self.env.dice.below(ms), act)
 
     def later(self, act: Callable[[], None], ms: int = RETRY_MS) -> None:
         """Try again after a moment that differs from try to try."""

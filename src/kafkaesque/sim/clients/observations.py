@@ -1,16 +1,22 @@
 """What clients of one topic sent, what was acknowledged, what was read; and what is wrong with it.
 
-The checker knows: *lost write* (acknowledged, not in the log), *duplicate* (twice in the log),
-*inconsistent offsets* (two records were seen at one offset, or an acknowledged one is at another),
-*unsent* (nobody ever sent it), *reordered* (a producer's records not in its order), *gap* (an
-offset that nobody read and nobody deleted; where records of a key replace each other, a record is
-lost if there is no later one of its key), *undeleted* (a deletion that was acknowledged and
-undone), *overdeleted* (more is gone than anybody asked for).
+The checker knows, in the words of Jepsen's checker of Kafka where it has one: *lost write*
+(acknowledged, and later offsets were read, not this one), *unseen* (acknowledged, and nobody read
+it), *duplicate* (twice in the log), *inconsistent offsets* (two records were seen at one offset, or
+an acknowledged one is at another), *poll skip* (from one answer to the next a consumer got by a
+record that exists; *internal* within one answer), *non-monotonic poll* (it got a record again, or
+after a later one), *non-monotonic send* (a producer's later record was acknowledged at an earlier
+offset), *internal send skip* (the records of one batch are not next to each other), *spurious zero
+offset* (offset 0 was acknowledged for what is not the first record). And of its own: *unsent*
+(nobody ever sent it), *reordered* (a producer's records not in its order), *gap* (an offset that
+nobody read and nobody deleted; where records of a key replace each other, a record is lost if there
+is no later one of its key), *undeleted* (a deletion that was acknowledged and undone),
+*overdeleted* (more is gone than anybody asked for).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kafkaesque.sim.clients.findings import Findings
 
@@ -22,6 +28,20 @@ def key_of(value: bytes) -> bytes:
     """Return the key that goes with a value, where records have keys; producers share them."""
     number = int(value.rpartition(b"/")[2])
     return b"key-%d" % (number // RECORDS_PER_KEY)
+
+
+def _producer_of(value: bytes) -> str:
+    return value.decode().rsplit("/", 2)[0]
+
+
+class _Skip(NamedTuple):
+    """A consumer got no record between two offsets."""
+
+    what: str
+    who: str
+    partition: int
+    first: int
+    end: int
 
 
 class Observations:
@@ -56,6 +76,13 @@ class Observations:
         self._asked_start: dict[int, int] = defaultdict(int)
         #: partition -> the greatest log start that was promised
         self._promised_start: dict[int, int] = defaultdict(int)
+        #: partition -> the values of each batch
+        self._batches: dict[int, list[list[bytes]]] = defaultdict(list)
+        #: partition and producer -> the greatest offset that was acknowledged
+        self._newest: dict[tuple[int, str], int] = {}
+        #: partition -> what was acknowledged at offset 0
+        self._first: dict[int, bytes] = {}
+        self._skips: list[_Skip] = []
 
     def note_anomaly(self, what: str) -> None:
         """Something that must never be was seen."""
@@ -71,11 +98,29 @@ class Observations:
         """Values are on their way."""
         self.sent_count += len(values)
         self._sent.update((partition, value) for value in values)
+        self._batches[partition].append(values)
 
     def note_acknowledged(self, partition: int, base_offset: int, values: list[bytes]) -> None:
         """A batch was acknowledged with acks=all."""
+        self._check_sends(partition, base_offset, values)
         for offset, value in enumerate(values, base_offset):
             self.acknowledged[partition, value] = offset
+
+    def _check_sends(self, partition: int, base_offset: int, values: list[bytes]) -> None:
+        producer = _producer_of(values[0])
+        newest = self._newest.get((partition, producer), -1)
+        self._newest[partition, producer] = max(newest, base_offset + len(values) - 1)
+        if base_offset == 0:
+            first = self._first.setdefault(partition, values[0])
+            if first != values[0] or newest >= 0:
+                self.note_anomaly(
+                    f"spurious zero offset: {values[0]!r} was acknowledged at {partition}@0"
+                )
+        elif base_offset <= newest:
+            self.note_anomaly(
+                f"non-monotonic send: {values[0]!r} was acknowledged at {partition}@{base_offset}, "
+                f"after {producer} had {newest}"
+            )
 
     def acknowledged_end(self, partition: int) -> int:
         """Return the offset after the last acknowledged record."""
@@ -93,6 +138,21 @@ class Observations:
                 f"inconsistent offsets: {who} read {value!r} at {partition}@{offset}, where "
                 f"{known!r} was read before"
             )
+
+    def note_polled(
+        self, who: str, partition: int, position: int, spans: Sequence[tuple[int, int]]
+    ) -> None:
+        """A consumer at a position got an answer: first and last offset of each batch of it."""
+        for number, (first, last) in enumerate(spans):
+            within = "internal " if number else ""
+            if last < position:
+                self.note_anomaly(
+                    f"{within}non-monotonic poll: {who} at {partition}@{position} got {first} to "
+                    f"{last}"
+                )
+            elif first > position:
+                self._skips.append(_Skip(f"{within}poll skip", who, partition, position, first))
+            position = max(position, last + 1)
 
     def note_skipped(self, who: str, partition: int, position: int, start: int) -> None:
         """A consumer was told that the log begins after its position."""
@@ -161,7 +221,8 @@ class Observations:
             found = self.seen[partition].get(offset)
             is_replaced = self.compacts and newest.get((partition, key_of(value)), -1) > offset
             if found is None and not is_replaced and not self._is_skipped(partition, offset):
-                self.note_anomaly(f"lost write: {value!r}, acknowledged at {partition}@{offset}")
+                what = "lost write" if offset < max(self.seen[partition], default=-1) else "unseen"
+                self.note_anomaly(f"{what}: {value!r}, acknowledged at {partition}@{offset}")
             elif found is not None and found != value:
                 self.note_anomaly(
                     f"inconsistent offsets: {value!r} was acknowledged at {partition}@{offset}, "
@@ -169,6 +230,28 @@ class Observations:
                 )
         for partition, records in self.seen.items():
             self._check_partition(partition, records)
+        if not self.compacts:
+            self._check_skips()
+
+    def note_unseen(self) -> None:
+        """Say what was acknowledged and never read, where readers do not come to an end."""
+        for (partition, value), offset in self.acknowledged.items():
+            if offset > max(self.seen[partition], default=-1):
+                self.note_anomaly(f"unseen: {value!r}, acknowledged at {partition}@{offset}")
+
+    def _check_skips(self) -> None:
+        existing = {(partition, offset) for (partition, _), offset in self.acknowledged.items()}
+        for skip in self._skips:
+            for offset in range(skip.first, skip.end):
+                is_there = (skip.partition, offset) in existing or offset in self.seen[
+                    skip.partition
+                ]
+                if is_there and not self._is_skipped(skip.partition, offset):
+                    self.note_anomaly(
+                        f"{skip.what}: {skip.who} went from {skip.partition}@{skip.first} to "
+                        f"{skip.end}, and there is a record at {offset}"
+                    )
+                    break
 
     def _is_skipped(self, partition: int, offset: int) -> bool:
         return any(first <= offset < end for first, end in self._skipped[partition])
@@ -193,9 +276,19 @@ class Observations:
             if (partition, value) not in self._sent:
                 self.note_anomaly(f"unsent: nobody sent {value!r}, at {partition}@{offset}")
                 continue
-            producer, _, number = value.decode().rsplit("/", 2)
+            producer, number = _producer_of(value), value.rpartition(b"/")[2]
             if int(number) <= newest.get(producer, -1):
                 self.note_anomaly(
                     f"reordered: {value!r} at {partition}@{offset} after {newest[producer]}"
                 )
             newest[producer] = int(number)
+        if not self.compacts:
+            self._check_batches(partition, places)
+
+    def _check_batches(self, partition: int, places: Mapping[bytes, int]) -> None:
+        for values in self._batches[partition]:
+            found = [places[value] for value in values if value in places]
+            if found and found[-1] - found[0] != len(found) - 1:
+                self.note_anomaly(
+                    f"internal send skip: the batch of {values[0]!r} is at {partition}@{found}"
+                )

@@ -138,7 +138,7 @@ class SimProducer:
             if outcome is not None and outcome.error_code == 0:
                 self._busy[partition] = False
                 self._observations.note_acknowledged(partition, outcome.base_offset, values)
-                client.later(lambda: self._next(partition), self._pause_ms)
+                client.rest(lambda: self._next(partition), self._pause_ms)
                 return
             if outcome is not None and outcome.error_code in _NEVER:
                 self._observations.note_anomaly(

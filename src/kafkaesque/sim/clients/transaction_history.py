@@ -1,12 +1,13 @@
 """What transactional producers did, what committed readers saw; and what is wrong with it.
 
-The checker knows: *early read* (a record was given to a committed reader before its producer had
-asked to commit it), *aborted read* (a committed reader got a record of a transaction that was
+The checker knows: *precommitted read* (a record was given to a committed reader before its producer
+had asked to commit it), *aborted read* (a committed reader got a record of a transaction that was
 aborted, or whose commit was refused), *torn* (some of a transaction's records are seen, others
 not), *lost commit* (a commit was answered, and records are missing), *twice* (a record is in a log
 twice), *reordered* (a transactional id's records not in the order of its epochs and transactions),
-*zombie* (a producer that was shut out before it asked wrote or ended something), *changed id* (a
-transactional id got another producer id).
+*internal send skip* (the records of one batch are not next to each other), *zombie* (a producer
+that was shut out before it asked wrote or ended something), *changed id* (a transactional id got
+another producer id).
 """
 
 from collections import defaultdict
@@ -36,7 +37,7 @@ class Outcome(Enum):
 class SimTransaction:
     """One transaction, as its producer knows it."""
 
-    __slots__ = ("epoch", "is_commit_asked", "number", "outcome", "producer", "values")
+    __slots__ = ("batches", "epoch", "is_commit_asked", "number", "outcome", "producer", "values")
 
     def __init__(self, producer: "Who", number: int, epoch: int) -> None:
         self.producer: Final = producer
@@ -44,6 +45,8 @@ class SimTransaction:
         self.epoch: Final = epoch
         #: Partition and value of all that was sent.
         self.values: Final[list[tuple[int, bytes]]] = []
+        #: The same, batch by batch.
+        self.batches: Final[list[tuple[int, list[bytes]]]] = []
         self.is_commit_asked = False
         self.outcome = Outcome.OPEN
 
@@ -61,8 +64,13 @@ class Who(NamedTuple):
 class TransactionHistory:
     """The clients' side of one topic's transactions."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(
+        self, findings: Findings, topic: str = "transactions", *, is_lock: bool = False
+    ) -> None:
+        """With `is_lock` a producer that is not shut out holds a lock, and no two may."""
         self._findings: Final = findings
+        self._topic: Final = topic
+        self._is_lock: Final = is_lock
         self._transactions: Final[list[SimTransaction]] = []
         self._owners: Final[dict[tuple[int, bytes], SimTransaction]] = {}
         #: By transactional id: the newest identity that anybody was given, and who.
@@ -88,7 +96,11 @@ class TransactionHistory:
 
     def note_anomaly(self, what: str) -> None:
         """Something that must never be was seen."""
-        self._findings.note(f"transactions: {what}")
+        self._findings.note(f"{self._topic}: {what}")
+
+    @property
+    def _zombie(self) -> str:
+        return "double lock holder" if self._is_lock else "zombie"
 
     # -- what producers do
 
@@ -112,7 +124,8 @@ class TransactionHistory:
         return transaction
 
     def note_sent(self, transaction: SimTransaction, partition: int, values: list[bytes]) -> None:
-        """Values are on their way."""
+        """A batch is on its way."""
+        transaction.batches.append((partition, values))
         for value in values:
             transaction.values.append((partition, value))
             self._owners[partition, value] = transaction
@@ -120,7 +133,7 @@ class TransactionHistory:
     def note_written(self, transaction: SimTransaction, *, was_shut_out: bool) -> None:
         """A batch was acknowledged that was sent by somebody who was shut out already, or not."""
         if was_shut_out:
-            self.note_anomaly(f"zombie: a batch of {transaction} was acknowledged")
+            self.note_anomaly(f"{self._zombie}: a batch of {transaction} was acknowledged")
 
     def note_commit_asked(self, transaction: SimTransaction) -> None:
         """The producer asks for the commit."""
@@ -132,7 +145,7 @@ class TransactionHistory:
         """The coordinator says that it is so."""
         transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
         if was_shut_out:
-            self.note_anomaly(f"zombie: the end of {transaction} was accepted")
+            self.note_anomaly(f"{self._zombie}: the end of {transaction} was accepted")
 
     def note_refused(self, transaction: SimTransaction, *, is_unsure: bool) -> None:
         """The producer gives up; `is_unsure` if an earlier request to commit may have been done."""
@@ -151,7 +164,7 @@ class TransactionHistory:
         elif transaction is None:
             self.note_anomaly(f"nobody sent {value!r}, at {partition}@{offset}")
         elif not transaction.is_commit_asked:
-            self.note_anomaly(f"early read: {value!r} at {partition}@{offset}")
+            self.note_anomaly(f"precommitted read: {value!r} at {partition}@{offset}")
         elif place != offset:
             self.note_anomaly(f"twice: {value!r} is at {partition}@{place} and @{offset}")
 
@@ -183,6 +196,12 @@ class TransactionHistory:
             )
         elif missing and transaction.outcome is Outcome.COMMITTED:
             self.note_anomaly(f"lost commit: {transaction} is gone")
+        for partition, values in transaction.batches:
+            found = [self._places[partition, v] for v in values if (partition, v) in self._places]
+            if found and found[-1] - found[0] != len(found) - 1:
+                self.note_anomaly(
+                    f"internal send skip: a batch of {transaction} is at {partition}@{found}"
+                )
 
     def _check_order(self, partition: int, records: dict[int, bytes]) -> None:
         newest: dict[str, tuple[int, int, int]] = {}
@@ -195,5 +214,6 @@ class TransactionHistory:
             place = (transaction.epoch, transaction.number, number)
             transactional_id = transaction.producer.transactional_id
             if place <= newest.get(transactional_id, (-1, -1, -1)):
-                self.note_anomaly(f"reordered: {value!r} at {partition}@{offset}")
+                what = self._zombie if self._is_lock else "reordered"
+                self.note_anomaly(f"{what}: {value!r} at {partition}@{offset} is too late")
             newest[transactional_id] = place

@@ -98,12 +98,15 @@ class SimTransactor:
         history: TransactionHistory,
         *,
         learns_epoch: bool,
+        may_act: Callable[[], bool] | None = None,
     ) -> None:
+        """Where `may_act` says no it begins nothing, and takes its identity anew before it does."""
         self._client: Final = client
         self._who: Final = who
         self._partitions: Final = partitions
         self._history: Final = history
         self._learns_epoch: Final = learns_epoch
+        self._may_act: Final = may_act or (lambda: True)
         self._coordinator: Address | None = None
         self._identity = Identity(-1, -1)
         self._sequences: dict[int, int] = {}
@@ -165,6 +168,9 @@ class SimTransactor:
         if self.is_stopped:
             self.is_idle = True
             return
+        if not self._may_act():
+            self._client.later(self._begin)
+            return
         request = InitProducerIdRequest(self._who.transactional_id, TRANSACTION_TIMEOUT_MS, -1, -1)
         self._repeat(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, request, self._on_begun)
 
@@ -196,6 +202,9 @@ class SimTransactor:
     def _next(self) -> None:
         if self.is_stopped:
             self.is_idle = True
+            return
+        if not self._may_act():
+            self._begin()
             return
         if self._is_away():
             self._client.later(self._next, self._away_ms())
@@ -341,7 +350,7 @@ class SimTransactor:
             self._history.note_ended(transaction, is_commit=is_commit, was_shut_out=was_shut_out)
             if self._learns_epoch:
                 self._take_identity(response)
-            self._client.later(self._next, PAUSE_MS)
+            self._client.rest(self._next, PAUSE_MS)
 
         self._repeat(ApiKey.END_TXN, END_VERSIONS[self._learns_epoch], request, receive)
 
