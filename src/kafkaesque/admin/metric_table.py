@@ -116,6 +116,18 @@ LEADERLESS = _gauge(
     "leaderless_partitions",
     "Partitions of the whole cluster without a leader, as far as this broker knows.",
 )
+FORMING = _gauge(
+    "forming_partitions",
+    "Partitions of the whole cluster that are being formed anew and wait for replicas.",
+)
+UNCLEAN = _gauge(
+    "unclean_partitions",
+    "Partitions of the whole cluster that an unclean election has ever led to.",
+)
+GIVEN_UP = _gauge(
+    "given_up_records",
+    "Records that unclean elections gave up, as far as their replicas have come back.",
+)
 OFFLINE_REPLICAS = _gauge(
     "offline_replicas", "Copies here that cannot be opened, because they are damaged."
 )
@@ -234,6 +246,9 @@ SECTIONS = (
             UNDER_REPLICATED,
             UNDER_MIN_ISR,
             LEADERLESS,
+            FORMING,
+            UNCLEAN,
+            GIVEN_UP,
             OFFLINE_REPLICAS,
             RECOVERING_REPLICAS,
             IN_SYNC_SHRINKS,

@@ -100,22 +100,12 @@ class Elector:
         self._alive = set(alive)
         self._min_insync = min_insync
         self._wanted_voters = wanted_voters
-        self._log = LogOutline(
-            start=restored.log_start,
-            term_starts=restored.term_starts,
-            last_index=restored.last_index,
-            commit_index=restored.commit_index,
-        )
+        self._log = _outline(group, restored)
         self._configurations = ConfigurationTable(restored.configurations)
         self._outbox = Outbox()
         #: The current term; to be read only.
         self.term: Term
         self.term, self._vote = restored.hard_state
-        if self.term < self._log.last_term:
-            raise RaftInvariantBroken(
-                f"group {group}: the log ends with term {self._log.last_term}, but the hard state"
-                f" has term {self.term}"
-            )
         #: The newest formation that this member knows of; to be read only.
         self.formation = max(formation, formation_of(self.term))
         #: What this member is to found the formation with.
@@ -551,3 +541,18 @@ class Elector:
         if self._pending_founding is not None:
             return True
         return self.is_founded and self._configurations.may_be_voter(self.node)
+
+
+def _outline(group: GroupId, restored: RestoredState) -> LogOutline:
+    log = LogOutline(
+        start=restored.log_start,
+        term_starts=restored.term_starts,
+        last_index=restored.last_index,
+        commit_index=restored.commit_index,
+    )
+    if restored.hard_state.term < log.last_term:
+        raise RaftInvariantBroken(
+            f"group {group}: the log ends with term {log.last_term}, but the hard state has term"
+            f" {restored.hard_state.term}"
+        )
+    return log
