@@ -56,7 +56,7 @@ ALL: Final = (*SURVIVABLE, *LOSING, *DAMAGING)
 GAP_MS_MAX: Final = 5_000
 #: How long all machines are without power, and when it is cut again after they have got it back.
 DARK_MS: Final = (50, 1_500)
-CUT_AFTER_MS: Final = (50, 3_000)
+CUT_AFTER_MS: Final = (50, 2_000)
 #: These take long.
 _LONG: Final = ("absence", "rolling restart")
 
