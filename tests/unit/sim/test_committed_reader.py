@@ -13,6 +13,8 @@ from kafkaesque.sim.clients.transaction_history import TransactionHistory
 class Client:
     """Stands for a client whose requests the test answers."""
 
+    fetch_wait_ms = 300
+
     def __init__(self) -> None:
         self.asked: list[Callable[[Any], None]] = []
         self.topic_id = bytes(16)
