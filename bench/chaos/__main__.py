@@ -101,8 +101,8 @@ def show(report: Report, seed: int, directory: Path) -> None:
     for kind, count in sorted(report.counts.items(), key=lambda each: -each[1]):
         print(f"  {count:5} {kind}")
     print(
-        f"  {report.own_ends} times a broker ended because of its disk; "
-        f"{report.disk_failures} calls were made to fail"
+        f"  {report.disk_failures} calls were made to fail; {report.own_ends} times a broker ended "
+        f"because of its disk, {report.repairs} times it gave its disk up and was restarted"
     )
     for name, count in report.operations.items():
         print(f"  {count:8} {name}")

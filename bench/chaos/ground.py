@@ -41,7 +41,7 @@ class Ground:
         network: Network | None,
         *,
         spare: Machine | None,
-        reassign: Callable[[Say], None] | None,
+        reassign: Callable[[], None],
         seed: int,
         say: Say,
     ) -> None:
@@ -92,8 +92,7 @@ class Ground:
             self._damage(fault)
             return
         elif fault.kind == "reassignment":
-            if self._reassign is not None:
-                self._reassign(self._say)
+            self._reassign()
         else:
             for machine in self._targets(fault):
                 begins[fault.kind](machine, fault)
@@ -207,6 +206,8 @@ class Ground:
             self.end(number, fault)
         for machine in self.machines.values():
             machine.heal()
+        if self.spare is not None and self.spare.has_run:
+            self.spare.heal()  # replicas may have moved there
 
     def stop_all(self) -> None:
         """Let all brokers end in order, at the same time."""

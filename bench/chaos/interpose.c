@@ -152,6 +152,10 @@ WRITE(pwrite64, (int fd, const void *data, size_t size, off64_t at), (fd, data, 
 WRITE(writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 WRITE(pwritev, (int fd, const struct iovec *parts, int count, off_t at), (fd, parts, count, at))
 WRITE(pwritev64, (int fd, const struct iovec *parts, int count, off64_t at), (fd, parts, count, at))
+WRITE(pwritev2, (int fd, const struct iovec *parts, int count, off_t at, int flags),
+      (fd, parts, count, at, flags))
+WRITE(pwritev64v2, (int fd, const struct iovec *parts, int count, off64_t at, int flags),
+      (fd, parts, count, at, flags))
 
 #define READ(name, parameters, arguments) \
     ssize_t name parameters \
@@ -166,6 +170,10 @@ READ(pread64, (int fd, void *data, size_t size, off64_t at), (fd, data, size, at
 READ(readv, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 READ(preadv, (int fd, const struct iovec *parts, int count, off_t at), (fd, parts, count, at))
 READ(preadv64, (int fd, const struct iovec *parts, int count, off64_t at), (fd, parts, count, at))
+READ(preadv2, (int fd, const struct iovec *parts, int count, off_t at, int flags),
+     (fd, parts, count, at, flags))
+READ(preadv64v2, (int fd, const struct iovec *parts, int count, off64_t at, int flags),
+     (fd, parts, count, at, flags))
 
 ssize_t sendfile(int out, int fd, off_t *at, size_t size)
 {

@@ -22,6 +22,8 @@ from bench.processes import BrokerProcess
 
 #: A broker that ends because its disk fails is started again after this time.
 AGAIN_S: Final = 1.0
+#: How often it is looked whether a broker has given up its disk.
+LOOK_S: Final = 1.0
 #: A broker that was told to stop and has not is killed, and that is reported.
 STOP_S_MAX: Final = 30.0
 DISK_BYTES: Final = 3 << 30
@@ -114,6 +116,9 @@ class Machine:
         self._was_full = False
         self._filler = self.disk / "filler"
         self.own_ends = 0
+        #: How often it had given up its disk, and was restarted for that when the disk was well.
+        self.repairs = 0
+        self._looked_at = 0.0
         environment = {"CHAOS_CONTROL": str(self.control.path), "CHAOS_DISK": str(self.disk)}
         if interposer is not None:
             environment["LD_PRELOAD"] = str(interposer)
@@ -136,6 +141,11 @@ class Machine:
         return self._process.is_running()
 
     @property
+    def has_run(self) -> bool:
+        """Whether it was ever started."""
+        return self.log_path.exists()
+
+    @property
     def is_wanted(self) -> bool:
         """Whether it is to run, and nobody has stopped it."""
         return self._wanted is Wanted.RUNNING and not self._is_paused
@@ -143,11 +153,7 @@ class Machine:
     @property
     def is_ready(self) -> bool:
         """Whether it has said that it serves since it was started last."""
-        if not self.is_running or not self.log_path.exists():
-            return False
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_at)
-            return b"is ready: " in log.read()
+        return self.is_running and self._has_said(b"is ready: ")
 
     def start(self) -> None:
         """Start the program, if it does not run."""
@@ -213,6 +219,24 @@ class Machine:
             self._go_on_checking()
         elif self._wanted is Wanted.RUNNING and not self.is_running:
             self._on_own_end(now)
+        elif self.is_wanted and now > self._looked_at + LOOK_S:
+            self._looked_at = now
+            if not self._is_struck and self._has_said(b"event=disk.failed"):
+                self.repairs += 1
+                self._say(f"{self} has given up its disk, which is well again: it is restarted")
+                self.restart()
+
+    @property
+    def _is_struck(self) -> bool:
+        return any(self.control.failing.values()) or self._filler.exists()
+
+    def _has_said(self, text: bytes) -> bool:
+        """Return whether something stands in its log since it was started last."""
+        if not self.log_path.exists():
+            return False
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_at)
+            return text in log.read()
 
     def _on_own_end(self, now: float) -> None:
         if self._ended_at is None:

@@ -120,26 +120,33 @@ def read_table(directory: Path) -> dict[bytes, tuple[int, bytes]]:
 
 
 def check_replicas(
-    homes: Mapping[str, Path], compacted: Sequence[str], anomalies: list[str]
+    homes: Mapping[str, Path],
+    holders: Mapping[str, frozenset[str]],
+    compacted: Sequence[str],
+    anomalies: list[str],
 ) -> tuple[int, int]:
     """Compare all replicas of each partition; return how many partitions and bytes there are.
 
-    `homes` are the data directories by broker. Of compacted topics (their names' beginnings) the
-    newest records of the keys are compared, because each replica is compacted by itself.
+    `homes` are the data directories by broker, `holders` who has replicas of which partition; one
+    that has nothing of a partition in which others have something diverges. Of compacted topics
+    (their names' beginnings) the newest records of the keys are compared, because each replica is
+    compacted by itself.
     """
     digests = {name: replica_digests(home) for name, home in homes.items() if home.is_dir()}
-    partitions = sorted({partition for found in digests.values() for partition in found})
     size_bytes = 0
-    for partition in partitions:
-        holders = {name: found[partition] for name, found in digests.items() if partition in found}
-        size_bytes += max(size for size, _ in holders.values())
-        if len({digest for _, digest in holders.values()}) == 1:
+    for partition in sorted(holders):
+        found = {
+            name: digests.get(name, {}).get(partition, (0, ""))
+            for name in sorted(holders[partition])
+        }
+        size_bytes += max(size for size, _ in found.values())
+        if len({each if each[0] else None for each in found.values()}) == 1:
             continue
         if not partition.startswith(tuple(compacted)):
-            sizes = {name: size for name, (size, _) in holders.items()}
+            sizes = {name: size for name, (size, _) in found.items()}
             anomalies.append(f"divergence of replicas: {partition}; bytes by broker {sizes}")
             continue
-        tables = {name: read_table(homes[name] / partition) for name in holders}
+        tables = {name: read_table(homes[name] / partition) for name in found}
         first, *others = tables
         for other in others:
             different = set(tables[first].items()) ^ set(tables[other].items())
@@ -149,4 +156,4 @@ def check_replicas(
                     f"divergence of replicas: {partition}: {len(different)} keys differ between "
                     f"brokers {first} and {other}, the first {key!r} at {at}"
                 )
-    return len(partitions), size_bytes
+    return len(holders), size_bytes

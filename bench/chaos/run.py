@@ -87,6 +87,7 @@ class Report:
     operations: Counter[str] = field(default_factory=Counter)
     errors: dict[str, int] = field(default_factory=dict)
     own_ends: int = 0
+    repairs: int = 0
     disk_failures: int = 0
     healed_s: float = 0.0
     settled_s: float = 0.0
@@ -131,6 +132,7 @@ class Run:
             self.report.errors = dict(sorted(self.history.errors.items()))
             self.report.seconds = time.monotonic() - self._began
             self.report.own_ends = sum(each.own_ends for each in self._ground.all_machines)
+            self.report.repairs = sum(each.repairs for each in self._ground.all_machines)
             self.report.disk_failures = sum(
                 each.control.failures for each in self._ground.all_machines
             )
@@ -139,6 +141,7 @@ class Run:
                 machine.kill()
             if self._network is not None:
                 self._network.close()
+            self._mover.stop()
             self._journal.close()
         return self.report
 
@@ -180,15 +183,21 @@ class Run:
             machine.configuration.write_text(text)
         spare = machines.pop(spare_name) if options.has_spare else None
         self._machines = machines
-        self._mover = Mover(self.bootstrap_servers, self.history, options.seed)
+        self._mover = Mover(self.bootstrap_servers, self.history, PLACES, options.seed)
         self._ground = Ground(
             machines,
             self._network,
             spare=spare,
-            reassign=self._mover.move,
+            reassign=self._reassign,
             seed=options.seed,
             say=self.say,
         )
+
+    def _reassign(self) -> None:
+        """Let a partition's replicas move to brokers that are to run."""
+        spare = self._ground.spare
+        to = [*self._machines, *([spare.name] if spare is not None and spare.is_wanted else [])]
+        self._mover.move(to, min(3, len(self._machines)), self.say)
 
     def _machine(self, name: str, port: int) -> Machine:
         home = self._options.directory / f"broker-{name}"
@@ -314,21 +323,29 @@ class Run:
                 probe.close()
         return views
 
-    def _settle(self) -> None:
+    def _settle(self) -> dict[str, frozenset[str]]:
+        """Wait until all is in sync; return who has replicas of which partition."""
         began = time.monotonic()
         told: list[str] = []
+        views: list[View] = []
 
         def is_settled() -> bool:
-            told[:] = unsettled(self._views(), len(self._machines))
+            views[:] = self._views()
+            told[:] = unsettled(views, len(self._machines))
             return not told
 
         if not self._wait_for(is_settled, SETTLE_S_MAX, "stuck replica: not all is in sync"):
             self.report.anomalies.append(f"stuck replica: {'; '.join(told[:5])}")
         self.report.settled_s = time.monotonic() - began
+        return {
+            f"{topic}-{partition}": frozenset(map(str, found.replicas))
+            for view in views[:1]
+            for (topic, partition), found in view.items()
+        }
 
     def _check(self, load: Load) -> None:
         history, servers = self.history, self.bootstrap_servers
-        self._settle()
+        holders = self._settle()
         ends = self._ends()
         sent = len(history.sends)
         log, committed = (
@@ -346,14 +363,11 @@ class Run:
         self.say("the log is read; stopping the brokers")
         self.report.anomalies += check_everything(evidence)
         self._ground.stop_all()
-        # The broker that comes and goes may lack what was written since it went.
-        homes = {
-            each.name: each.data
-            for each in self._ground.all_machines
-            if each is not self._ground.spare
-        }
+        homes = {each.name: each.data for each in self._ground.all_machines}
+        # Of the metadata only controllers must have everything.
+        holders["__cluster_metadata-0"] = frozenset(self._machines)
         compacted = [f"{name}-" for name in (*evidence.compacted, *INTERNAL)]
-        self.report.replicas = check_replicas(homes, compacted, self.report.anomalies)
+        self.report.replicas = check_replicas(homes, holders, compacted, self.report.anomalies)
         self.report.operations = load.operations(evidence)
 
 

@@ -36,24 +36,25 @@ def write_segment(
     (home / partition / f"{base:020}.log").write_bytes(bytes(batch))
 
 
-def compare(tmp_path: Path) -> list[str]:
+def compare(tmp_path: Path, partition: str, *holders: str) -> list[str]:
     anomalies: list[str] = []
     homes = {name: tmp_path / name for name in ("1", "2", "3")}
-    check_replicas(homes, ["table-"], anomalies)
+    check_replicas(homes, {partition: frozenset(holders)}, ["table-"], anomalies)
     return anomalies
 
 
 def test_replicas_that_are_equal_are_no_anomaly(tmp_path: Path) -> None:
-    for name in ("1", "2"):  # broker 3 has no replica of it
+    for name in ("1", "2"):
         write_segment(tmp_path / name, "plain-0", [(b"k", b"v")])
-    (tmp_path / "3").mkdir()
-    assert compare(tmp_path) == []
+    assert compare(tmp_path, "plain-0", "1", "2") == []
+    (anomaly,) = compare(tmp_path, "plain-0", "1", "2", "3")
+    assert "'3': 0" in anomaly
 
 
 def test_a_replica_with_another_record_diverges(tmp_path: Path) -> None:
     write_segment(tmp_path / "1", "plain-0", [(b"k", b"v")])
     write_segment(tmp_path / "2", "plain-0", [(b"k", b"w")])
-    (anomaly,) = compare(tmp_path)
+    (anomaly,) = compare(tmp_path, "plain-0", "1", "2")
     assert anomaly.startswith("divergence of replicas: plain-0")
 
 
@@ -61,9 +62,9 @@ def test_of_a_compacted_partition_the_newest_records_are_compared(tmp_path: Path
     write_segment(tmp_path / "1", "table-0", [(b"k", b"old"), (b"l", b"x"), (b"k", b"new")])
     write_segment(tmp_path / "1", "table-0", [(b"l", None)], base=3)
     write_segment(tmp_path / "2", "table-0", [(b"k", b"new")], base=2)
-    assert compare(tmp_path) == []
+    assert compare(tmp_path, "table-0", "1", "2") == []
     write_segment(tmp_path / "3", "table-0", [(b"k", b"old")], base=0)
-    (anomaly,) = compare(tmp_path)
+    (anomaly,) = compare(tmp_path, "table-0", "1", "2", "3")
     assert anomaly.startswith("divergence of replicas: table-0")
 
 
@@ -108,6 +109,8 @@ for name in (disk, elsewhere):
         number(lambda: os.write(file, b"x")),
         number(lambda: os.fdatasync(file)),
         number(lambda: os.pread(file, 1, 0)),
+        number(lambda: os.preadv(file, [bytearray(1)], 0)),
+        number(lambda: os.pwritev(file, [b"x"], 0)),
     ]
 print(json.dumps(told))
 """
@@ -136,18 +139,21 @@ def test_a_process_is_told_the_time_and_errors_of_its_own_disk_only(
     disk.mkdir()
     control = Control(tmp_path / "control")
     before = ask(interposer, control, disk, elsewhere)
-    assert before[str(disk / "file")] == [0, 0, 0]
+    assert before[str(disk / "file")] == [0] * 5
     control.clock_offset_ms = -86_400_000
     control.failing["syncs"] = control.failing["reads"] = True
     control.apply()
     after = ask(interposer, control, disk, elsewhere)
     assert float(str(after["clock"])) < float(str(before["clock"])) - 80_000
     assert float(str(after["monotonic"])) >= float(str(before["monotonic"]))
-    assert after[str(disk / "file")] == [0, errno.EIO, errno.EIO]
-    assert after[str(elsewhere)] == [0, 0, 0]
-    assert control.failures == 2
+    assert after[str(disk / "file")] == [0, errno.EIO, errno.EIO, errno.EIO, 0]
+    assert after[str(elsewhere)] == [0] * 5
+    assert control.failures == 3
+    control.failing["writes"] = True
     control.apply()
-    assert control.failures == 2
+    assert control.failures == 3
+    again = ask(interposer, control, disk, elsewhere)
+    assert again[str(disk / "file")] == [errno.EIO] * 5
 
 
 # -- the network
