@@ -112,8 +112,8 @@ def test_the_example_in_the_documentation_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "test_orders.py").write_text(example)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p",
-         "kafkaesque.testing.plugin", "--kafkaesque-seed", "7", "test_orders.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+         "--kafkaesque-seed", "7", "test_orders.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
