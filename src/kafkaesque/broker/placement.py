@@ -4,10 +4,11 @@ Replicas of one partition are on different brokers and, as far as there are enou
 racks. Leaders (the first replica) and replicas are spread evenly, those of one topic first, because
 its load is alike, then those of all: every choice goes to the broker that leads, or holds, the
 fewest so far. Equals are taken in turn from a starting point that the caller draws, so that topics
-of one partition do not all land on broker 1.
+of one partition do not all land on broker 1. A broker that is away gets replicas only where the
+others are too few, and less than half of a partition's, so that it can be written to at once.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkaesque.model.errors import InvalidReplicationFactor
@@ -24,6 +25,7 @@ def place_partitions(
     partition_count: int,
     replication_factor: int,
     start: int,
+    away: Collection[NodeId] = (),
 ) -> list[tuple[NodeId, ...]]:
     """Return the replicas of each new partition, the preferred leader first.
 
@@ -33,15 +35,21 @@ def place_partitions(
         partition_count: how many partitions to place.
         replication_factor: replicas of each.
         start: breaks ties; any number.
+        away: those of the brokers that do not run now.
 
     Raises:
-        InvalidReplicationFactor: fewer brokers than replicas, or less than one replica.
+        InvalidReplicationFactor: fewer brokers than replicas, fewer that run than a majority of
+            them, or less than one replica.
     """
-    if not 1 <= replication_factor <= len(racks):
+    running = sum(node not in away for node in racks)
+    if not 1 <= replication_factor <= len(racks) or 2 * running <= replication_factor:
+        missing = f", {len(racks) - running} more away" if len(racks) > running else ""
         raise InvalidReplicationFactor(
             f"replication factor {replication_factor} is not possible with "
-            f"{len(racks)} broker(s) alive"
+            f"{running} broker(s) alive{missing}"
         )
+    if replication_factor <= running:
+        racks = {node: rack for node, rack in racks.items() if node not in away}
     order = sorted(racks)
     turn = {node: (position - start) % len(order) for position, node in enumerate(order)}
     balance = _Balance(order)
@@ -51,7 +59,7 @@ def place_partitions(
     placed: list[tuple[NodeId, ...]] = []
     for number in range(partition_count):
         tie = {node: (turn[node] - number) % len(order) for node in order}
-        replicas = _place_one(order, racks, balance, tie, replication_factor)
+        replicas = _place_one(order, racks, balance, tie, replication_factor, away)
         balance.count(replicas)
         placed.append(replicas)
     return placed
@@ -89,10 +97,12 @@ def _place_one(
     balance: _Balance,
     tie: Mapping[NodeId, int],
     replication_factor: int,
+    away: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
     leader = min(
         order,
         key=lambda node: (
+            node in away,
             balance.topic_leads[node],
             balance.leads[node],
             balance.holds[node],
@@ -103,9 +113,10 @@ def _place_one(
     while len(chosen) < replication_factor:
         used_racks = [racks[node] for node in chosen]
 
-        def cost(node: NodeId, used: list[str | None] = used_racks) -> tuple[int, int, int, int]:
+        def cost(node: NodeId, used: list[str | None] = used_racks) -> tuple[int, ...]:
             rack = racks[node]
             return (
+                node in away,
                 used.count(rack) if rack is not None else 0,
                 balance.topic_holds[node],
                 balance.holds[node],

@@ -233,9 +233,10 @@ def _place_new(
     if replication_factor == -1:
         default = int(str(inputs.broker_option("default.replication.factor")))
         replication_factor = min(default, inputs.expected_brokers)
-    racks = {node: state.brokers[node].rack for node in inputs.alive if node in state.brokers}
+    alive = set(inputs.alive)
     return place_partitions(
-        racks=racks,
+        racks={node: broker.rack for node, broker in state.brokers.items()},
+        away=[node for node in state.brokers if node not in alive],
         existing=[p.wanted for p in state.partitions_by_group.values()],
         partition_count=partition_count,
         replication_factor=replication_factor,

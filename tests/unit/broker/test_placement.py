@@ -46,6 +46,33 @@ def test_replicas_are_on_different_brokers_and_leaders_are_even(
     assert max(holds.values()) - min(holds.get(node, 0) for node in racks) <= 2
 
 
+@given(away=st.sets(st.integers(1, 5), max_size=5), factor=st.integers(1, 6))
+def test_brokers_that_are_away_get_replicas_only_where_they_must(
+    away: set[int], factor: int
+) -> None:
+    racks = _racks("a", "b", "a", None, "b")
+    running = len(racks) - len(away)
+
+    def place() -> list[tuple[NodeId, ...]]:
+        return place_partitions(
+            racks=racks,
+            existing=[(NodeId(1), NodeId(2))],
+            partition_count=7,
+            replication_factor=factor,
+            start=3,
+            away=[NodeId(node) for node in away],
+        )
+
+    if factor > len(racks) or running <= factor / 2:
+        with pytest.raises(InvalidReplicationFactor, match=f"{running} broker"):
+            place()
+        return
+    for replicas in place():
+        assert len(set(replicas)) == factor
+        assert replicas[0] not in away
+        assert len(away.intersection(replicas)) == max(0, factor - running)
+
+
 def test_each_partition_spans_all_racks_that_there_are() -> None:
     racks = _racks("a", "a", "b", "b", "c", "c")
     placed = place_partitions(
