@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.metadata_records import PartitionPlacement, TopicCreated, TopicDeleted
@@ -31,6 +32,9 @@ class Clock:
 
     def now_ms(self) -> int:
         return self.ms
+
+    def now_ns(self) -> int:
+        return self.ms * 1_000_000
 
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.ms
@@ -153,6 +157,7 @@ class _Env:
 class _Broker:
     def __init__(self) -> None:
         self.env = _Env()
+        self.activity = Activity()
         self.store = _Store()
         self.state = ClusterState()
         self.group_coordinators = Coordinators(self.env.clock)
