@@ -130,9 +130,9 @@ def test_after_a_failure_only_tasks_that_had_not_committed_write(
         return value
 
     check = udf(fail_in_partition_1, "binary", useArrow=False)
-    table = stream(subscribe=source, startingOffsets="earliest").select(
-        check("partition", "value").alias("value")
-    )
+    # So few rows would be one task's.
+    options = {"subscribe": source, "startingOffsets": "earliest", "minPartitions": "2"}
+    table = stream(**options).select(check("partition", "value").alias("value"))
     checkpoint = tmp_path / "checkpoint"
     with pytest.raises(Exception, match="a poor row"):
         copy(table, bootstrap_servers, sink, checkpoint)

@@ -66,6 +66,20 @@ def _in_parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
     ]
 
 
+def gather(pieces: Iterable[OffsetRange], offsets_max: int) -> list[tuple[OffsetRange, ...]]:
+    """Return the pieces in their order, neighbours of together few offsets in one group."""
+    groups: list[tuple[OffsetRange, ...]] = []
+    size = 0
+    for piece in pieces:
+        size += piece.size
+        if groups and size <= offsets_max:
+            groups[-1] += (piece,)
+        else:
+            groups.append((piece,))
+            size = piece.size
+    return groups
+
+
 def limit_ends(starts: Offsets, ends: Offsets, offsets_max: int) -> Offsets:
     """Return ends such that at most `offsets_max` offsets are read, shared by how much waits.
 

@@ -29,7 +29,7 @@ from kafkaesque.spark.offsets import (
 )
 from kafkaesque.spark.partition_reader import PartitionReader
 from kafkaesque.spark.progress import commit_progress
-from kafkaesque.spark.ranges import OffsetRange, cut, ranges_between
+from kafkaesque.spark.ranges import OffsetRange, cut, gather, ranges_between
 from kafkaesque.spark.source_options import SourceOptions
 from kafkaesque.spark.subscription import LogBounds, find_partitions, tell
 from kafkaesque.spark.tables import read_tables
@@ -39,7 +39,7 @@ from kafkaesque.spark.trigger_limits import TriggerLimits
 class RangePartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: tuple[OffsetRange, ...]) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
@@ -49,17 +49,17 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
     if not isinstance(partition, RangePartition):
         return
     with borrowed_cluster(options.cluster) as cluster:
-        reader = PartitionReader(cluster, options, partition.wanted)
-        yield from read_tables(reader.read(), options.columns, partition.wanted)
+        for wanted in partition.wanted:
+            reader = PartitionReader(cluster, options, wanted)
+            yield from read_tables(reader.read(), options.columns, wanted)
 
 
-def _plan(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[RangePartition]:
-    pieces = cut(
+def _cut(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+    return cut(
         ranges_between(starts, ends),
         partitions_min=options.partitions_min,
         records_max=options.partition_records_max,
     )
-    return [RangePartition(piece) for piece in pieces]
 
 
 class BatchReader(DataSourceReader):
@@ -75,7 +75,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._options.cluster) as cluster:
             bounds = LogBounds(cluster, self._options, find_partitions(cluster, self._options))
-            return _plan(self._options, bounds.starts(), bounds.ends())
+            pieces = _cut(self._options, bounds.starts(), bounds.ends())
+        return [RangePartition((piece,)) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
@@ -157,14 +158,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest()
 
     def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[InputPartition]:
-        """Return the pieces of a micro-batch, which depend on its offsets only."""
+        """Return the pieces of a micro-batch, which depend on its offsets and options only."""
         ends = from_json(end)
         starts = self._with_new(from_json(start), ends)
         if self._options.is_start_moving and start == self._initial:
             # The first micro-batch, again: the latest is somewhere else by now.
             starts = {each: min(at, ends.get(each, at)) for each, at in starts.items()}
         self._refuse_lost(starts, ends)
-        return _plan(self._options, starts, ends)
+        pieces = _cut(self._options, starts, ends)
+        return [RangePartition(group) for group in gather(pieces, self._options.task_offsets)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)

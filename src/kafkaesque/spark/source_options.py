@@ -24,6 +24,9 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 #: Partitions that a query may be cut into.
 PARTITIONS_MAX = 1_000_000
 FETCH_BYTES = 4 << 20
+#: What a task of a micro-batch takes over of a next partition's offsets: a task takes tens of
+#: milliseconds by itself.
+_TASK_OFFSETS = 1000
 _FETCH_BYTES_MAX = 1 << 28
 _TRIGGER_DELAY_MS = 900_000
 
@@ -100,6 +103,12 @@ class SourceOptions:
     trigger_delay_ms_max: int = _TRIGGER_DELAY_MS
     fetch_bytes: int = FETCH_BYTES
     fetch_wait_ms: int = 500
+
+    @property
+    def task_offsets(self) -> int:
+        """How many offsets of several partitions one task of a micro-batch reads."""
+        is_cut = self.partitions_min is not None or self.partition_records_max is not None
+        return 0 if is_cut else _TASK_OFFSETS
 
     @property
     def limits_bytes(self) -> bool:

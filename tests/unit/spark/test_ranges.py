@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.spark.offsets import from_json, to_json
-from kafkaesque.spark.ranges import OffsetRange, cut, limit_ends, ranges_between
+from kafkaesque.spark.ranges import OffsetRange, cut, gather, limit_ends, ranges_between
 
 bounds = st.dictionaries(
     st.tuples(st.sampled_from("ab"), st.integers(0, 3)),
@@ -38,6 +38,20 @@ def test_every_offset_is_in_just_one_piece(
     assert all(piece.size for piece in pieces)
     assert records_max is None or all(piece.size <= records_max for piece in pieces)
     assert pieces == cut(whole, partitions_min=partitions_min, records_max=records_max)
+
+
+@given(given_bounds=bounds, most=st.integers(0, 600))
+def test_neighbours_of_few_offsets_share_a_task(
+    given_bounds: dict[tuple[str, int], tuple[int, int]], most: int
+) -> None:
+    starts = {each: start for each, (start, _) in given_bounds.items()}
+    ends = {each: start + size for each, (start, size) in given_bounds.items()}
+    pieces = ranges_between(starts, ends)
+    groups = gather(pieces, most)
+    assert [piece for group in groups for piece in group] == pieces
+    sizes = [sum(piece.size for piece in group) for group in groups]
+    assert all(size <= most or len(group) == 1 for size, group in zip(sizes, groups, strict=True))
+    assert all(size + group[0].size > most for size, group in zip(sizes, groups[1:], strict=False))
 
 
 def test_large_partitions_are_cut_more_often() -> None:
