@@ -5,8 +5,12 @@ from functools import partial
 
 import pytest
 
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP
+from kafkaesque.model.records import Record
+from kafkaesque.raft.entries import EntryKind
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import World
 from kafkaesque.sim.nemesis import LOSING, SURVIVABLE
@@ -195,3 +199,23 @@ def test_a_disk_that_fails_while_the_vote_is_waited_for_is_a_failed_disk() -> No
     scenario.boot("b3")
     scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
     scenario.write(100)
+
+
+def test_a_write_in_the_turn_in_which_a_member_is_readmitted_gets_its_own_offset() -> None:
+    """Found by seed 1008 with every fault on: a broken invariant stopped a leader that was well.
+
+    An entry that readmits has no record, and changes neither the term nor the members.
+    """
+    scenario = Scenario(9)
+    scenario.write(100)
+    scenario.settle()
+    end = scenario.end(scenario.leader)
+    replica = scenario.partition(scenario.leader).replica
+    assert replica is not None
+    data = bytearray(encode_batch([Record(0, 0, None, b"beside", ())], BatchOptions()))
+    replica.core._append_mark(EntryKind.NOOP, b"")
+    appended = replica.append(memoryview(data), scan_batches(data).batches[0])
+    assert appended.base_offset == end
+    scenario.loop.run_until(lambda: scenario.end(scenario.leader) == end + 1)
+    scenario.settle()
+    assert len({scenario.committed(name) for name in scenario.cluster.names}) == 1

@@ -70,8 +70,6 @@ class Replica:
         "_listener",
         "_min_insync",
         "_report_due_ms",
-        "_seen_configuration",
-        "_seen_term",
         "_syncs_pending",
         "_write_caching",
         "core",
@@ -119,8 +117,6 @@ class Replica:
         self._is_leading = False
         #: Group commits on their way that cover something of this log.
         self._syncs_pending = 0
-        self._seen_term = self.core.term
-        self._seen_configuration = self.core.configuration
         #: Until then leadership is not handed over because of the disk, and how long next time.
         self._keeps_until_ms = 0
         self._keep_leading_ms = KEEP_LEADING_MS
@@ -204,8 +200,7 @@ class Replica:
 
     def _settle(self) -> None:
         """Bring marks that the core has made into the log: offsets depend on them."""
-        core = self.core
-        if core.term != self._seen_term or core.configuration is not self._seen_configuration:
+        if self.core.has_new_marks:
             self.driver.perform_now(self)
 
     @property
@@ -311,8 +306,6 @@ class Replica:
         """
         for _ in range(PASSES_MAX):
             ready = self.core.take_ready()
-            self._seen_term = self.core.term
-            self._seen_configuration = self.core.configuration
             if ready is None:
                 return
             cached_index = self._write(ready)

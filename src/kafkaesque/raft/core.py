@@ -415,6 +415,11 @@ class RaftCore(Elector):
 
     # --- work -------------------------------------------------------------------------------
 
+    @property
+    def has_new_marks(self) -> bool:
+        """Whether the next Ready has entries without records, which move offsets."""
+        return self._outbox.has_marks
+
     def take_ready(self) -> Ready | None:
         """Return the work that has come up since the last call, or None."""
         leadership = self._leadership

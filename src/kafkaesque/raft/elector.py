@@ -215,7 +215,7 @@ class Elector:
     def _append_mark(self, kind: EntryKind, data: bytes) -> int:
         index = self._log.last_index + 1
         self._log.extend(self.term, index, index)
-        self._outbox.append((EntryMeta(index, index, self.term, kind, len(data), data),))
+        self._outbox.append_mark(EntryMeta(index, index, self.term, kind, len(data), data))
         if self._leadership is not None:
             self._leadership.on_appended()
         return index

@@ -94,6 +94,7 @@ class Outbox:
         "confirmed_round",
         "entries",
         "hard_state",
+        "has_marks",
         "has_work",
         "in_sync",
         "install_snapshot",
@@ -111,6 +112,8 @@ class Outbox:
     def _clear(self) -> None:
         #: Whether `take` would return anything but an empty one; to be read only.
         self.has_work = False
+        #: Whether there is an entry without a record among them; to be read only.
+        self.has_marks = False
         self.hard_state: HardState | None = None
         self.truncate_to: int | None = None
         self.entries: list[EntryMeta] = []
@@ -138,6 +141,11 @@ class Outbox:
         """Add entries to be written."""
         self.entries.extend(entries)
         self.has_work = True
+
+    def append_mark(self, entry: EntryMeta) -> None:
+        """Add an entry that has no record: it moves the offsets of those after it."""
+        self.append((entry,))
+        self.has_marks = True
 
     def truncate(self, last_index: int) -> None:
         """Add a cut; entries of this Ready that it makes void are dropped."""
