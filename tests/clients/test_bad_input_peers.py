@@ -14,9 +14,11 @@ import pytest
 from kafkaesque.broker.peer_door import GREETING_MS_MAX
 from kafkaesque.broker.peer_messages import (
     PROTOCOL_VERSION,
+    Denial,
     Hello,
     LeaderReport,
     SectionKind,
+    write_denial,
     write_raft_section,
     write_section,
 )
@@ -103,11 +105,18 @@ def test_rubbish(victim: Victim, rubbish: bytes) -> None:
     assert is_refused(victim, rubbish)
 
 
+@pytest.mark.parametrize("cluster_id", ["somebody else's", "", 1000 * "x"])
+def test_greetings_of_another_cluster_are_told_so(victim: Victim, cluster_id: str) -> None:
+    denial = framed(*write_denial(Denial.OTHER_CLUSTER))
+    with Wire(victim.peer_port) as wire:
+        wire.send(greeting(cluster_id=cluster_id))
+        assert wire.read(len(denial)) == denial
+        assert wire.is_closed_by_broker()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
-        {"cluster_id": "somebody else's"},
-        {"cluster_id": ""},
         {"version": PROTOCOL_VERSION + 1},
         {"version": -1},
         {"to_node": 2},
