@@ -16,8 +16,9 @@ class RaftConfig:
     #: Without a word from a leader for this long, plus a random part below the same number, a
     #: voter asks for votes; a leader without a live majority for this long steps down.
     election_ticks: int = 10
-    #: The random part when the leader's process is known to be gone; its fixed part is one tick.
-    lost_leader_jitter_ticks: int = 3
+    #: Where the leader's process is known to be gone, one voter asks for votes after one tick, and
+    #: the others so much later one after another. Who is first differs from group to group.
+    lost_leader_step_ticks: int = 3
     #: An unanswered message is followed by a small one that finds out what got lost.
     retry_ticks: int = 5
     #: A snapshot that has not been acknowledged after this long is offered again.

@@ -28,7 +28,7 @@ from tests.unit.raft.disk_image import DiskImage
 from tests.unit.raft.harness import GROUP, Cluster
 from tests.unit.raft.seeded import SeededRun
 
-SEEDS_MAX = 400
+SEEDS_MAX = 1_500
 
 
 def figure_8() -> Cluster:
