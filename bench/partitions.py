@@ -1,6 +1,6 @@
 """What many partitions cost three brokers: idle, at a start, and when one of them is killed.
 
-    .venv/bin/python -m bench.partitions [--counts 1,100,1000,10000] [--seconds 20]
+    .venv/bin/python -m bench.partitions [--counts 1,100,1000,10000] [--seconds 20] [--plot FILE]
 
 For each count a new cluster, with all partitions on all three brokers. Messages between brokers are
 counted by the kernel, as segments with data on the connections to their peer ports, so what is
@@ -17,12 +17,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.ours import Kafkaesque
 from bench.processes import BrokerProcess, ask_metadata
+from kafkaesque.sim.gossip.plot import Line, Panel, draw
 
 BROKERS = 3
 TOPIC_PARTITIONS_MAX = 1000
@@ -52,6 +54,33 @@ class Traffic:
 
     messages: int
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What a cluster does in which nothing happens; the last two of one broker, in the mean."""
+
+    messages_per_s: float
+    bytes_per_s: float
+    core_percent: float
+    resident_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured with so many partitions; `COLUMNS` names it, in this order."""
+
+    partitions: int
+    idle: Idle
+    created_s: float
+    started_s: float
+    failover_s: float
+
+    def cells(self) -> list[str]:
+        """Return it in words."""
+        idle = [f"{each:,.3g}" if each < 100 else f"{each:,.0f}" for each in astuple(self.idle)]
+        times = [f"{each:.2f}" for each in (self.created_s, self.started_s, self.failover_s)]
+        return [f"{self.partitions:,}", *idle, *times]
 
 
 def traffic(peer_ports: Sequence[int]) -> Traffic:
@@ -111,8 +140,8 @@ def _is_led(broker: BrokerProcess, topics: dict[str, int], running: set[str]) ->
     return True
 
 
-def measure_idle(cluster: Kafkaesque, seconds: float) -> list[str]:
-    """Return messages and bytes between brokers, and processor and memory of one, in the mean."""
+def measure_idle(cluster: Kafkaesque, seconds: float) -> Idle:
+    """Watch a cluster that has nothing to do."""
     time.sleep(SETTLE_S)
     before, start = traffic(cluster.peer_ports), time.monotonic()
     used = [broker.cpu_seconds() for broker in cluster.brokers]
@@ -120,16 +149,16 @@ def measure_idle(cluster: Kafkaesque, seconds: float) -> list[str]:
     after, passed_s = traffic(cluster.peer_ports), time.monotonic() - start
     used_s = sum(broker.cpu_seconds() for broker in cluster.brokers) - sum(used)
     resident = sum(broker.rss_bytes() for broker in cluster.brokers)
-    return [
-        f"{(after.messages - before.messages) / passed_s:.1f}",
-        f"{(after.size_bytes - before.size_bytes) / passed_s:.0f}",
-        f"{used_s / passed_s / BROKERS * 100:.1f}",
-        f"{resident / BROKERS / MIB:.0f}",
-    ]
+    return Idle(
+        (after.messages - before.messages) / passed_s,
+        (after.size_bytes - before.size_bytes) / passed_s,
+        used_s / passed_s / BROKERS * 100,
+        resident / BROKERS / MIB,
+    )
 
 
-def measure(count: int, seconds: float) -> list[str]:
-    """Return the cells of a row: all that is measured with so many partitions."""
+def measure(count: int, seconds: float) -> Row:
+    """Measure everything with so many partitions."""
     topics = topics_of(count)
     with Kafkaesque(BROKERS) as cluster:
         start = time.monotonic()
@@ -148,8 +177,26 @@ def measure(count: int, seconds: float) -> list[str]:
         victim, *others = cluster.brokers
         victim.kill()
         failover_s = wait_until_led(others, topics)
-        times = [f"{each:.2f}" for each in (created_s, started_s, failover_s)]
-        return [f"{count:,}", *idle, *times]
+        return Row(count, idle, created_s, started_s, failover_s)
+
+
+def plot(rows: Sequence[Row]) -> str:
+    """Return what idle brokers send, and what a broker takes, as an SVG document."""
+
+    def panel(title: str, y_name: str, points: list[tuple[float, float]]) -> Panel:
+        line = Line(name=y_name, points=points)
+        return Panel(
+            title=title, x_name="partitions", y_name=y_name, lines=[line], x_is_logarithmic=True
+        )
+
+    sent = [(float(row.partitions), row.idle.messages_per_s) for row in rows]
+    held = [(float(row.partitions), row.idle.resident_mib) for row in rows]
+    return draw(
+        [
+            panel("Messages between idle brokers", "messages/s", sent),
+            panel("Memory of a broker", "MiB", held),
+        ]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -157,14 +204,19 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench.partitions", description=__doc__)
     parser.add_argument("--counts", default=",".join(map(str, COUNTS)))
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--plot", type=Path, help="draw it into this SVG file")
     options = parser.parse_args(arguments)
     if shutil.which("ss") is None:
         print("bench.partitions needs ss (Debian package iproute2)", file=sys.stderr)
         return 2
     print(f"| {' | '.join(COLUMNS)} |")
     print("|---" * len(COLUMNS) + "|", flush=True)
+    rows = []
     for count in map(int, options.counts.split(",")):
-        print(f"| {' | '.join(measure(count, options.seconds))} |", flush=True)
+        rows.append(measure(count, options.seconds))
+        print(f"| {' | '.join(rows[-1].cells())} |", flush=True)
+    if options.plot is not None:
+        options.plot.write_text(plot(rows))
     return 0
 
 
