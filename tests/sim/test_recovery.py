@@ -1,7 +1,12 @@
 """Partitions lose their majorities again and again, and are formed anew while clients work."""
 
+from typing import Any
+
 import pytest
 
+from kafkaesque.broker.commands import DecideRecovery
+from kafkaesque.broker.controller import Controller
+from kafkaesque.model.errors import OverBound
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.runner import SimOptions, SimReport, run_seed
 from tests.sim.scenario import Scenario
@@ -72,6 +77,24 @@ def test_one_of_two_goes_on_and_the_other_is_taken_in_again(seed: int) -> None:
     scenario.loop.run_until(lambda: scenario.load.is_read, 30_000)
     scenario.load.observations.check()
     assert not scenario.findings.anomalies
+
+
+def test_a_decision_that_was_refused_once_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, leader, other = pair(5)
+    submit, refused = Controller.submit, []
+
+    def refuse_once(self: Controller, command: Any, on_done: Any) -> None:
+        if isinstance(command, DecideRecovery) and command.group not in refused:
+            refused.append(command.group)
+            on_done(OverBound("too many commands wait already"))
+        else:
+            submit(self, command, on_done)
+
+    monkeypatch.setattr(Controller, "submit", refuse_once)
+    scenario.kill(leader)
+    scenario.loop.run_until(lambda: scenario.leaders() == [other], 30_000)
+    assert refused
+    scenario.write(100)
 
 
 def test_of_two_the_one_that_has_its_disk_takes_the_other_in_anew() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaesque.broker.commands import BeginRecovery, DecideRecovery
 from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.topic_config import make_topic_config
+from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.raft.recovery import survivors_needed
 
@@ -126,7 +127,12 @@ class RecoveryWatch:
         command = DecideRecovery(
             group=group, formation=recovery.formation, may_be_unclean=may_be_unclean
         )
-        self._broker.controller.submit(command, _nothing)
+
+        def on_outcome(outcome: object) -> None:
+            if isinstance(outcome, RequestRefused):
+                self._tried.pop(group, None)  # the next sweep tries again
+
+        self._broker.controller.submit(command, on_outcome)
 
 
 def _nothing(outcome: object) -> None:
