@@ -3,6 +3,8 @@
     scripts/chaos --spark                two hundred kills (half an hour and more)
     scripts/chaos --spark --kills 10     fewer
     scripts/chaos --spark --seed 42      the same victims and pauses again
+    scripts/chaos --spark --guarantee at-least-once --kills 40
+                                         a weaker sink, which has to be found out
 
 Three brokers, and a standalone cluster of Spark with two workers, all on 127.0.0.1. A query reads
 a topic that grows all the time, transforms its records in Python, shuffles them, and writes them
@@ -45,6 +47,12 @@ def read_arguments() -> argparse.Namespace:
         "--pause", type=float, default=2.0, help="longest pause between kills, s (2)"
     )
     parser.add_argument("--seconds", type=float, default=math.inf, help="no kills after this time")
+    parser.add_argument(
+        "--guarantee",
+        choices=("exactly-once", "at-least-once"),
+        default="exactly-once",
+        help="the sink's; with at-least-once kills double results, and the run fails",
+    )
     parser.add_argument("--data", type=Path, help="where data and logs of the run are kept")
     parser.add_argument("--keep", action="store_true", help="leave data and logs, problems or not")
     return parser.parse_args()
@@ -95,6 +103,7 @@ def main() -> int:
         folder=folder,
         per_second=arguments.rate,
         kills_s_max=arguments.seconds,
+        guarantee=arguments.guarantee,
         say=lambda line: print(line, flush=True),
     )
     try:

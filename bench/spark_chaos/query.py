@@ -1,8 +1,8 @@
-"""The query that is killed: source, a transformation in Python, a shuffle, the exactly-once sink.
+"""The query that is killed: source, a transformation in Python, a shuffle, the sink.
 
-Arguments: Spark's master, bootstrap servers, source topic, sink topic, checkpoint folder. A query
-that fails is started again in the same driver, as a continuous pipeline does it, and the driver
-ends when that is of no use; each failure is one line on standard output.
+Arguments: Spark's master, bootstrap servers, source topic, sink topic, the sink's guarantee,
+checkpoint folder. A query that fails is started again in the same driver, as a continuous pipeline
+does it, and the driver ends when that is of no use; each failure is one line on standard output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def transformed(batches: Iterator[Any]) -> Iterator[Any]:
         yield pyarrow.RecordBatch.from_pydict({"key": keys, "value": made})
 
 
-def start(spark: SparkSession, servers: str, source: str, sink: str, checkpoint: str) -> Any:
+def start(
+    spark: SparkSession, servers: str, source: str, sink: str, guarantee: str, checkpoint: str
+) -> Any:
     """Start the query."""
     rows: DataFrame = (
         spark.readStream.format("kafkaesque")
@@ -54,6 +56,7 @@ def start(spark: SparkSession, servers: str, source: str, sink: str, checkpoint:
         .writeStream.format("kafkaesque")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", sink)
+        .option("deliveryGuarantee", guarantee)
         .option("checkpointLocation", checkpoint)
         .start()
     )

@@ -77,9 +77,11 @@ class Run:
         folder: Path,
         per_second: int,
         kills_s_max: float,
+        guarantee: str = "exactly-once",
         say: Callable[[str], None],
     ) -> None:
         self._kills = kills
+        self._guarantee = guarantee
         self._kills_s_max = kills_s_max
         self._folder = folder
         self._per_second = per_second
@@ -238,7 +240,7 @@ class Run:
     # -- who is killed
 
     def _start_driver(self) -> None:
-        arguments = (self._spark.url, self._servers, SOURCE, SINK)
+        arguments = (self._spark.url, self._servers, SOURCE, SINK, self._guarantee)
         checkpoint = str(self._folder / "checkpoint")
         with self._log_path.open("ab") as log:
             self._driver = subprocess.Popen(
