@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import free_ports
@@ -36,11 +37,16 @@ class Patient:
     def wait_until_ready(self, count: int) -> None:
         while count:
             count -= isinstance(self.cluster.events.get(timeout=DEADLINE_S), BrokerReady)
-        words = ["cluster", "wait", "--brokers", "3", "--timeout", str(DEADLINE_S)]
-        subprocess.run(
-            [*KAFKAESQUE, *words, "-b", self.cluster.bootstrap_servers],
-            check=True,
+        done = self.wait("--brokers", "3", "--timeout", str(DEADLINE_S))
+        assert done.returncode == 0, done.stderr
+
+    def wait(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `kafkaesque cluster wait`."""
+        return subprocess.run(
+            [*KAFKAESQUE, "cluster", "wait", *words, "-b", self.cluster.bootstrap_servers],
+            check=False,
             capture_output=True,
+            text=True,
             timeout=2 * DEADLINE_S,
         )
 
@@ -132,6 +138,29 @@ def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: s
     finally:
         broker.start(patient.cluster.events)
         patient.wait_until_ready(1)
+
+
+def test_the_next_broker_may_be_restarted_when_the_last_has_everything_again(
+    patient: Patient, topic: str
+) -> None:
+    servers = patient.cluster.bootstrap_servers
+    sync = ("--brokers", "3", "--in-sync", "--timeout")
+    assert patient.wait(*sync, str(DEADLINE_S)).returncode == 0
+    broker = patient.cluster.broker(3)
+    broker.signal(signal.SIGTERM)
+    broker.wait(DEADLINE_S)
+    produce(servers, topic, [b"v" * 1000] * 1000)
+    too_early = patient.wait("--brokers", "2", "--in-sync", "--timeout", "0.5")
+    assert too_early.returncode == 5
+    assert "broker 3 does not answer" in too_early.stderr
+    assert f"{topic}-0" in too_early.stderr
+    broker.start(patient.cluster.events)
+    now = patient.wait(*sync, str(DEADLINE_S))
+    assert now.returncode == 0, now.stderr
+    assert now.stdout.startswith("ready: 3 brokers, ")
+    found = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=DEADLINE_S)
+    for each in found.topics[topic].partitions.values():
+        assert sorted(each.isrs) == [1, 2, 3]
 
 
 def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, topic: str) -> None:

@@ -96,6 +96,14 @@ def status(
 @app.command()
 def wait(
     brokers: Annotated[int, typer.Option(min=1, help="How many brokers are to be up.")] = 1,
+    in_sync: Annotated[
+        bool,
+        typer.Option(
+            "--in-sync",
+            help="Wait also until every replica is in sync, as every broker says: then the next "
+            "broker may be restarted.",
+        ),
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -107,11 +115,13 @@ def wait(
     \b
     Example:
       kafkaesque cluster wait --brokers 3 --timeout 30
+      kafkaesque cluster wait --brokers 3 --in-sync
     """
     deadline = time.monotonic() + timeout
     while True:
         found = _try(bootstrap)
-        if isinstance(found, ClusterStatus) and found.is_ready(brokers):
+        reasons = _reasons_to_wait(found, bootstrap, brokers, in_sync=in_sync)
+        if isinstance(found, ClusterStatus) and not reasons:
             Screen(json=json).done(f"ready: {found.summary}", asdict(found))
             return
         if time.monotonic() >= deadline:
@@ -120,11 +130,31 @@ def wait(
     if isinstance(found, CommandFailed):
         raise found
     raise CommandFailed(
-        f"not ready after {timeout:g} s: {found.summary};"
-        f" {counted(brokers, 'broker')} {'was' if brokers == 1 else 'were'} asked for",
-        hint="kafkaesque cluster status",
+        f"not ready after {timeout:g} s: {'; '.join(reasons)}",
+        hint="kafkaesque doctor" if in_sync else "kafkaesque cluster status",
         exit_code=TIMED_OUT,
     )
+
+
+def _reasons_to_wait(
+    found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int, *, in_sync: bool
+) -> list[str]:
+    from kafkaesque.cli.doctor.probe import look
+    from kafkaesque.cli.doctor.restart_check import reasons_to_wait
+
+    if isinstance(found, CommandFailed):
+        return [found.message]
+    if not found.is_ready(brokers):
+        were = "was" if brokers == 1 else "were"
+        return [f"{found.summary}; {counted(brokers, 'broker')} {were} asked for"]
+    if not in_sync:
+        return []
+    try:
+        return reasons_to_wait(look(bootstrap), brokers)
+    except CommandFailed as failure:
+        if failure.exit_code != UNREACHABLE:
+            raise
+        return [failure.message]
 
 
 def read_status(bootstrap: str) -> ClusterStatus:
