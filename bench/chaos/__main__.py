@@ -104,6 +104,8 @@ def show(report: Report, seed: int, directory: Path) -> None:
         f"  {report.disk_failures} calls were made to fail; {report.own_ends} times a broker ended "
         f"because of its disk, {report.repairs} times it gave its disk up and was restarted"
     )
+    if report.departures:
+        print(f"  {report.departures} times a broker left in order: drained, stopped, removed")
     for name, count in report.operations.items():
         print(f"  {count:8} {name}")
     partitions, size_bytes = report.replicas

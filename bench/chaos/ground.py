@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bench.chaos.departure import Departure, Stage
 from bench.chaos.machine import Machine
-from bench.chaos.plan import OF_LINKS
+from bench.chaos.plan import IN_ORDER, OF_LINKS
 from bench.chaos.switch import Network
 from kafkaesque.sim.faults import Fault
 
@@ -20,6 +21,8 @@ Say = Callable[[str], None]
 #: How long a broker of a rolling restart has been ready before the next one goes.
 _ROLLING_REST_S: Final = 1.0
 _ROLLING_S_MAX: Final = 20.0
+#: So many partitions get a replica on the broker that comes, when it is there.
+_GIVEN: Final = 2
 
 
 @dataclass(slots=True)
@@ -41,19 +44,26 @@ class Ground:
         network: Network | None,
         *,
         spare: Machine | None,
-        reassign: Callable[[], None],
+        departure: Departure | None,
+        reassign: Callable[[str], None],
         seed: int,
         say: Say,
     ) -> None:
-        """`spare` is the broker that comes and goes; `reassign` moves a partition."""
+        """`spare` is the broker that comes and goes, `departure` its way to leave in order.
+
+        `reassign` moves a partition, to the broker that is named if one is.
+        """
         self.machines = machines
         self.spare = spare
+        self.departure = departure
         self._network = network
         self._reassign = reassign
         self._dice = random.Random(f"{seed}/ground")
         self._say = say
         self._flapping: dict[int, tuple[Fault, float, bool]] = {}
         self._rolling: _Rolling | None = None
+        #: Whether the broker that comes has been given nothing yet.
+        self._is_new = False
         self._slow: dict[str, list[float]] = {}
         #: How many faults of each kind did something.
         self.counts: Counter[str] = Counter()
@@ -81,8 +91,13 @@ class Ground:
             "failing writes": lambda machine, _: self._fail(machine, "writes", fails=True),
             "failing reads": lambda machine, _: self._fail(machine, "reads", fails=True),
             "lost disk": lambda machine, _: machine.lose_disk(),
-            "one more broker": lambda machine, _: machine.start(),
+            "one more broker": lambda machine, _: self._arrive(machine),
         }
+        if fault.kind == "one more broker" and self.departure is not None:
+            if self.departure.is_under_way:
+                self._say(f"is left out, because {self.departure.describe()}: {fault}")
+                return
+            self.departure.cancel()
         self._say(f"begins: {self._text(fault)}")
         if fault.kind in OF_LINKS:
             self._strike(number, fault)
@@ -92,7 +107,7 @@ class Ground:
             self._damage(fault)
             return
         elif fault.kind == "reassignment":
-            self._reassign()
+            self._reassign("")
         else:
             for machine in self._targets(fault):
                 begins[fault.kind](machine, fault)
@@ -112,7 +127,7 @@ class Ground:
             "failing reads": lambda machine: self._fail(machine, "reads", fails=False),
             "bit flip": lambda machine: machine.cure(),
             "truncation": lambda machine: machine.cure(),
-            "one more broker": lambda machine: machine.terminate(),
+            "one more broker": lambda machine: self._leave(machine, fault),
         }
         self._flapping.pop(number, None)
         if fault.kind in OF_LINKS and self._network is not None:
@@ -156,6 +171,19 @@ class Ground:
         machine.control.failing[what] = fails
         machine.control.apply()
 
+    def _arrive(self, machine: Machine) -> None:
+        machine.start()
+        self._is_new = True
+
+    def _leave(self, machine: Machine, fault: Fault) -> None:
+        self._is_new = False
+        if self.departure is None or self.departure.is_under_way:
+            return
+        if fault.strength == IN_ORDER:
+            self.departure.begin()
+        else:
+            machine.kill()
+
     def _damage(self, fault: Fault) -> None:
         for machine in self._targets(fault):
             done = machine.damage(fault.kind, self._dice)
@@ -171,6 +199,12 @@ class Ground:
         """Go on with what is under way."""
         for machine in self.all_machines:
             machine.tick()
+        if self.departure is not None:
+            self.departure.tick()
+        if self._is_new and self.spare is not None and self.spare.is_ready:
+            self._is_new = False
+            for _ in range(_GIVEN):
+                self._reassign(self.spare.name)
         now = time.monotonic()
         for number, (fault, due, is_cut) in list(self._flapping.items()):
             if now < due or self._network is None:
@@ -206,8 +240,10 @@ class Ground:
             self.end(number, fault)
         for machine in self.machines.values():
             machine.heal()
-        if self.spare is not None and self.spare.has_run:
-            self.spare.heal()  # replicas may have moved there
+        spare, departure = self.spare, self.departure
+        if spare is not None and spare.has_run and departure is not None:
+            if departure.stage is Stage.STAYS:
+                spare.heal()  # replicas may have moved there
 
     def stop_all(self) -> None:
         """Let all brokers end in order, at the same time."""

@@ -30,13 +30,18 @@ class Mover:
         self._dice = random.Random(f"{seed}/moves")
         self._asking: list[tuple[str, subprocess.Popen[bytes]]] = []
 
-    def move(self, brokers: Sequence[str], replicas: int, say: Callable[[str], None]) -> None:
-        """Begin to move a partition to some of these brokers."""
+    def move(
+        self, brokers: Sequence[str], replicas: int, say: Callable[[str], None], *, onto: str = ""
+    ) -> None:
+        """Begin to move a partition to some of these brokers; `onto` is one of them, if named."""
         self.look()
         if len(self._asking) >= MOVES_AT_ONCE_MAX:
             return
         topic, partition = self._dice.choice(self._places)
-        to = ",".join(self._dice.sample(list(brokers), replicas))
+        chosen = self._dice.sample(list(brokers), replicas)
+        if onto and onto not in chosen:
+            chosen[self._dice.randrange(replicas)] = onto
+        to = ",".join(chosen)
         words = ["topic", "reassign", topic, "--partition", str(partition), "--replicas", to]
         say(f"moves {topic}-{partition} to {to}")
         tool = subprocess.Popen(

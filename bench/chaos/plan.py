@@ -27,6 +27,9 @@ ALL_ONE_IN: Final = 12
 #: One fault of links in so many cuts off clients, too.
 CLIENTS_ONE_IN: Final = 4
 _DRAWS_MAX: Final = 50
+#: How the broker that comes and goes leaves: by kill -9, or drained, stopped and taken out.
+KILLED: Final = 0.0
+IN_ORDER: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ KINDS: Final[dict[str, Kind]] = {
     "bit flip": Kind(weight=2, lasting_ms=(3_000, 9_000), takes_process=True, is_losing=True),
     "truncation": Kind(weight=2, lasting_ms=(3_000, 9_000), takes_process=True, is_losing=True),
     "lost disk": Kind(weight=1, lasting_ms=(0, 2_000), takes_process=True, is_losing=True),
-    "one more broker": Kind(weight=1, lasting_ms=(8_000, 25_000)),
+    "one more broker": Kind(weight=1, lasting_ms=(8_000, 25_000), strengths=(KILLED, IN_ORDER)),
     "reassignment": Kind(weight=2, lasting_ms=(0, 0)),
 }
 

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.chaos.checks import Evidence, check_everything
+from bench.chaos.departure import Departure
 from bench.chaos.ground import Ground
 from bench.chaos.history import History, Journal, Where
 from bench.chaos.load import LOCK, PLACES, TOPICS, Load
@@ -88,6 +89,8 @@ class Report:
     errors: dict[str, int] = field(default_factory=dict)
     own_ends: int = 0
     repairs: int = 0
+    #: How often the broker that comes and goes was drained, stopped and taken out.
+    departures: int = 0
     disk_failures: int = 0
     healed_s: float = 0.0
     settled_s: float = 0.0
@@ -142,6 +145,9 @@ class Run:
             if self._network is not None:
                 self._network.close()
             self._mover.stop()
+            if self._ground.departure is not None:
+                self._ground.departure.stop()
+                self.report.departures = self._ground.departure.count
             self._journal.close()
         return self.report
 
@@ -184,20 +190,26 @@ class Run:
         spare = machines.pop(spare_name) if options.has_spare else None
         self._machines = machines
         self._mover = Mover(self.bootstrap_servers, self.history, PLACES, options.seed)
+        departure = None
+        if spare is not None:
+            departure = Departure(spare, self.bootstrap_servers, self.history, self.say)
         self._ground = Ground(
             machines,
             self._network,
             spare=spare,
+            departure=departure,
             reassign=self._reassign,
             seed=options.seed,
             say=self.say,
         )
 
-    def _reassign(self) -> None:
-        """Let a partition's replicas move to brokers that are to run."""
-        spare = self._ground.spare
-        to = [*self._machines, *([spare.name] if spare is not None and spare.is_wanted else [])]
-        self._mover.move(to, min(3, len(self._machines)), self.say)
+    def _reassign(self, onto: str) -> None:
+        """Let a partition's replicas move to brokers that are to run; `onto` is one, if named."""
+        spare, departure = self._ground.spare, self._ground.departure
+        to = list(self._machines)
+        if spare is not None and spare.is_wanted and not (departure and departure.is_under_way):
+            to.append(spare.name)
+        self._mover.move(to, min(3, len(self._machines)), self.say, onto=onto)
 
     def _machine(self, name: str, port: int) -> Machine:
         home = self._options.directory / f"broker-{name}"
@@ -323,8 +335,21 @@ class Run:
                 probe.close()
         return views
 
+    def _await_departure(self) -> None:
+        """Wait until the broker that comes and goes has left, if it is about to."""
+        leaving = self._ground.departure
+        if leaving is not None and not self._wait_for(
+            lambda: not leaving.is_under_way,
+            SETTLE_S_MAX,
+            f"stuck drain: broker {leaving.machine.name} has not left",
+        ):
+            self.report.anomalies.append(f"stuck drain: {leaving.describe()}")
+            leaving.cancel()
+            leaving.machine.heal()
+
     def _settle(self) -> dict[str, frozenset[str]]:
         """Wait until all is in sync; return who has replicas of which partition."""
+        self._await_departure()
         began = time.monotonic()
         told: list[str] = []
         views: list[View] = []
