@@ -23,6 +23,9 @@ DRAWN = re.compile(r"\b((?:runtime|protocols|gateway|broker|storage)/[\w/]+)(?:\
 #: A script, a test, a page or a source file that is named with its folder.
 NAMED = re.compile(r"`((?:scripts|docs|src|tests|bench|codegen|examples)/[\w./-]+)")
 
+#: A test that is named with its file.
+TEST = re.compile(r"`(test_\w+)::(test_\w+)`")
+
 
 def anchors(page: Path) -> set[str]:
     """Return what the headings of a page are linked by."""
@@ -51,6 +54,18 @@ def test_every_file_that_is_named_with_its_folder_exists() -> None:
     named = {(page, name) for page in PAGES for name in NAMED.findall(page.read_text())}
     assert len(named) > 10
     missing = [f"{page.name}: {name}" for page, name in named if not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_every_test_that_is_named_with_its_file_exists() -> None:
+    named = {name for page in PAGES for name in TEST.findall(page.read_text())}
+    assert len(named) > 10
+    files = [(path.stem, path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
+    missing = [
+        f"{file}::{test}"
+        for file, test in named
+        if not any(file == stem and f"def {test}(" in text for stem, text in files)
+    ]
     assert missing == []
 
 

@@ -1,17 +1,18 @@
 """What clients of one topic sent, what was acknowledged, what was read; and what is wrong with it.
 
 The checker knows, in the words of Jepsen's checker of Kafka where it has one: *lost write*
-(acknowledged, and later offsets were read, not this one), *unseen* (acknowledged, and nobody read
-it), *duplicate* (twice in the log), *inconsistent offsets* (two records were seen at one offset, or
-an acknowledged one is at another), *poll skip* (from one answer to the next a consumer got by a
-record that exists; *internal* within one answer), *non-monotonic poll* (it got a record again, or
-after a later one), *non-monotonic send* (a producer's later record was acknowledged at an earlier
-offset), *internal send skip* (the records of one batch are not next to each other), *spurious zero
-offset* (offset 0 was acknowledged for what is not the first record). And of its own: *unsent*
-(nobody ever sent it), *reordered* (a producer's records not in its order), *gap* (an offset that
-nobody read and nobody deleted; where records of a key replace each other, a record is lost if there
-is no later one of its key), *undeleted* (a deletion that was acknowledged and undone),
-*overdeleted* (more is gone than anybody asked for).
+(acknowledged, and nobody read it, though what is at its offset or at later ones was), *unseen*
+(acknowledged, and nobody read it or what should follow), *duplicate* (twice in the log),
+*inconsistent offsets* (two records were seen at one offset, or an acknowledged one is at another),
+*poll skip* (from one answer to the next a consumer got by a record that exists; *internal* within
+one answer), *non-monotonic poll* (it got a record again, or after a later one), *non-monotonic
+send* (a producer's later record was acknowledged at an earlier offset), *internal send skip* (the
+records of one batch are not next to each other), *spurious zero offset* (offset 0 was acknowledged
+for what is not the first record). And of its own: *unsent* (nobody ever sent it), *reordered* (a
+producer's records not in its order), *gap* (an offset that nobody read and nobody deleted; where
+records of a key replace each other, a record is lost if there is no later one of its key),
+*undeleted* (a deletion that was acknowledged and undone), *overdeleted* (more is gone than anybody
+asked for).
 """
 
 from collections import defaultdict
@@ -211,6 +212,17 @@ class Observations:
 
     def check(self) -> None:
         """Compare, once everything has been read to the end."""
+        self._check_acknowledged()
+        for partition, records in self.seen.items():
+            self._check_partition(partition, records)
+        if not self.compacts:
+            self._check_skips()
+
+    def note_unseen(self) -> None:
+        """Say what was acknowledged and not read, where readers do not come to an end."""
+        self._check_acknowledged()
+
+    def _check_acknowledged(self) -> None:
         newest: dict[tuple[int, bytes], int] = {}
         if self.compacts:
             for partition, records in self.seen.items():
@@ -218,26 +230,19 @@ class Observations:
                     key = partition, key_of(value)
                     newest[key] = max(offset, newest.get(key, -1))
         for (partition, value), offset in self.acknowledged.items():
-            found = self.seen[partition].get(offset)
+            records = self.seen[partition]
+            found = records.get(offset)
             is_replaced = self.compacts and newest.get((partition, key_of(value)), -1) > offset
             if found is None and not is_replaced and not self._is_skipped(partition, offset):
-                what = "lost write" if offset < max(self.seen[partition], default=-1) else "unseen"
+                what = "lost write" if offset < max(records, default=-1) else "unseen"
                 self.note_anomaly(f"{what}: {value!r}, acknowledged at {partition}@{offset}")
             elif found is not None and found != value:
+                is_lost = not self.compacts and value not in records.values()
+                what = "lost write" if is_lost else "inconsistent offsets"
                 self.note_anomaly(
-                    f"inconsistent offsets: {value!r} was acknowledged at {partition}@{offset}, "
-                    f"where {found!r} is"
+                    f"{what}: {value!r} was acknowledged at {partition}@{offset}, where {found!r} "
+                    f"is"
                 )
-        for partition, records in self.seen.items():
-            self._check_partition(partition, records)
-        if not self.compacts:
-            self._check_skips()
-
-    def note_unseen(self) -> None:
-        """Say what was acknowledged and never read, where readers do not come to an end."""
-        for (partition, value), offset in self.acknowledged.items():
-            if offset > max(self.seen[partition], default=-1):
-                self.note_anomaly(f"unseen: {value!r}, acknowledged at {partition}@{offset}")
 
     def _check_skips(self) -> None:
         existing = {(partition, offset) for (partition, _), offset in self.acknowledged.items()}
