@@ -24,6 +24,7 @@ NS_PER_MS: Final = 1_000_000
 EVENTS_PER_INSTANT_MAX: Final = 200_000
 #: Events that wait for a paused process.
 HELD_EVENTS_MAX: Final = 1_000_000
+_NEVER_NS: Final = 1 << 63
 
 
 class SimStuck(Exception):
@@ -49,13 +50,12 @@ class Life:
 class Event:
     """Something that is going to happen."""
 
-    __slots__ = ("callback", "kind", "life", "number", "time_ns")
+    __slots__ = ("callback", "kind", "life", "time_ns")
 
     def __init__(
-        self, time_ns: int, number: int, life: Life | None, kind: str, callback: Callable[[], None]
+        self, time_ns: int, life: Life | None, kind: str, callback: Callable[[], None]
     ) -> None:
         self.time_ns = time_ns
-        self.number = number
         self.life = life
         self.kind = kind
         self.callback: Callable[[], None] | None = callback
@@ -63,6 +63,11 @@ class Event:
     def cancel(self) -> None:
         """Make sure that it does not happen."""
         self.callback = None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it is never going to happen: it was cancelled, or its process is gone."""
+        return self.callback is None or (self.life is not None and not self.life.alive)
 
 
 class SimLoop:
@@ -74,6 +79,9 @@ class SimLoop:
         self.history: Final = History()
         #: By time and number, which no two events share.
         self._queue: Final[list[tuple[int, int, Event]]] = []
+        #: What is going to happen at this instant, behind what the queue has for it: most of what
+        #: is asked for is, and needs no sorting.
+        self._soon: Final[deque[Event]] = deque()
         self._number = 0
         self._instant_count = 0
         #: Raised by `step` as soon as the event that brought them to light has ended.
@@ -87,9 +95,14 @@ class SimLoop:
         self, delay_ns: int, kind: str, callback: Callable[[], None], life: Life | None = None
     ) -> Event:
         """Let something happen; at the same instant, in the order of asking."""
-        self._number += 1
-        event = Event(self.now_ns + max(0, delay_ns), self._number, life, kind, callback)
-        heapq.heappush(self._queue, (event.time_ns, event.number, event))
+        if delay_ns <= 0:
+            event = Event(self.now_ns, life, kind, callback)
+            self._soon.append(event)
+            return event
+        self._number = number = self._number + 1
+        time_ns = self.now_ns + delay_ns
+        event = Event(time_ns, life, kind, callback)
+        heapq.heappush(self._queue, (time_ns, number, event))
         return event
 
     def tell(self, place: str, what: str) -> None:
@@ -103,14 +116,26 @@ class SimLoop:
             event = life.held.popleft()
             if event.callback is not None:
                 # The same event, so that whoever holds it can still cancel it.
-                self._number += 1
-                event.time_ns, event.number = self.now_ns, self._number
-                heapq.heappush(self._queue, (event.time_ns, event.number, event))
+                event.time_ns = self.now_ns
+                self._soon.append(event)
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
-        while self._queue:
-            event = heapq.heappop(self._queue)[2]
+        return self._step(_NEVER_NS)
+
+    def _step(self, end_ns: int) -> bool:
+        """Let the next event happen; False if there is none until then."""
+        queue, soon = self._queue, self._soon
+        while True:
+            if soon and not (queue and queue[0][0] <= self.now_ns):
+                event = soon.popleft()
+                self._instant_count += 1
+                if self._instant_count > EVENTS_PER_INSTANT_MAX:
+                    raise SimStuck(f"time stands still at {self.now_ns} ns: {event.kind}")
+            elif queue and queue[0][0] <= end_ns:
+                event = heapq.heappop(queue)[2]
+            else:
+                return False
             callback, life = event.callback, event.life
             if callback is None or (life is not None and not life.alive):
                 continue
@@ -120,20 +145,16 @@ class SimLoop:
             if life is not None and life.paused:
                 self._hold(life, event)
                 continue
-            self._instant_count += 1
-            if self._instant_count > EVENTS_PER_INSTANT_MAX:
-                raise SimStuck(f"time stands still at {self.now_ns} ns: {event.kind}")
             self.history.note(self.now_ns, "-" if life is None else life.place, event.kind)
             event.callback = None
             self._happen(callback, life)
             return True
-        return False
 
     def run_for(self, ms: float) -> None:
         """Let so much time pass."""
         end = self.now_ns + round(ms * NS_PER_MS)
-        while (time_ns := self._next_time_ns()) is not None and time_ns <= end:
-            self.step()
+        while self._step(end):
+            pass
         self.now_ns = max(self.now_ns, end)
 
     def run_until(
@@ -151,14 +172,12 @@ class SimLoop:
         while self.now_ns < due or not condition():
             if self.now_ns >= due:
                 due = self.now_ns + round(every_ms * NS_PER_MS)
-            time_ns = self._next_time_ns()
-            if time_ns is None:
-                if condition():
-                    return
-                raise SimStuck("nothing more is going to happen")
-            if time_ns > end:
-                raise SimStuck(f"it did not happen within {ms_max:g} ms")
-            self.step()
+            if not self._step(end):
+                if any(not event.is_void for _, _, event in self._queue):
+                    raise SimStuck(f"it did not happen within {ms_max:g} ms")
+                if not condition():
+                    raise SimStuck("nothing more is going to happen")
+                return
 
     def _happen(self, callback: Callable[[], None], life: Life | None) -> None:
         if life is None:
@@ -170,16 +189,6 @@ class SimLoop:
                 life.on_fatal(error)
         if self.defects:
             raise self.defects.pop()
-
-    def _next_time_ns(self) -> int | None:
-        """Return when the next event that is not void happens."""
-        queue = self._queue
-        while queue:
-            event = queue[0][2]
-            if event.callback is not None and (event.life is None or event.life.alive):
-                return event.time_ns
-            heapq.heappop(queue)
-        return None
 
     def _hold(self, life: Life, event: Event) -> None:
         if len(life.held) >= HELD_EVENTS_MAX:
