@@ -417,6 +417,7 @@ class Broker:
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
             controllers=tuple(self.config.controllers),
+            leader=self.leaders.leader,
         )
         return plan(state, command, inputs)
 

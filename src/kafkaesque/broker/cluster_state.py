@@ -345,7 +345,7 @@ class ClusterState:
         recovery = self.recoveries.get(group, NO_RECOVERY)
         match record:
             case RecoveryBegun():
-                recovery = recovery.begun(record.formation)
+                recovery = recovery.begun(record.formation, record.at_ms)
             case SurvivorTold():
                 recovery = recovery.told(record.report)
             case GroupReformed():

@@ -112,6 +112,17 @@ class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True
     """Groups have lost their quorums: form them anew."""
 
     groups: list[int]
+    #: By the clock of who says it.
+    at_ms: int = 0
+
+
+class AskElection(PeerRequest, frozen=True, tag="ask-election", kw_only=True):
+    """An administrator wants a group without a leader formed anew, whatever its topic allows."""
+
+    group: int
+    #: The newest formation that is known: if there is a later one, nothing is begun.
+    after: int
+    at_ms: int = 0
 
 
 class ToldSurvivor(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +145,7 @@ class DecideRecovery(PeerRequest, frozen=True, tag="decide-recovery", kw_only=Tr
     group: int
     formation: int
     may_be_unclean: bool
+    at_ms: int = 0
 
 
 class TellGivenUp(PeerRequest, frozen=True, tag="tell-given-up", kw_only=True):
@@ -290,6 +302,7 @@ ControllerCommand = (
     | ChangeQuotas
     | AllocateProducerIds
     | BeginRecovery
+    | AskElection
     | TellSurvivors
     | DecideRecovery
     | TellGivenUp

@@ -2,7 +2,13 @@
 
 from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import RaiseFeature, RegisterBroker
-from kafkaesque.broker.features import KNOWN, LEVEL_WITH_MOVES, METADATA, UNSAID
+from kafkaesque.broker.features import (
+    KNOWN,
+    LEVEL_WITH_MOVES,
+    LEVEL_WITH_RECOVERY,
+    METADATA,
+    UNSAID,
+)
 from kafkaesque.broker.metadata_records import FeatureLevelChanged
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
 
@@ -60,8 +66,22 @@ def check_may_move(state: ClusterState) -> None:
     Raises:
         FeatureUpdateFailed: the level is too low.
     """
-    if state.level(METADATA) < LEVEL_WITH_MOVES:
+    _check_level(state, "replicas can be moved", LEVEL_WITH_MOVES)
+
+
+def check_may_recover(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "partitions can be formed anew", LEVEL_WITH_RECOVERY)
+
+
+def _check_level(state: ClusterState, what: str, wanted: int) -> None:
+    level = state.level(METADATA)
+    if level < wanted:
         raise FeatureUpdateFailed(
-            f"replicas can be moved when {METADATA} is at level {LEVEL_WITH_MOVES}; it is at "
-            f"{state.level(METADATA)}: kafkaesque cluster upgrade"
+            f"{what} when {METADATA} is at level {wanted}; it is at {level}: kafkaesque cluster "
+            "upgrade"
         )

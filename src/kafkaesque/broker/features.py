@@ -13,6 +13,7 @@ from typing import Final
 #: groups that are formed anew (ADR 16).
 METADATA: Final = "kafkaesque.metadata.version"
 LEVEL_WITH_MOVES: Final = 2
+LEVEL_WITH_RECOVERY: Final = 2
 
 Ranges = Mapping[str, tuple[int, int]]
 

@@ -133,6 +133,8 @@ class RecoveryBegun(MetadataRecord, tag="recovery-begun", frozen=True, kw_only=T
 
     group: int
     formation: int
+    #: When, by some broker's clock; 0: that was not written down.
+    at_ms: int = 0
 
 
 class SurvivorTold(MetadataRecord, tag="survivor-told", frozen=True, kw_only=True):

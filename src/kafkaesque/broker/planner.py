@@ -10,6 +10,7 @@ from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_enti
 from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
+    AskElection,
     BeginRecovery,
     ChangeConfig,
     ChangeQuotas,
@@ -51,6 +52,7 @@ from kafkaesque.broker.move_planner import plan_finish, plan_moves, plan_take_up
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.broker.placement import place_partitions
 from kafkaesque.broker.recovery_planner import (
+    plan_asked,
     plan_begin,
     plan_decision,
     plan_given_up,
@@ -68,7 +70,7 @@ from kafkaesque.model.errors import (
     OverBound,
     TopicExists,
 )
-from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.ids import GroupId, NodeId, TopicId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 
 #: Partitions of one topic.
@@ -103,6 +105,8 @@ class PlanInputs:
     draw: int
     #: Brokers whose controllers vote.
     controllers: Collection[NodeId] = ()
+    #: Who leads a group, as far as is heard.
+    leader: Callable[[GroupId], NodeId | None] = lambda group: None
 
 
 def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) -> Plan:
@@ -130,6 +134,9 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return _plan_producer_ids(state, command)
         case BeginRecovery():
             return Plan(records=plan_begin(state, command), result=Done())
+        case AskElection():
+            records = plan_asked(state, command, alive=inputs.alive, leader=inputs.leader)
+            return Plan(records=records, result=Done())
         case TellSurvivors():
             return Plan(records=plan_told(state, command), result=Done())
         case DecideRecovery():
@@ -140,8 +147,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return Plan(records=list(plan_level(state, command)), result=Done())
         case MoveReplicas():
             check_may_move(state)
-            records, refusals = plan_moves(state, command)
-            return Plan(records=list(records), result=MovesResult(refusals=refusals))
+            moves, refusals = plan_moves(state, command)
+            return Plan(records=list(moves), result=MovesResult(refusals=refusals))
         case TakeUpMove():
             return Plan(records=list(plan_take_up(state, command)), result=Done())
         case FinishMove():

@@ -4,8 +4,19 @@ Each step is a committed record before anybody acts on it. Planned against the a
 after the other, so that of two controllers that want the same only one can have it.
 """
 
+from collections.abc import Callable, Collection
+
+import msgspec
+
 from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import BeginRecovery, DecideRecovery, TellGivenUp, TellSurvivors
+from kafkaesque.broker.commands import (
+    AskElection,
+    BeginRecovery,
+    DecideRecovery,
+    TellGivenUp,
+    TellSurvivors,
+)
+from kafkaesque.broker.feature_planner import check_may_recover
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     GroupReformed,
@@ -14,7 +25,12 @@ from kafkaesque.broker.metadata_records import (
     SurvivorTold,
 )
 from kafkaesque.broker.recovery_state import NO_RECOVERY
-from kafkaesque.model.ids import GroupId
+from kafkaesque.model.errors import (
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.raft.formation import FORMATION_MAX
 
 
@@ -22,17 +38,66 @@ def plan_begin(state: ClusterState, command: BeginRecovery) -> list[AnyMetadataR
     """Return a record for each group that is there, and in no recovery that waits for replicas.
 
     One that cannot be told from an earlier one any more stays as it is.
+
+    Raises:
+        FeatureUpdateFailed: brokers of an earlier release could not read it.
     """
+    check_may_recover(state)
     records: list[AnyMetadataRecord] = []
-    for group in dict.fromkeys(command.groups):
-        recovery = state.recoveries.get(GroupId(group), NO_RECOVERY)
-        is_free = recovery is NO_RECOVERY or not recovery.is_open
+    for number in dict.fromkeys(command.groups):
+        group = GroupId(number)
         # While replicas move, more than one set of voters may be in force.
-        is_known = GroupId(group) in state.partitions_by_group
-        is_known = is_known and GroupId(group) not in state.moving
-        if is_known and is_free and recovery.formation < FORMATION_MAX:
-            records.append(RecoveryBegun(group=group, formation=recovery.formation + 1))
+        if group in state.partitions_by_group and group not in state.moving:
+            records += _begin(state, group, command.at_ms)
     return records
+
+
+def _begin(state: ClusterState, group: GroupId, at_ms: int) -> list[AnyMetadataRecord]:
+    recovery = state.recoveries.get(group, NO_RECOVERY)
+    is_free = recovery is NO_RECOVERY or not recovery.is_open
+    if not is_free or recovery.formation >= FORMATION_MAX:
+        return []
+    return [RecoveryBegun(group=group, formation=recovery.formation + 1, at_ms=at_ms)]
+
+
+def plan_asked(
+    state: ClusterState,
+    command: AskElection,
+    *,
+    alive: Collection[NodeId],
+    leader: Callable[[GroupId], NodeId | None],
+) -> list[AnyMetadataRecord]:
+    """Return the record by which the recovery begins that an administrator has asked for.
+
+    None if there is a later formation than was known, or the newest waits for replicas.
+
+    Raises:
+        FeatureUpdateFailed: brokers of an earlier release could not read it.
+        UnknownTopicOrPartition: the group is gone.
+        ElectionNotNeeded: the group has a leader.
+        EligibleLeadersNotAvailable: nobody lives who could lead it, or its replicas move.
+    """
+    check_may_recover(state)
+    group = GroupId(command.group)
+    partition = state.partitions_by_group.get(group)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"group {group} does not exist")
+    name, leading = partition.topic_partition, leader(group)
+    if leading is not None:
+        raise ElectionNotNeeded(f"broker {leading} leads {name}")
+    if partition.is_moving:
+        raise EligibleLeadersNotAvailable(
+            f"the replicas of {name} move, and which of them vote only they know: start the "
+            f"brokers of {', '.join(map(str, partition.replicas))} that are down"
+        )
+    if not any(node in alive for node in partition.replicas):
+        raise EligibleLeadersNotAvailable(
+            f"none of the brokers that hold {name} is alive: start one of "
+            f"{', '.join(map(str, partition.replicas))}"
+        )
+    if state.recoveries.get(group, NO_RECOVERY).formation != command.after:
+        return []
+    return _begin(state, group, command.at_ms)
 
 
 def plan_told(state: ClusterState, command: TellSurvivors) -> list[AnyMetadataRecord]:
@@ -53,6 +118,7 @@ def plan_decision(state: ClusterState, command: DecideRecovery) -> list[AnyMetad
     plan = state.recoveries[group].find_plan(replicas)
     if plan is None or not (plan.is_clean or command.may_be_unclean):
         return []
+    plan = msgspec.structs.replace(plan, at_ms=command.at_ms)
     return [GroupReformed(group=command.group, plan=plan)]
 
 

@@ -41,6 +41,8 @@ class FormationPlan(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
     #: Whether no committed record can be missing.
     is_clean: bool = True
+    #: When it was decided, by some broker's clock; 0: that was not written down.
+    at_ms: int = 0
 
 
 class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The newest that was begun.
     formation: int = 0
+    #: When, by some broker's clock.
+    begun_ms: int = 0
     #: What was told for it, until it is decided.
     reports: tuple[SurvivorReport, ...] = ()
     #: The decisions that a later one may have to look at; the newest is last.
@@ -70,9 +74,9 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
         """The newest decision."""
         return self.plans[-1] if self.plans else None
 
-    def begun(self, formation: int) -> "RecoveryState":
+    def begun(self, formation: int, at_ms: int = 0) -> "RecoveryState":
         """Another formation begins."""
-        return msgspec.structs.replace(self, formation=formation, reports=())
+        return msgspec.structs.replace(self, formation=formation, begun_ms=at_ms, reports=())
 
     def told(self, report: SurvivorReport) -> "RecoveryState":
         """A replica has told what it has; a later word replaces an earlier one."""

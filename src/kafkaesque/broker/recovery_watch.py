@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaesque.broker.commands import BeginRecovery, DecideRecovery
 from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.topic_config import make_topic_config
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import FeatureUpdateFailed, RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.raft.recovery import survivors_needed
 
@@ -80,7 +80,14 @@ class RecoveryWatch:
                 due.append(group)
                 self._since_ms[group] = now_ms  # the next one has to wait as long
         if due:
-            self._broker.controller.submit(BeginRecovery(groups=due), _nothing)
+            wall_ms = self._broker.env.clock.wall_ms()
+            command = BeginRecovery(groups=due, at_ms=wall_ms)
+            self._broker.controller.submit(command, self._on_begun)
+
+    def _on_begun(self, outcome: object) -> None:
+        """What came of it is seen in the metadata; a later sweep tries again."""
+        if isinstance(outcome, FeatureUpdateFailed):
+            self._broker.report_error(f"partitions without a leader stay so: {outcome}")
 
     def _is_due(self, group: GroupId, waited_ms: int, delay_ms: int) -> bool:
         state = self._broker.state.partitions_by_group.get(group)
@@ -125,7 +132,10 @@ class RecoveryWatch:
             return  # nothing is new
         self._tried[group] = tried
         command = DecideRecovery(
-            group=group, formation=recovery.formation, may_be_unclean=may_be_unclean
+            group=group,
+            formation=recovery.formation,
+            may_be_unclean=may_be_unclean,
+            at_ms=self._broker.env.clock.wall_ms(),
         )
 
         def on_outcome(outcome: object) -> None:
@@ -133,7 +143,3 @@ class RecoveryWatch:
                 self._tried.pop(group, None)  # the next sweep tries again
 
         self._broker.controller.submit(command, on_outcome)
-
-
-def _nothing(outcome: object) -> None:
-    """What came of it is seen in the metadata; a later sweep tries again."""

@@ -48,7 +48,13 @@ class Exchange:
         return read_response(memoryview(_receive(self._socket, length)), api_key, api_version)[1]
 
 
-def ask(bootstrap: str, api_key: int, api_version: int, request: Message) -> Any:
+def ask(
+    bootstrap: str,
+    api_key: int,
+    api_version: int,
+    request: Message,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> Any:
     """Return the answer of the first broker that can be reached.
 
     Raises:
@@ -57,7 +63,7 @@ def ask(bootstrap: str, api_key: int, api_version: int, request: Message) -> Any
     refused: list[str] = []
     for host, port in parse_addresses(bootstrap):
         try:
-            with Exchange(host, port) as exchange:
+            with Exchange(host, port, timeout_s) as exchange:
                 return exchange.ask(api_key, api_version, request)
         except (OSError, EOFError) as error:
             refused.append(f"{host}:{port} ({str(error) or 'closed the connection'})")

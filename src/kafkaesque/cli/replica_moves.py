@@ -23,7 +23,10 @@ from kafkaesque.protocols.kafka.messages.alter_partition_reassignments_request i
 from kafkaesque.protocols.kafka.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
-from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
+    ElectLeadersRequest,
+    TopicPartitions,
+)
 from kafkaesque.protocols.kafka.messages.elect_leaders_response import ElectLeadersResponse
 from kafkaesque.protocols.kafka.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
@@ -42,7 +45,9 @@ PER_REQUEST_MAX = 1_000
 NAMED_MAX = 5
 _METADATA_VERSION = 7
 _ELECT_VERSION = 2
-_PREFERRED = 0
+_PREFERRED, _UNCLEAN = 0, 1
+#: So much longer than the brokers may take it is waited for their answer.
+ANSWER_SPARE_S = 5.0
 
 
 class Where(NamedTuple):
@@ -183,3 +188,39 @@ def elect_preferred(bootstrap: str) -> int:
         for topic in answer.replica_election_results
         for each in topic.partition_result
     )
+
+
+def elect_leaders(
+    bootstrap: str, wanted: Sequence[Where], *, is_unclean: bool, timeout_s: float
+) -> tuple[list[Where], dict[Where, str]]:
+    """Have leaders elected; return where that was done, and where not, with the reason.
+
+    What needs no election is in neither.
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
+    named: dict[str, list[int]] = {}
+    for where in wanted:
+        named.setdefault(where.topic, []).append(where.partition)
+    kind = _UNCLEAN if is_unclean else _PREFERRED
+    topics = [TopicPartitions(name, numbers) for name, numbers in named.items()]
+    request = ElectLeadersRequest(kind, topics, int(timeout_s * 1000))
+    answer: ElectLeadersResponse = ask(
+        bootstrap,
+        ApiKey.ELECT_LEADERS,
+        _ELECT_VERSION,
+        request,
+        timeout_s=timeout_s + ANSWER_SPARE_S,
+    )
+    elected: list[Where] = []
+    refused: dict[Where, str] = {}
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            where = Where(topic.topic, each.partition_id)
+            if not each.error_code:
+                elected.append(where)
+            elif each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                name = ErrorCode(each.error_code).name
+                refused[where] = str(each.error_message or name)
+    return elected, refused

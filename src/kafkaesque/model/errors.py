@@ -161,6 +161,14 @@ class FeatureUpdateFailed(RequestRefused):
     """A feature's level is not what it would have to be."""
 
 
+class ElectionNotNeeded(RequestRefused):
+    """The partition has a leader."""
+
+
+class EligibleLeadersNotAvailable(RequestRefused):
+    """None of the partition's replicas can lead it, not even in an unclean election."""
+
+
 class NotController(RequestRefused):
     """This broker does not lead the controller group."""
 

@@ -15,6 +15,7 @@ from kafkaesque.cli.arguments import (
     parse_pairs,
     wrong_usage,
 )
+from kafkaesque.cli.commands.topic_elect import elect
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -31,7 +32,8 @@ POLL_S = 0.05
 #: Kafka's number for "this value was given for this topic".
 TOPIC_CONFIG_SOURCE = 1
 
-app = new_app(help="Create, list, describe, alter and delete topics.")
+app = new_app(help="Create, list, describe, alter and delete topics; move and elect their leaders.")
+app.command()(elect)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]

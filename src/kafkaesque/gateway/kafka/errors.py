@@ -30,6 +30,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.FeatureUpdateFailed: ErrorCode.FEATURE_UPDATE_FAILED,
     errors.BrokerNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
     errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
+    errors.EligibleLeadersNotAvailable: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,

@@ -51,7 +51,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DELETE_TOPICS: _later("topic_admin", "on_delete_topics"),
     ApiKey.CREATE_PARTITIONS: _later("topic_admin", "on_create_partitions"),
     ApiKey.DELETE_RECORDS: _later("partition_admin", "on_delete_records"),
-    ApiKey.ELECT_LEADERS: _later("partition_admin", "on_elect_leaders"),
+    ApiKey.ELECT_LEADERS: _later("elections", "on_elect_leaders"),
     ApiKey.UPDATE_FEATURES: _later("broker_admin", "on_update_features"),
     ApiKey.UNREGISTER_BROKER: _later("broker_admin", "on_unregister_broker"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _later(

@@ -1,0 +1,77 @@
+"""`kafkaesque topic elect`: preferred leaders, and partitions that are formed anew by request."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.screen import Screen, counted
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.replica_moves import Where
+
+TIMEOUT_S = 30.0
+
+
+def elect(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Form partitions without a leader anew of the replicas that are left.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = TIMEOUT_S,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Let preferred replicas lead; with --unclean, give partitions a leader that have none.
+
+    A partition that has lost the majority of its replicas waits for them, because only they may
+    have all that was acknowledged. With --unclean it goes on without them, whatever its options
+    say, and what only they have is lost: docs/operations.md says when that is the right thing.
+    Partitions that have a leader stay as they are.
+
+    \b
+    Example:
+      kafkaesque topic elect orders
+      kafkaesque topic elect orders --partition 3 --unclean
+    """
+    from kafkaesque.cli.replica_moves import Where, elect_leaders, read_layout
+
+    there = [where for where in read_layout(bootstrap).placed if where.topic == name]
+    if not there:
+        raise CommandFailed(f"topic {name} does not exist", hint="kafkaesque topic list")
+    chosen = [Where(name, number) for number in dict.fromkeys(partition or ())] or there
+    if unclean and not yes and sys.stdin.isatty():
+        typer.confirm(
+            f"Give up what only the missing replicas of {name} have, where no leader is?",
+            abort=True,
+        )
+    elected, refused = elect_leaders(bootstrap, chosen, is_unclean=unclean, timeout_s=timeout)
+    if refused:
+        raise _failure(refused, elected)
+    idle = len(chosen) - len(elected)
+    kind = "formed anew" if unclean else "led by their preferred replicas now"
+    left = f"; {idle} needed no election" if idle else ""
+    Screen(json=json).done(
+        f"{name}: {counted(len(elected), 'partition')} {kind}{left}",
+        {"topic": name, "elected": [each.partition for each in elected], "unclean": unclean},
+    )
+
+
+def _failure(refused: "dict[Where, str]", elected: "list[Where]") -> CommandFailed:
+    where, why = next(iter(refused.items()))
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    done = f"; {counted(len(elected), 'other')} done" if elected else ""
+    return CommandFailed(
+        f"{where}: {why}{more}{done}", hint="kafkaesque doctor, and then once more"
+    )

@@ -1,0 +1,113 @@
+"""A partition that has lost its majority goes on at an administrator's word."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.processes import BrokerProcess
+from tests.clients.cluster import KafkaesqueCluster
+from tests.clients.kafka_helpers import DEADLINE_S, admin_client, consume, eventually, produce
+
+TOPICS = ("by-client", "by-command")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
+    """Four brokers; the first keeps the metadata, the topics' replicas are on the others."""
+    cluster = KafkaesqueCluster(4, directory=tmp_path)
+    cluster.prepare()
+    try:
+        for broker in cluster.brokers:
+            path = Path(broker.command[-1])
+            lines = path.read_text().splitlines(keepends=True)
+            others = tuple(f'{number} = "127.0.0.1' for number in (2, 3, 4))
+            path.write_text("".join(line for line in lines if not line.startswith(others)))
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def await_in_sync(admin: AdminClient, topic: str) -> None:
+    def is_in_sync() -> bool:
+        found = admin.list_topics(topic, timeout=DEADLINE_S).topics[topic]
+        return len(found.partitions[0].isrs) == 3
+
+    eventually(is_in_sync, f"all replicas of {topic} are in sync")
+
+
+def run(*words: str, servers: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", servers],
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def values_of(servers: str, topic: str) -> list[bytes]:
+    return [message.value() or b"" for message in consume(servers, topic, 101, at_rest_s=0.5)]
+
+
+def lose_the_majority(cluster: KafkaesqueCluster, admin: AdminClient) -> list[BrokerProcess]:
+    """Write; then, with broker 2 away, what broker 2 does not get; then lose 3 and 4."""
+    servers = cluster.bootstrap_servers
+    _, second, third, fourth = cluster.brokers
+    for new in admin.create_topics(
+        [NewTopic(topic, 1, replica_assignment=[[2, 3, 4]]) for topic in TOPICS]
+    ).values():
+        new.result(DEADLINE_S)
+    for topic in TOPICS:
+        produce(servers, topic, [b"kept %d" % i for i in range(100)], acks="all")
+        await_in_sync(admin, topic)
+    second.kill()
+    for topic in TOPICS:
+        produce(servers, topic, [b"lost %d" % i for i in range(50)], acks="all")
+    third.kill()
+    fourth.kill()
+    second.start()
+    return [third, fourth]
+
+
+@pytest.mark.timeout(240)
+def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
+    cluster: KafkaesqueCluster,
+) -> None:
+    servers = cluster.bootstrap_servers
+    admin = admin_client(servers)
+    wanted = [TopicPartition(TOPICS[0], 0)]
+    gone = lose_the_majority(cluster, admin)
+    eventually(lambda: len(admin.list_topics(timeout=DEADLINE_S).brokers) == 2, "two are up")
+
+    answer = admin.elect_leaders(ElectionType.UNCLEAN, wanted).result()
+    assert answer == {wanted[0]: None}
+    ((_, error),) = admin.elect_leaders(ElectionType.UNCLEAN, wanted).result().items()
+    assert error is not None
+    assert error.code() == KafkaError.ELECTION_NOT_NEEDED
+
+    words = ("topic", "elect", TOPICS[1], "--unclean", "--yes")
+    printed = run(*words, "--json", servers=servers)
+    assert json.loads(printed) == {"topic": TOPICS[1], "elected": [0], "unclean": True}
+    assert "0 partitions formed anew; 1 needed no election" in run(*words, servers=servers)
+
+    kept = [b"kept %d" % i for i in range(100)]
+    for topic in TOPICS:
+        produce(servers, topic, [b"new"], acks="1")
+        assert values_of(servers, topic) == [*kept, b"new"]
+    for broker in gone:
+        broker.start()
+    for topic in TOPICS:
+        await_in_sync(admin, topic)
+        assert values_of(servers, topic) == [*kept, b"new"]
+    assert "has no leader" not in run("topic", "elect", TOPICS[0], servers=servers)
