@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.processes import BrokerProcess
+from kafkaesque.cli.read_only_disk import read_only_disk
+from kafkaesque.storage.checkpoint import load_checkpoint
+from kafkaesque.storage.errors import StorageCorrupt
 
 #: A broker that ends because its disk fails is started again after this time.
 AGAIN_S: Final = 1.0
@@ -80,6 +83,8 @@ class Damage:
 
     partition: Path
     text: str
+    #: Whether the checkpoint answers for it; what is newer is restored from the write-ahead log.
+    is_durable: bool
 
 
 class Machine:
@@ -320,9 +325,9 @@ class Machine:
         segment = dice.choice(closed)
         size = segment.stat().st_size
         if kind == "truncation":
-            left = dice.randrange(size)
-            os.truncate(segment, left)
-            what = f"cut from {size} to {left} bytes"
+            at = dice.randrange(size)
+            os.truncate(segment, at)
+            what = f"cut from {size} to {at} bytes"
         else:
             at, bit = dice.randrange(size), dice.randrange(8)
             with segment.open("r+b") as file:
@@ -331,7 +336,11 @@ class Machine:
                 file.seek(at)
                 file.write(bytes([byte]))
             what = f"bit {bit} of byte {at} of {size} flipped"
-        self._damage = Damage(partition=segment.parent, text=f"{segment.name}: {what}")
+        self._damage = Damage(
+            partition=segment.parent,
+            text=f"{segment.name}: {what}",
+            is_durable=at < self._checkpointed_bytes(segment),
+        )
         self._wanted = Wanted.CHECKED
         self._checker = subprocess.Popen(
             [sys.executable, "-m", "kafkaesque.cli.app", "log", "verify", str(self.data)],
@@ -340,13 +349,31 @@ class Machine:
         )
         return f"{segment.parent.name}/{self._damage.text}"
 
+    def _checkpointed_bytes(self, segment: Path) -> int:
+        """Return how much of a segment the next start takes as it is."""
+        try:
+            checkpoint = load_checkpoint(read_only_disk(self.data))
+        except StorageCorrupt:
+            return 0
+        sizes = {
+            (log.identity.directory, summary.base_offset): summary.size_bytes
+            for log in checkpoint.logs
+            for summary in log.segments
+        }
+        return sizes.get((segment.parent.name, int(segment.stem)), 0)
+
     def _go_on_checking(self) -> None:
         checker, damage = self._checker, self._damage
         if checker is None or damage is None or checker.poll() is None:
             return
         said, _ = checker.communicate()
         self._checker = None
-        if checker.returncode != _DAMAGED_STATUS:
+        if checker.returncode == _DAMAGED_STATUS:
+            pass
+        elif checker.returncode == 0 and not damage.is_durable:
+            # The start has to make it good, and replicas are compared in the end: no cure.
+            self._damage = None
+        else:
             self._anomaly(
                 f"unnoticed damage: `kafkaesque log verify` ended with {checker.returncode}; "
                 f"{damage.partition.name}/{damage.text}: {said.decode(errors='replace')[-1000:]}"

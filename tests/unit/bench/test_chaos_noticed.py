@@ -25,7 +25,11 @@ from bench.chaos.machine import _CONTROL, Machine
 from bench.chaos.run import Options, Run
 from bench.kills.wire import PartitionView
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.ids import Index, Offset, Term
 from kafkaesque.model.records import Record
+from kafkaesque.storage.checkpoint import CHECKPOINT, write_checkpoint
+from kafkaesque.storage.entries import HardState, LogIdentity, LogStart
+from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, write_snapshot
 
 PLAIN: Where = ("plain", 0)
 NOBODY_LISTENS = "127.0.0.1:1"
@@ -255,24 +259,57 @@ def test_a_broker_that_ends_though_its_disk_is_well_is_an_anomaly(
     assert names_of(anomalies) == names
 
 
-def write_two_segments(machine: Machine) -> None:
+def write_two_segments(machine: Machine, *, is_checkpointed: bool) -> None:
     """Give a machine a closed segment, and one that is not."""
     partition = machine.data / "plain-0"
     partition.mkdir(parents=True)
-    batch = encode_batch([Record(n, 0, None, b"v" * 100, ()) for n in range(20)])
-    (partition / f"{0:020}.log").write_bytes(bytes(batch))
+    batch = bytes(encode_batch([Record(n, 0, None, b"v" * 100, ()) for n in range(20)]))
+    (partition / f"{0:020}.log").write_bytes(batch)
     (partition / f"{20:020}.log").write_bytes(b"")
+    size = len(batch) if is_checkpointed else 0
+    snapshot = LogSnapshot(
+        identity=LogIdentity(group=1, topic="plain", partition=0, topic_id=bytes(16)),
+        hard_state=HardState(term=Term(1), vote=None),
+        start=LogStart(
+            start_offset=Offset(0), prev_index=Index(0), prev_term=Term(0), marks_before=0
+        ),
+        marks=(),
+        spans=(),
+        last_index=0,
+        commit_hint=0,
+        write_caching=False,
+        absorb=False,
+        segments=(SegmentSummary(base_offset=0, size_bytes=size, max_timestamp=0, created_ms=0),),
+    )
+    checkpoint = write_checkpoint(wal_first=1, is_clean=False, lines=[write_snapshot(snapshot)])
+    (machine.data / CHECKPOINT).write_bytes(checkpoint)
 
 
-@pytest.mark.parametrize(("status", "names"), [(4, []), (0, ["unnoticed damage"])])
+@pytest.mark.parametrize(
+    ("is_checkpointed", "status", "names", "is_cured"),
+    [
+        (True, 4, [], True),
+        (True, 0, ["unnoticed damage"], True),
+        # The write-ahead log still has it: the start makes it good, and has to.
+        (False, 0, [], False),
+        (False, 4, [], True),
+        (False, 1, ["unnoticed damage"], True),
+    ],
+)
 @pytest.mark.parametrize("kind", ["bit flip", "truncation"])
 def test_damage_that_log_verify_does_not_find_is_an_anomaly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, status: int, names: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    is_checkpointed: bool,
+    status: int,
+    names: list[str],
+    is_cured: bool,
 ) -> None:
     machine, _, anomalies = machine_at(tmp_path, "true")
     started = threading.Event()
     monkeypatch.setattr(machine, "start", started.set)
-    write_two_segments(machine)
+    write_two_segments(machine, is_checkpointed=is_checkpointed)
     verify = tmp_path / "verify"
     verify.write_text(f"#!/bin/sh\nexit {status}\n")
     verify.chmod(0o700)
@@ -284,3 +321,5 @@ def test_damage_that_log_verify_does_not_find_is_an_anomaly(
         machine.tick()
         time.sleep(0.005)
     assert names_of(anomalies) == names
+    machine.cure()
+    assert (machine.data / "plain-0").exists() is not is_cured
