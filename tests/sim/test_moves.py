@@ -8,6 +8,8 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import MoveReplicas, MovesResult, WantedReplicas
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
+from kafkaesque.gateway.kafka.cluster_view import ClusterView
+from kafkaesque.model.ids import NodeId
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
@@ -110,6 +112,20 @@ def test_all_replicas_move_to_other_brokers_and_bring_what_was_written(scenario:
     reader = scenario.read_from_start()
     scenario.loop.run_until(lambda: reader.position >= 600, 30_000)
     check(scenario)
+
+
+def test_all_are_told_who_is_in_sync_after_a_move_in_a_quiet_cluster(scenario: Scenario) -> None:
+    """What is told of a broker that has left would stay, because nothing else changes."""
+    leader = scenario.broker(scenario.leader).node
+    target = (leader, NodeId(4), NodeId(5))
+    move(scenario, target)
+    await_placed(scenario, target)
+
+    def told() -> set[tuple[int, ...]]:
+        states = [(each, each.state.topic(TOPIC).partitions[0]) for each in running(scenario)]
+        return {tuple(sorted(ClusterView(each).place(state).in_sync)) for each, state in states}
+
+    scenario.loop.run_until(lambda: told() == {tuple(sorted(target))}, 5_000)
 
 
 @pytest.mark.parametrize("seed", range(4))

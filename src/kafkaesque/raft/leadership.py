@@ -142,7 +142,10 @@ class Leadership:
                 peer.is_alive = False  # still listed as due, perhaps: nothing is sent to it
         if self.transferee is not None and not configuration.is_voter(self.transferee):
             self.transferee = None
+        before = self.in_sync
         self._set_halves(configuration)
+        if self.in_sync != before:
+            self._announce_in_sync()
 
     def _set_halves(self, configuration: Configuration) -> None:
         self._configuration = configuration
