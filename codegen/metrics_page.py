@@ -34,9 +34,13 @@ broker does, which is 127.0.0.1 unless `host` says otherwise.
 | `/health/live` | 200, or 503 when only a restart of the broker helps |
 | `/health/ready` | 200, or 503 with one line for each reason why not: not registered, metadata \
 not caught up, no controller known, partitions of its own still recovering or damaged, stopping |
+| `/members` | what the broker knows of the others by gossip, as JSON |
+| `/recoveries` | partitions that are being formed anew or ever were, as JSON; \
+`?topic=orders`: of this topic |
 
-A rolling restart waits for `/health/ready` of the broker that was restarted before it goes on to
-the next one. What to do about what is found stands in [operations.md](operations.md).
+A rolling restart waits until `kafkaesque cluster wait --in-sync` lets it go on to the next broker,
+and that waits for `/health/ready` of all of them. What to do about what is found stands in
+[operations.md](operations.md).
 
 Counters begin at 0 with each start of a broker. Times in histograms are in seconds, in buckets from
 {LATENCY_BOUNDS_S[0] * 1000:g} ms to {LATENCY_BOUNDS_S[-1]:g} s. Labels take few values, whatever

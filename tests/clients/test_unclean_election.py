@@ -13,6 +13,7 @@ from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.processes import BrokerProcess
+from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import DEADLINE_S, admin_client, consume, eventually, produce
 
@@ -22,12 +23,15 @@ TOPICS = ("by-client", "by-command")
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
     """Four brokers; the first keeps the metadata, the topics' replicas are on the others."""
-    cluster = KafkaesqueCluster(4, directory=tmp_path)
+    cluster = KafkaesqueCluster(
+        4, directory=tmp_path, options={"broker.session.timeout.ms": "1000"}
+    )
     cluster.prepare()
     try:
-        for broker in cluster.brokers:
+        for broker, port in zip(cluster.brokers, unused_ports(4), strict=True):
             path = Path(broker.command[-1])
-            lines = path.read_text().splitlines(keepends=True)
+            text = path.read_text().replace("admin.port = 0", f"admin.port = {port}")
+            lines = text.splitlines(keepends=True)
             others = tuple(f'{number} = "127.0.0.1' for number in (2, 3, 4))
             path.write_text("".join(line for line in lines if not line.startswith(others)))
         cluster.start()
@@ -110,4 +114,20 @@ def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
     for topic in TOPICS:
         await_in_sync(admin, topic)
         assert values_of(servers, topic) == [*kept, b"new"]
-    assert "has no leader" not in run("topic", "elect", TOPICS[0], servers=servers)
+    check_what_is_told(servers)
+
+
+def check_what_is_told(servers: str) -> None:
+    """When each partition was formed anew, how, and what is known to be lost."""
+    for topic in TOPICS:
+        (found,) = json.loads(run("topic", "describe", topic, "--json", servers=servers))
+        (row,) = found["partitions"]
+        assert row["formation"] == 1
+        assert row["recovery"].startswith("formed anew at 20")
+        assert row["recovery"].endswith("(unclean)")
+        assert "what came from offset 100 on; 50 known" in row["given_up"]
+        assert row["recovery"] in run("topic", "describe", topic, servers=servers)
+    status = json.loads(run("cluster", "status", "--json", servers=servers))["recoveries"]
+    assert (status["count"], status["open"]) == (2, 0)
+    assert [each["given_up"] for each in status["recoveries"]] == [50, 50]
+    assert "# partitions formed anew\n" in run("cluster", "status", servers=servers)

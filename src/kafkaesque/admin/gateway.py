@@ -9,6 +9,7 @@ from kafkaesque.admin.http import Handler, Request, Respond, text_answer
 from kafkaesque.admin.loop_watch import LoopWatch
 from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
+from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
@@ -32,6 +33,7 @@ class AdminGateway:
             "/health/live": lambda _, respond: respond(answer_live(broker)),
             "/health/ready": lambda _, respond: respond(answer_ready(broker)),
             "/members": lambda _, respond: respond(answer_members(broker)),
+            "/recoveries": lambda request, respond: respond(answer_recoveries(broker, request)),
         }
 
     def start(self, address: Address) -> Address:

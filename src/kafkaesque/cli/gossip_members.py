@@ -2,24 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
-from typing import Final
 
-import msgspec
-
-from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.admin_pages import BrokerAddress, read_page
 from kafkaesque.cli.screen import Table
-from kafkaesque.protocols.kafka.api_table import ApiKey
-from kafkaesque.protocols.kafka.errors import MalformedRequest
-from kafkaesque.protocols.kafka.messages.describe_configs_request import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-
-TIMEOUT_S: Final = 5.0
-ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-_CONFIGS: Final = 4
-_BROKER: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +26,9 @@ class GossipMembers:
     members: list[GossipMember]
 
 
-def read_members(brokers: Sequence[tuple[int, str, int]]) -> GossipMembers | None:
+def read_members(brokers: Sequence[BrokerAddress]) -> GossipMembers | None:
     """Return what the first broker that answers knows; None without gossip or admin ports."""
-    for number, host, port in brokers:
-        try:
-            admin = _admin_address(number, host, port)
-            found = _get(admin) if admin else None
-        except (OSError, EOFError, MalformedRequest, HTTPException, ValueError):
-            continue
-        if found is not None:
-            return found
-    return None
+    return read_page(brokers, "/members", GossipMembers)
 
 
 def members_table(found: GossipMembers) -> Table:
@@ -80,26 +57,3 @@ def _duration(ms: int) -> str:
         return f"{seconds} s"
     minutes = seconds // 60
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
-
-
-def _admin_address(number: int, host: str, port: int) -> str:
-    resource = DescribeConfigsResource(_BROKER, str(number), ["admin.listener"])
-    with Exchange(host, port) as exchange:
-        answer = exchange.ask(
-            ApiKey.DESCRIBE_CONFIGS, _CONFIGS, DescribeConfigsRequest([resource], False, False)
-        )
-    values = [str(each.value or "") for result in answer.results for each in result.configs]
-    return values[0] if values else ""
-
-
-def _get(admin: str) -> GossipMembers | None:
-    host, _, port = admin.rpartition(":")
-    connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
-    try:
-        connection.request("GET", "/members")
-        answer = connection.getresponse()
-        if answer.status != 200:
-            return None
-        return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=GossipMembers)
-    finally:
-        connection.close()

@@ -236,3 +236,11 @@ def test_there_are_no_members_without_gossip(ground: Ground) -> None:
     ground.broker.gossip = None
     status, body = ground.visit().ask("/members")
     assert (status, "no secret" in body) == (404, True)
+
+
+def test_what_is_formed_anew_comes_first_of_what_waits(ground: Ground) -> None:
+    status, body = ground.visit().ask("/recoveries")
+    assert (status, json.loads(body)) == (
+        200,
+        {"seen_by": 1, "count": 0, "open": 0, "recoveries": []},
+    )

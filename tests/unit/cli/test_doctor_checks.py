@@ -20,6 +20,7 @@ from kafkaesque.cli.doctor.facts import (
     View,
 )
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from kafkaesque.cli.recoveries import Recovery
 from tests.unit.project.test_documentation import ROOT
 
 GB = 10**9
@@ -99,7 +100,26 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     assert diagnose(facts(), Limits()) == []
 
 
+def recovery(open_ms: int = 0, told: Sequence[int] = ()) -> Recovery:
+    return Recovery(
+        topic="orders",
+        partition=0,
+        formation=2,
+        is_open=open_ms > 0,
+        open_ms=open_ms,
+        replicas=[1, 2, 3],
+        told=list(told),
+        at_ms=1_795_000_000_000,
+        is_clean=False,
+        voters=[1],
+        unclean_at_ms=1_795_000_000_000,
+        unclean_offset=100,
+        given_up=7,
+    )
+
+
 CASES: Mapping[str, Facts] = {
+    "recovery-waits": replace(facts(), recoveries=[recovery(31_000, told=[1])]),
     "broker-down": with_broker(facts(), 2, problem="timed out", view=None, disk=None, admin=None),
     "broker-not-ready": with_broker(facts(), 2, admin=replace(admin(), reasons=["because"])),
     "brokers-disagree": with_broker(facts(), 2, view=view(controller=3)),
@@ -137,6 +157,29 @@ def test_each_trouble_is_one_finding_with_its_cause_and_command(check: str) -> N
     assert finding.cause
     assert finding.command
     assert finding.names
+
+
+def test_a_recovery_that_ends_soon_or_has_ended_is_no_finding() -> None:
+    found = replace(facts(), recoveries=[recovery(29_000), recovery()])
+    assert diagnose(found, Limits()) == []
+
+
+def test_who_keeps_a_partition_from_being_formed_anew_is_named() -> None:
+    down = with_broker(facts(), 3, problem="refused", view=None, disk=None, admin=None)
+    finding = checks_of(replace(down, recoveries=[recovery(60_000, told=[1])]))["recovery-waits"]
+    assert finding.what == "1 partition could not be formed anew for 60 s: orders-0"
+    assert "broker 3 may have what the others do not, and is down" in finding.cause
+    assert "what broker 2 had is gone" in finding.cause
+    elect = "kafkaesque topic elect orders --partition 0 --unclean"
+    assert finding.command == f"start broker 3; if that cannot be: {elect}"
+
+
+def test_what_was_formed_anew_is_told_in_words() -> None:
+    assert recovery().state == "formed anew at 2026-11-18 11:06:40 UTC (unclean)"
+    lost = "unclean at 2026-11-18 11:06:40 UTC: what came from offset 100 on; 7 known"
+    assert recovery().lost == lost
+    assert recovery(5_000, [2, 3]).state == "being formed anew for 5 s; has told: 2,3"
+    assert replace(recovery(), unclean_at_ms=None).lost is None
 
 
 def test_one_broker_alone_is_a_finding() -> None:
@@ -216,7 +259,7 @@ def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
     silent = BrokerFacts(id=2, address="h:2", problem="timed out")
     found = replace(facts(), brokers=[broker(1), silent, broker(3)])
     assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
-    assert len(CHECKS) == 9
+    assert len(CHECKS) == 10
 
 
 def test_a_metrics_page_is_read() -> None:

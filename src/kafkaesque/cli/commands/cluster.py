@@ -72,7 +72,8 @@ def status(
 ) -> None:
     """Show brokers, their releases and disks, and partitions that lack a leader or replicas.
 
-    Where the cluster has a secret, also what one of the brokers knows of all by gossip.
+    Where the cluster has a secret, also what one of the brokers knows of all by gossip; and which
+    partitions are being formed anew from what is left of them, or ever were.
 
     `kafkaesque doctor` says why, and what helps.
 
@@ -83,14 +84,19 @@ def status(
     """
     from kafkaesque.cli.broker_details import read_details
     from kafkaesque.cli.gossip_members import members_table, read_members
+    from kafkaesque.cli.recoveries import read_recoveries, recoveries_table
 
     found = replace(read_status(bootstrap), details=read_details(bootstrap))
-    gossip = read_members([(each.id, each.host, each.port) for each in found.brokers])
+    addresses = [(each.id, each.host, each.port) for each in found.brokers]
+    gossip, recoveries = read_members(addresses), read_recoveries(addresses)
     tables = _tables(found)
     if gossip is not None:
         tables.insert(2, members_table(gossip))
-    known = None if gossip is None else asdict(gossip)
-    Screen(json=json).show(tables, {**asdict(found), "gossip": known})
+    if recoveries is not None and recoveries.count:
+        tables.append(recoveries_table(recoveries))
+    seen = {"gossip": gossip, "recoveries": recoveries}
+    extra = {name: None if each is None else asdict(each) for name, each in seen.items()}
+    Screen(json=json).show(tables, {**asdict(found), **extra})
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offline_replicas import Offline
+    from kafkaesque.cli.recoveries import Recoveries
 
 LEADERS_TIMEOUT_S = 15.0
 POLL_S = 0.05
@@ -53,6 +54,10 @@ class PartitionRow:
     in_sync: list[int]
     #: Where its broker is down or cannot open it.
     offline: list[int]
+    #: How often it was formed anew, and what came of the last time; None where nobody can say.
+    formation: int | None = None
+    recovery: str | None = None
+    given_up: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,14 +167,18 @@ def describe(
     """
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offline_replicas import read_offline
+    from kafkaesque.cli.recoveries import read_recoveries
 
     connection = Connection(bootstrap)
     admin = connection.admin()
     offline = read_offline(bootstrap)
+    brokers = connection.metadata(admin).brokers.values()
+    addresses = [(each.id, str(each.host), int(each.port or 0)) for each in brokers]
+    formed = read_recoveries(addresses, names)
     found = [
         Description(
             topic=name,
-            partitions=_partitions(_existing(connection, admin, name), name, offline),
+            partitions=_partitions(_existing(connection, admin, name), name, offline, formed),
             options=_options(admin, name, all_options),
         )
         for name in names
@@ -348,17 +357,30 @@ def _size(topic: "TopicMetadata") -> dict[str, int]:
     return {"partitions": len(replicas), "replication_factor": min(replicas, default=0)}
 
 
-def _partitions(topic: "TopicMetadata", name: str, offline: "Offline") -> list[PartitionRow]:
-    return [
-        PartitionRow(
+def _partitions(
+    topic: "TopicMetadata", name: str, offline: "Offline", formed: "Recoveries | None"
+) -> list[PartitionRow]:
+    known = {} if formed is None else {(e.topic, e.partition): e for e in formed.recoveries}
+    rows = []
+    for number, each in sorted(topic.partitions.items()):
+        recovery = known.get((name, number))
+        row = PartitionRow(
             partition=number,
             leader=each.leader if each.leader >= 0 else None,
             replicas=list(each.replicas),
             in_sync=sorted(each.isrs),
             offline=offline.get((name, number), []),
+            formation=0 if formed is not None else None,
         )
-        for number, each in sorted(topic.partitions.items())
-    ]
+        if recovery is not None:
+            row = replace(
+                row,
+                formation=recovery.formation,
+                recovery=recovery.state,
+                given_up=recovery.lost,
+            )
+        rows.append(row)
+    return rows
 
 
 def _options(admin: "AdminClient", name: str, with_defaults: bool) -> dict[str, str]:
@@ -415,8 +437,17 @@ def _tables(topics: list[Description]) -> list[Table]:
     options = [
         (each.topic, option, value) for each in topics for option, value in each.options.items()
     ]
+    formed = [
+        (each.topic, row.partition, row.formation, row.recovery, row.given_up)
+        for each in topics
+        for row in each.partitions
+        if row.formation
+    ]
     columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE")
     tables = [Table(title="partitions", columns=columns, rows=partitions)]
+    if formed:
+        words = ("TOPIC", "PARTITION", "FORMATION", "STATE", "GIVEN UP")
+        tables.append(Table(title="formed anew", columns=words, rows=formed))
     if options:
         tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))
     return tables

@@ -135,6 +135,37 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
         )
 
 
+def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
+    """Partitions that are to be formed anew, and wait for replicas that do not come."""
+    stuck = [e for e in facts.recoveries if e.is_open and e.open_ms >= 1000 * limits.recovery_s]
+    if not stuck:
+        return
+    dead = set(facts.dead_brokers)
+    silent = sorted({node for each in stuck for node in each.replicas if node not in each.told})
+    missing = [node for node in silent if node in dead]
+    up = [node for node in silent if node not in dead]
+    causes = []
+    if missing:
+        causes.append(f"{_brokers(missing)} may have what the others do not, and {_are(missing)}")
+    if up:
+        causes.append(f"what {_brokers(up)} had is gone with a disk, or cannot be opened")
+    first = stuck[0]
+    elect = f"kafkaesque topic elect {first.topic} --partition {first.partition} --unclean"
+    yield Finding(
+        check="recovery-waits",
+        severity=CRITICAL,
+        what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
+        f"{max(each.open_ms for each in stuck) // 1000} s: {named([e.name for e in stuck])}",
+        cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
+        command=f"start {_brokers(missing)}; if that cannot be: {elect}" if missing else elect,
+        names=[each.name for each in stuck],
+    )
+
+
+def _are(nodes: Sequence[int]) -> str:
+    return "is down" if len(nodes) == 1 else "are down"
+
+
 def _under_replicated(node: int, names: Sequence[PartitionName], *, is_dead: bool) -> Finding:
     return Finding(
         check="under-replicated",
@@ -289,6 +320,7 @@ CHECKS: Sequence[Check] = (
     check_brokers,
     check_disagreement,
     check_partitions,
+    check_recoveries,
     check_disks,
     check_clocks,
     check_processes,

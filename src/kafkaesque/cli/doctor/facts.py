@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.cli.recoveries import Recovery
+
 
 class PartitionName(NamedTuple):
     """A partition, by its topic's name."""
@@ -99,6 +101,8 @@ class Facts:
     #: Options in force, by topic.
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
+    #: Partitions that were formed anew; those that are being formed come first.
+    recoveries: Sequence[Recovery] = ()
     #: What could not be looked at, one sentence each.
     unseen: Sequence[str] = ()
 

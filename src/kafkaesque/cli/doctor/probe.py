@@ -20,6 +20,7 @@ from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import parse_addresses
 from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.recoveries import read_recoveries
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.errors import MalformedRequest
@@ -92,7 +93,20 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         for each in alive
         if each.admin is None
     ]
-    return replace(found, brokers=brokers, topics=topics, groups=groups, unseen=unseen)
+    recoveries = read_recoveries([(each.id, *_split(each.address)) for each in alive])
+    return replace(
+        found,
+        brokers=brokers,
+        topics=topics,
+        groups=groups,
+        unseen=unseen,
+        recoveries=() if recoveries is None else recoveries.recoveries,
+    )
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def _first_view(bootstrap: str) -> View:

@@ -1,0 +1,61 @@
+"""Pages of brokers' admin ports that are JSON; where the port is, the Kafka port says."""
+
+from collections.abc import Sequence
+from http.client import HTTPConnection, HTTPException
+from typing import Final, TypeVar
+
+import msgspec
+
+from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.errors import MalformedRequest
+from kafkaesque.protocols.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+
+TIMEOUT_S: Final = 5.0
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_CONFIGS: Final = 4
+_BROKER: Final = 4
+
+#: A broker's id, and the host and port of its Kafka port.
+BrokerAddress = tuple[int, str, int]
+
+T = TypeVar("T")
+
+
+def read_page(brokers: Sequence[BrokerAddress], path: str, kind: type[T]) -> T | None:
+    """Return the page of the first broker that has it; None where none has, or has such a port."""
+    for number, host, port in brokers:
+        try:
+            admin = _admin_address(number, host, port)
+            found = _get(admin, path, kind) if admin else None
+        except (OSError, EOFError, MalformedRequest, HTTPException, ValueError):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _admin_address(number: int, host: str, port: int) -> str:
+    resource = DescribeConfigsResource(_BROKER, str(number), ["admin.listener"])
+    with Exchange(host, port, TIMEOUT_S) as exchange:
+        answer = exchange.ask(
+            ApiKey.DESCRIBE_CONFIGS, _CONFIGS, DescribeConfigsRequest([resource], False, False)
+        )
+    values = [str(each.value or "") for result in answer.results for each in result.configs]
+    return values[0] if values else ""
+
+
+def _get(admin: str, path: str, kind: type[T]) -> T | None:
+    host, _, port = admin.rpartition(":")
+    connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            return None
+        return msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=kind)
+    finally:
+        connection.close()
