@@ -1,6 +1,5 @@
 """The disk door of one simulated process, and the drive below it that outlives the process."""
 
-import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic
@@ -8,6 +7,7 @@ from typing import Any, Final, Generic
 from kafkaesque.env.disk import ArgumentT, BlockingDisk, Buffer, File, ResultT, StepT
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.runtime.ports import Socket
+from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.inode import PAGE_BYTES, DirInode, FileInode, Inode, NameChange, Volume
 from kafkaesque.sim.loop import Life, SimLoop
 
@@ -44,7 +44,7 @@ class Drive:
     def __init__(self, loop: SimLoop, place: str) -> None:
         self.loop: Final = loop
         self.place: Final = place
-        self.chance: Final[random.Random] = loop.chance(f"{place}/drive")
+        self.chance: Final[Chance] = loop.chance(f"{place}/drive")
         self.volume: Final = Volume()
         self.faults = DriveFaults()
         #: Work in steps of processes that are gone. It is kept, or it would be closed, and change
@@ -97,8 +97,8 @@ class Drive:
         return count > 0
 
     def _draw_ns(self, us_min: int, us_max: int, late_us_max: int) -> int:
-        late = self.chance.randrange(100) == 0
-        us = self.chance.randint(us_min, late_us_max if late else us_max)
+        late = self.chance.below(100) == 0
+        us = us_min + self.chance.below((late_us_max if late else us_max) - us_min + 1)
         return round(us * 1_000 * self.faults.slowness)
 
 

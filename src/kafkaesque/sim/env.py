@@ -1,12 +1,11 @@
 """Simulated machines, and the doors of the processes that run on them."""
 
-import random
 from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.sim.clock import Oscillator, SimClock
-from kafkaesque.sim.dice import SimDice
+from kafkaesque.sim.dice import Chance, SimDice
 from kafkaesque.sim.disk import Drive, SimDisk
 from kafkaesque.sim.loop import Life, SimLoop
 from kafkaesque.sim.network import Hosts, SimNetwork
@@ -123,7 +122,7 @@ class Machine:
             self._life.held.clear()
             self._life = None
 
-    def _generator(self) -> random.Random:
+    def _generator(self) -> Chance:
         return self.world.loop.chance(f"{self.name}/{self._run_count}")
 
     def _on_defect(self, error: BaseException) -> None:

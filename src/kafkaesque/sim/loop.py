@@ -12,11 +12,11 @@ when it goes on.
 """
 
 import heapq
-import random
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.history import History
 
 NS_PER_MS: Final = 1_000_000
@@ -87,9 +87,9 @@ class SimLoop:
         #: Raised by `step` as soon as the event that brought them to light has ended.
         self.defects: Final[list[BaseException]] = []
 
-    def chance(self, name: str) -> random.Random:
+    def chance(self, name: str) -> Chance:
         """Return the random generator of this name; the same name draws the same numbers."""
-        return random.Random(f"{self.seed}/{name}")
+        return Chance(f"{self.seed}/{name}")
 
     def after(
         self, delay_ns: int, kind: str, callback: Callable[[], None], life: Life | None = None

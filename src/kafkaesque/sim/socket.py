@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address
 from kafkaesque.runtime.poller import BROKEN, READABLE, WRITABLE
+from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.loop import Life, SimLoop
 from kafkaesque.sim.wire import Packet, Pipe, Wire
 
@@ -91,7 +91,7 @@ class SimSocket:
     def __init__(self, host: Host, address: tuple[str, int], peer_address: tuple[str, int]) -> None:
         self._host: Final = host
         self._fd: Final = host.new_fd()
-        self._chance: Final[random.Random] = host.wire.chance
+        self._chance: Final[Chance] = host.wire.chance
         self._address: Final = address
         self.peer_address: Final = peer_address
         self._pipe: Pipe | None = None
@@ -131,7 +131,7 @@ class SimSocket:
                 return 0
             raise BlockingIOError(errno.EAGAIN, "nothing is there")
         room = len(buffer)
-        if self._chance.randrange(PARTIAL_ONE_IN) == 0:
+        if self._chance.below(PARTIAL_ONE_IN) == 0:
             room = self._chance.randint(1, min(room, len(self._pieces[0])))
         at = 0
         while self._pieces and at < room:
@@ -151,13 +151,13 @@ class SimSocket:
         if self._credit == 0:
             raise BlockingIOError(errno.EAGAIN, "the window is full")
         count = min(len(data), self._credit)
-        if count > 1 and self._chance.randrange(PARTIAL_ONE_IN) == 0:
+        if count > 1 and self._chance.below(PARTIAL_ONE_IN) == 0:
             count = self._chance.randrange(1, count)
         view = memoryview(data)
         at = 0
         while at < count:
             size = min(count - at, PACKET_BYTES_MAX)
-            if size > 1 and self._chance.randrange(PARTIAL_ONE_IN) == 0:
+            if size > 1 and self._chance.below(PARTIAL_ONE_IN) == 0:
                 size = self._chance.randrange(1, size)
             self._pipe.send(Packet("data", bytes(view[at : at + size])))
             at += size
@@ -224,7 +224,7 @@ class SimSocket:
         if packet.kind == "data":
             self._pieces.append(packet.data)
         elif packet.kind == "window":
-            self._credit += packet.count
+            self._credit += packet.consumed
         elif packet.kind == "end":
             self._peer_ended = True
         else:
@@ -266,7 +266,7 @@ class SimSocket:
     def _consume(self, count: int) -> None:
         self._consumed += count
         if self._consumed >= WINDOW_BYTES // 2 and self._pipe is not None:
-            self._pipe.send(Packet("window", count=self._consumed))
+            self._pipe.send(Packet("window", consumed=self._consumed))
             self._consumed = 0
 
     def _changed(self) -> None:

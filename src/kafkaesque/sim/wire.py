@@ -12,11 +12,11 @@ it does not remember with a reset.
 """
 
 import bisect
-import random
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
+from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.loop import NS_PER_MS, SimLoop
 
 #: Within a machine.
@@ -60,17 +60,16 @@ class Link:
     loss: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(NamedTuple):
     """What travels through a pipe: data, or a sign."""
 
     kind: str
     data: bytes = b""
     #: For "window": how many bytes the receiver has consumed.
-    count: int = 0
+    consumed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind} {len(self.data) or self.count} {crc32(self.data):08x}"
+        return f"{self.kind} {len(self.data) or self.consumed} {crc32(self.data):08x}"
 
 
 class Endpoint(Protocol):
@@ -98,8 +97,8 @@ class Wire:
     def __init__(self, loop: SimLoop, options: WireOptions) -> None:
         self.loop: Final = loop
         self.options: Final = options
-        self.chance: Final[random.Random] = loop.chance("wire")
-        self._datagram_chance: Final[random.Random] = loop.chance("datagrams")
+        self.chance: Final[Chance] = loop.chance("wire")
+        self._datagram_chance: Final[Chance] = loop.chance("datagrams")
         self._links: Final[dict[tuple[str, str], Link]] = {}
         self._stalled: Final[dict[Pipe, None]] = {}
 
@@ -152,17 +151,18 @@ class Wire:
         if link.source == link.target:
             return [LOOPBACK_NS]
         options, chance = self.options, self._datagram_chance
-        is_lost = chance.randrange(options.datagrams_lost_one_in) == 0
+        is_lost = chance.below(options.datagrams_lost_one_in) == 0
         if link.blocked or is_lost or (link.loss and chance.random() < link.loss):
             return []
-        is_doubled = chance.randrange(options.datagrams_doubled_one_in) == 0
+        is_doubled = chance.below(options.datagrams_doubled_one_in) == 0
         return [self._way_ns(link, chance) for _ in range(1 + is_doubled)]
 
-    def _way_ns(self, link: Link, chance: random.Random) -> int:
+    def _way_ns(self, link: Link, chance: Chance) -> int:
         options = self.options
-        delay = chance.randrange(options.latency_us_min, options.latency_us_max + 1) * 1_000
-        if chance.randrange(options.late_one_in) == 0:
-            delay += chance.randrange(options.late_ms_max * NS_PER_MS)
+        least_us, most_us = options.latency_us_min, options.latency_us_max
+        delay = (least_us + chance.below(most_us - least_us + 1)) * 1_000
+        if chance.below(options.late_one_in) == 0:
+            delay += chance.below(options.late_ms_max * NS_PER_MS)
         return delay + int(link.extra_ms * NS_PER_MS)
 
     def give_up_ns(self) -> int:

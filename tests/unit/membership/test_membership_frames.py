@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from kafkaesque.env.network import Address
@@ -18,7 +16,7 @@ from kafkaesque.membership.seal import ANYBODY, Keyring
 from kafkaesque.membership.view import LeaderHint
 from kafkaesque.membership.wire import write_entry, write_message, write_packet
 from kafkaesque.model.ids import NodeId
-from kafkaesque.sim.dice import SimDice
+from kafkaesque.sim.dice import Chance, SimDice
 from kafkaesque.sim.gossip.world import CLUSTER_ID, SECRET, GossipWorld
 
 HERE, THERE = Address("here", 9190), Address("there", 9190)
@@ -30,7 +28,7 @@ PING = write_packet(write_message(Ping(1)))
 def core(config: MembershipConfig | None = None) -> MembershipCore:
     identity = Identity(cluster_id="cluster", node=ONE, address=HERE, life=100, secrets=[SECRET])
     dials = MembershipConfig() if config is None else config
-    made = MembershipCore(identity, dials, SimDice(Random(1)), 0)
+    made = MembershipCore(identity, dials, SimDice(Chance(1)), 0)
     made.take_ready()
     return made
 
@@ -91,7 +89,7 @@ def test_many_strangers_are_counted_and_a_few_are_told_of() -> None:
 
 
 def test_noise_of_every_length_changes_nothing() -> None:
-    member, chance = core(), Random(5)
+    member, chance = core(), Chance(5)
     root = member.root
     for _ in range(2_000):
         noise = bytearray(KEYRING.seal(TWO, ONE, 1, chance.randrange(10**6), PING))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from kafkaesque.env.network import Address
@@ -12,7 +10,7 @@ from kafkaesque.membership.rumours import TELLINGS_MAX, Interest, RumourBoard
 from kafkaesque.membership.wire import write_entry
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId
-from kafkaesque.sim.dice import SimDice
+from kafkaesque.sim.dice import Chance, SimDice
 
 
 def fact(name: str, version: int = 1, value: str = "") -> Fact:
@@ -25,7 +23,7 @@ def member(node: int) -> Member:
 
 def board(interest: Interest | None = None, rumours_max: int = 100) -> RumourBoard:
     chosen = Interest(k=TELLINGS_MAX) if interest is None else interest
-    return RumourBoard(lambda: chosen, SimDice(Random(1)), rumours_max)
+    return RumourBoard(lambda: chosen, SimDice(Chance(1)), rumours_max)
 
 
 def told(board: RumourBoard, room: int = 10_000, most: int = 255) -> list[Entry]:

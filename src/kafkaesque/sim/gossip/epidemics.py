@@ -7,7 +7,6 @@ would need most of their memory for: whom to talk to is drawn here, uniformly, a
 """
 
 import math
-import random
 from collections.abc import Iterator
 from functools import cache
 from typing import Final
@@ -32,7 +31,7 @@ from kafkaesque.membership.seal import Keyring
 from kafkaesque.membership.view import ClusterView
 from kafkaesque.membership.wire import read_packet
 from kafkaesque.model.ids import NodeId
-from kafkaesque.sim.dice import SimDice
+from kafkaesque.sim.dice import Chance, SimDice
 
 #: What the news is about: a member that all know.
 _TELLER: Final = Member(NodeId(1), Address("node1", 9190), 1, 1)
@@ -72,7 +71,7 @@ def never_hear(seed: int, count: int, interest: Interest) -> int:
 
     In every round each that has a rumour tells it to one by lot, and is told whether that was news.
     """
-    chance = random.Random(f"{seed}/{count}/{interest}")
+    chance = Chance(f"{seed}/{count}/{interest}")
     dice = SimDice(chance)
     config = MembershipConfig()
     members = [_Gossiper(config, interest, dice) for _ in range(count)]
@@ -88,7 +87,7 @@ def never_hear(seed: int, count: int, interest: Interest) -> int:
 
 
 def _spread(
-    members: list[_Gossiper], active: list[int], room_bytes: int, chance: random.Random
+    members: list[_Gossiper], active: list[int], room_bytes: int, chance: Chance
 ) -> Iterator[int]:
     """Let each that has a rumour tell it once; yield who has one afterwards."""
     count = len(members)
@@ -122,7 +121,7 @@ class Comparer:
 
     __slots__ = ("address", "node", "outbox", "repair", "view")
 
-    def __init__(self, node: NodeId, chance: random.Random) -> None:
+    def __init__(self, node: NodeId, chance: Chance) -> None:
         config = MembershipConfig()
         dice = SimDice(chance)
         self.node: Final = node
@@ -166,7 +165,7 @@ def rounds_until_all_know(seed: int, count: int, mode: SyncMode) -> list[int]:
     In every round each member compares itself with one by lot, both as they were when the round
     began.
     """
-    chance = random.Random(f"{seed}/{count}/{mode.name}")
+    chance = Chance(f"{seed}/{count}/{mode.name}")
     members = [Comparer(NodeId(place + 1), chance) for place in range(count)]
     for member in members:
         member.view.merge(_TELLER, 0)
