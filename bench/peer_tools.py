@@ -14,9 +14,11 @@ instead, of which no broker is killed; that is how it is proven against Apache K
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -32,6 +34,8 @@ TOOL_TIMEOUT_S = 120.0
 EXIT_FAILED = 1
 EXIT_UNAVAILABLE = 3
 RECORDS = 20_000
+#: Bytes a second that replicas move with: they take some seconds, and can be seen to move.
+THROTTLE = 300_000
 
 
 class ToolError(AssertionError):
@@ -120,6 +124,55 @@ def use_perf_tests(tools: Tools, topic: str) -> None:
     tools.run("kafka-consumer-perf-test", *read)
 
 
+def use_reassignments(tools: Tools, topic: str) -> None:
+    """kafka-reassign-partitions: execute with a throttle, list, verify until it is done."""
+    moved = f"{topic}-moved"
+    tools.run("kafka-topics", "--create", "--topic", moved, "--replica-assignment", "1:2,1:2")
+    load = ("--topic", moved, "--num-records", str(RECORDS), "--record-size", "200")
+    options = ("--throughput", "-1", "--command-property", "acks=all")
+    tools.expect("kafka-producer-perf-test", *load, *options, says=f"{RECORDS} records sent")
+    wanted = [
+        {"topic": moved, "partition": number, "replicas": [3, 2], "log_dirs": ["any", "any"]}
+        for number in range(2)
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as plan:
+        json.dump({"version": 1, "partitions": wanted}, plan)
+        plan.flush()
+        named = ("--reassignment-json-file", plan.name)
+        tools.expect(
+            "kafka-reassign-partitions",
+            *("--execute", *named, "--throttle", str(THROTTLE)),
+            says="Successfully started partition reassignments",
+        )
+        tools.expect("kafka-reassign-partitions", "--list", says=f"{moved}-1: replicas")
+        _await_reassigned(tools, named, moved)
+    described = tools.run("kafka-topics", "--describe", "--topic", moved)
+    if described.count("Replicas: 3,2") != 2:
+        raise ToolError(f"the replicas are elsewhere: {described}")
+    for kind, name in (("brokers", "3"), ("topics", moved)):
+        entity = ("--entity-type", kind, "--entity-name", name)
+        left = tools.run("kafka-configs", *entity, "--describe")
+        if f".throttled.rate={THROTTLE}" in left or "throttled.replicas=" in left:
+            raise ToolError(f"the throttle is still there: {left}")
+    tools.run("kafka-topics", "--delete", "--topic", moved)
+
+
+def _await_reassigned(tools: Tools, named: Sequence[str], topic: str) -> None:
+    deadline = time.monotonic() + TOOL_TIMEOUT_S
+    while time.monotonic() < deadline:
+        printed = tools.run("kafka-reassign-partitions", "--verify", *named)
+        if all(f"Reassignment of partition {topic}-{n} is completed" in printed for n in (0, 1)):
+            return
+    raise ToolError(f"the replicas still move: {printed}")
+
+
+def use_features(tools: Tools, topic: str) -> None:
+    """kafka-features: describe."""
+    printed = tools.expect("kafka-features", "describe", says="FinalizedVersionLevel")
+    if "Feature:" not in printed:
+        raise ToolError(f"no feature is described: {printed}")
+
+
 def use_inspection(tools: Tools, topic: str) -> None:
     """kafka-log-dirs, kafka-leader-election, kafka-broker-api-versions; the topic's end."""
     tools.expect("kafka-log-dirs", "--describe", "--topic-list", topic, says=f"{topic}-0")
@@ -138,6 +191,8 @@ STEPS: tuple[Callable[[Tools, str], None], ...] = (
     use_console,
     use_groups,
     use_perf_tests,
+    use_reassignments,
+    use_features,
     use_inspection,
 )
 

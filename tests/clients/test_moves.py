@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
@@ -199,3 +206,18 @@ def test_consumers_are_served_in_their_rack(cluster: KafkaesqueCluster, admin: A
         consumer.close()
     assert 2 in serving["b"]
     assert 2 not in serving["a"] | serving[""]
+
+
+def test_kafkas_tool_can_set_back_all_throttles_that_it_knows(admin: AdminClient) -> None:
+    """kafka-reassign-partitions --verify does, for every broker, when nothing moves any more."""
+    names = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    back = [
+        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in names
+    ]
+    for node in ("1", "2", "3", "4"):
+        resource = ConfigResource(ResourceType.BROKER, node, incremental_configs=back)
+        assert admin.incremental_alter_configs([resource])[resource].result() is None

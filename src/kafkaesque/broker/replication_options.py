@@ -53,4 +53,13 @@ BROKER_REPLICATION_OPTIONS = (
         doc="Bytes per second that this broker is sent for copies that it gets; leaders that send "
         "at the same time share it evenly.",
     ),
+    Option(
+        name="replica.alter.log.dirs.io.max.bytes.per.second",
+        type=OptionType.LONG,
+        default=UNLIMITED,
+        minimum=1,
+        maximum=INT64_MAX,
+        doc="Taken for Kafka's tools, which set it back when a move is done: a broker has one "
+        "directory, and moves nothing within itself.",
+    ),
 )
