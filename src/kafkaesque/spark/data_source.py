@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, StreamReader
-from kafkaesque.spark.source_options import parse_source
+from kafkaesque.spark.source_options import SourceOptions, parse_source
 from kafkaesque.spark.tables import SPARK_SCHEMA
+from kafkaesque.spark.trigger_limits import TriggerLimits
 
 if TYPE_CHECKING:
     # Half of the time that loading this package takes in each of Spark's Python processes, of which
     # only those that write need it.
     from kafkaesque.spark.sink import BatchWriter, StreamWriter
+
+#: Spark's way to send records along with a plan is private; it was tried in these.
+_PREFETCHING_SPARK = "4.3."
 
 
 class KafkaesqueDataSource(DataSource):
@@ -39,7 +44,11 @@ class KafkaesqueDataSource(DataSource):
         """Return the reader of a stream."""
         options = parse_source(self.options, is_stream=True)
         _require_columns(schema, options.columns)
-        return StreamReader(options)
+        if not _may_prefetch(options):
+            return StreamReader(options)
+        from kafkaesque.spark.prefetching_reader import PrefetchingReader
+
+        return PrefetchingReader(options)
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
         from kafkaesque.spark.sink import BatchWriter
@@ -59,6 +68,16 @@ class KafkaesqueDataSource(DataSource):
         columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         check_columns(columns, options)
         return options
+
+
+def _may_prefetch(options: SourceOptions) -> bool:
+    """Whether a stream's small micro-batches are read where they are planned.
+
+    Not where micro-batches are limited: Spark's progress report tells how much more waits, and
+    does not ask a reader of that kind.
+    """
+    is_known = pyspark.__version__.startswith(_PREFETCHING_SPARK)
+    return is_known and options.task_offsets > 0 and not TriggerLimits(options).has_any
 
 
 def _ignoring_stream(options: Any) -> dict[str, str]:

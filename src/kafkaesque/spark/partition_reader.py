@@ -118,6 +118,11 @@ class PartitionReader:
         self._fetch_ahead()
         return part, batches
 
+    def start(self) -> None:
+        """Have the first answer on its way before `read` asks for it."""
+        if self._fetching is None:
+            self._fetch_ahead()
+
     def _fetch_ahead(self) -> None:
         """Ask for what follows; where that fails, the next turn asks again and tells."""
         if self._position < self._wanted.end:

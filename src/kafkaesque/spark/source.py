@@ -27,12 +27,11 @@ from kafkaesque.spark.offsets import (
     from_json,
     to_json,
 )
-from kafkaesque.spark.partition_reader import PartitionReader
 from kafkaesque.spark.progress import commit_progress
+from kafkaesque.spark.range_reader import read_ranges
 from kafkaesque.spark.ranges import OffsetRange, cut, gather, ranges_between
 from kafkaesque.spark.source_options import SourceOptions
 from kafkaesque.spark.subscription import LogBounds, find_partitions, tell
-from kafkaesque.spark.tables import read_tables
 from kafkaesque.spark.trigger_limits import TriggerLimits
 
 
@@ -49,9 +48,7 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
     if not isinstance(partition, RangePartition):
         return
     with borrowed_cluster(options.cluster) as cluster:
-        for wanted in partition.wanted:
-            reader = PartitionReader(cluster, options, wanted)
-            yield from read_tables(reader.read(), options.columns, wanted)
+        yield from read_ranges(cluster, options, partition.wanted)
 
 
 def _cut(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[OffsetRange]:

@@ -50,9 +50,18 @@ def arrow_schema(columns: Iterable[str]) -> Any:
 
 
 def read_tables(
-    batches: Iterable[tuple[Buffer, BatchHeader]], columns: tuple[str, ...], wanted: OffsetRange
+    batches: Iterable[tuple[Buffer, BatchHeader]],
+    columns: tuple[str, ...],
+    wanted: OffsetRange,
+    *,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[Any]:
-    """Yield the records of a range as Arrow record batches."""
+    """Yield the records of a range as Arrow record batches.
+
+    Raises:
+        RecordError: a batch takes more than `batch_bytes_max` when it is decompressed, or is
+            damaged.
+    """
     maker = TableMaker(columns, wanted)
     builder = ColumnBuilder(
         keys="key" in columns, values="value" in columns, headers="headers" in columns
@@ -61,7 +70,7 @@ def read_tables(
         builder.append(
             answer,
             batch,
-            BATCH_BYTES_MAX,
+            batch_bytes_max,
             first_offset=wanted.start,
             end_offset=wanted.end,
         )

@@ -56,6 +56,12 @@ def test_sources_that_are_no_topics_have_no_lag() -> None:
     assert (flow.lag, flow.offsets) == (None, [])
 
 
+def test_a_source_that_does_not_tell_the_latest_brings_all_there_is() -> None:
+    flow = FlowProgress(name="f")
+    flow.on_progress(report(0, sources=[{"endOffset": {"t": {"0": 7}}, "latestOffset": None}]))
+    assert flow.lag == 0
+
+
 def test_partitions_that_are_new_count_whole() -> None:
     assert count_between({"t": {"0": 5}}, {"t": {"0": 4, "1": 3}, "u": {"0": 2}}) == 5
 

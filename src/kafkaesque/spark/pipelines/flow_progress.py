@@ -53,8 +53,9 @@ class FlowProgress:
             latest = topic_offsets(source.get("latestOffset"))
             if end is not None:
                 ends.append(end)
-            if end is not None and latest is not None:
-                lags.append(count_between(end, latest))
+            if end is not None:
+                # A source whose micro-batches bring all there is does not tell the latest.
+                lags.append(0 if latest is None else count_between(end, latest))
         if ends:
             self.offsets = ends
         if lags:
