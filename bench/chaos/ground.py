@@ -177,8 +177,8 @@ class Ground:
 
     def _leave(self, machine: Machine, fault: Fault) -> None:
         self._is_new = False
-        if self.departure is None or self.departure.is_under_way:
-            return
+        if self.departure is None or self.departure.stage is not Stage.STAYS:
+            return  # it has not come this time, because it was still leaving
         if fault.strength == IN_ORDER:
             self.departure.begin()
         else:

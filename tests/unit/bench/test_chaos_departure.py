@@ -124,24 +124,51 @@ def one_more(strength: float) -> Fault:
     return Fault(kind="one more broker", targets=("4",), begin_ms=0, end_ms=1, strength=strength)
 
 
-@pytest.mark.parametrize(("strength", "told"), [(KILLED, ["kill"]), (IN_ORDER, [])])
-def test_it_leaves_in_order_or_by_kill(tmp_path: Path, strength: float, told: list[str]) -> None:
-    machine = MachineOf()
-    leaving = departure_of(tmp_path, machine, drain="0", remove="0")
+def ground_with(machine: MachineOf, leaving: Departure) -> tuple[Ground, list[str]]:
+    """A nemesis with nothing but the broker that comes and goes, and who was given replicas."""
     spare: Any = machine
     given: list[str] = []
     ground = Ground(
         {}, None, spare=spare, departure=leaving, reassign=given.append, seed=1, say=lambda _: None
     )
-    ground.begin(0, one_more(strength))
+    return ground, given
+
+
+def test_a_broker_that_is_killed_comes_again_and_is_healed(tmp_path: Path) -> None:
+    machine = MachineOf()
+    leaving = departure_of(tmp_path, machine, drain="0", remove="0")
+    ground, given = ground_with(machine, leaving)
+    ground.begin(0, one_more(KILLED))
     ground.tick()
     ground.tick()
     assert given == ["4", "4"]
-    ground.end(0, one_more(strength))
-    assert machine.told == ["start", *told]
-    assert leaving.is_under_way is (strength == IN_ORDER)
-    # Meanwhile it does not come anew, and is not started when all else is healed.
-    ground.begin(1, one_more(strength))
+    ground.end(0, one_more(KILLED))
+    assert not leaving.is_under_way
+    ground.begin(1, one_more(KILLED))
     ground.heal([])
-    assert machine.told == ["start", *told, *(["start", "heal"] if told else [])]
-    assert ground.counts["one more broker"] == (2 if told else 1)
+    assert machine.told == ["start", "kill", "start", "heal"]
+    assert ground.counts["one more broker"] == 2
+
+
+def test_a_broker_that_leaves_in_order_is_left_alone(tmp_path: Path) -> None:
+    machine = MachineOf()
+    leaving = departure_of(tmp_path, machine, drain="0", remove="0")
+    ground, _ = ground_with(machine, leaving)
+    ground.begin(0, one_more(IN_ORDER))
+    ground.end(0, one_more(IN_ORDER))
+    assert leaving.stage.name == "DRAINING"
+    # Meanwhile it does not come anew, and is not started when all else is healed.
+    ground.begin(1, one_more(IN_ORDER))
+    ground.heal([])
+    go(leaving)
+    assert leaving.count == 1
+    # Nor does it leave again when that fault ends.
+    ground.end(1, one_more(IN_ORDER))
+    assert leaving.stage.name == "GONE"
+    ground.heal([])
+    assert machine.told == ["start", "terminate"]
+    assert ground.counts["one more broker"] == 1
+    ground.begin(2, one_more(IN_ORDER))
+    ground.end(2, one_more(IN_ORDER))
+    assert machine.told == ["start", "terminate", "start"]
+    assert leaving.stage.name == "DRAINING"
