@@ -176,10 +176,10 @@ def use_features(tools: Tools, topic: str) -> None:
 def use_inspection(tools: Tools, topic: str) -> None:
     """kafka-log-dirs, kafka-leader-election, kafka-broker-api-versions; the topic's end."""
     tools.expect("kafka-log-dirs", "--describe", "--topic-list", topic, says=f"{topic}-0")
-    tools.run(
-        "kafka-leader-election",
-        *("--election-type", "preferred", "--topic", topic, "--partition", "0"),
-    )
+    where = ("--topic", topic, "--partition", "0")
+    tools.run("kafka-leader-election", "--election-type", "preferred", *where)
+    # Nothing is given up where there is a leader.
+    tools.expect("kafka-leader-election", "--election-type", "unclean", *where, says="already")
     tools.expect("kafka-broker-api-versions", says="Produce(0)")
     tools.run("kafka-topics", "--delete", "--topic", topic)
     if topic in tools.run("kafka-topics", "--list").split():
