@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.recovery_state import RecoveryState
+from kafkaesque.broker.unclean_election import UncleanElection
+from kafkaesque.model.errors import ElectionNotNeeded
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -203,3 +205,29 @@ def test_the_controller_changes_while_it_is_done(seed: int) -> None:
     scenario.loop.run_until(lambda: under_way.is_over, 30_000)
     ask_until_done(scenario, bystander)
     scenario.loop.run_until(lambda: scenario.leaders() == [left], 30_000)
+
+
+def test_who_does_not_hear_of_the_leader_can_have_nothing_formed_anew() -> None:
+    scenario = Scenario(20, SimOptions(brokers=5, replicas=3, controllers=5))
+    scenario.write(100)
+    leader = scenario.leader
+    controller = int(scenario.broker(leader).controller_node() or 1)
+    asked = next(
+        name
+        for name in scenario.cluster.names
+        if name not in (leader, scenario.cluster.names[controller - 1])
+    )
+    scenario.world.wire.block(asked, leader)
+    scenario.world.wire.block(leader, asked)
+    broker = scenario.broker(asked)
+    group = scenario.group
+    scenario.loop.run_until(lambda: broker.leaders.leader(group) is None, 30_000)
+    outcomes: list[object] = []
+    deadline_ms = broker.env.clock.now_ms() + 20_000
+    partition = broker.state.partitions_by_group[group]
+    UncleanElection(broker, partition, deadline_ms, outcomes.append).start()
+    scenario.loop.run_until(lambda: outcomes != [], 30_000)
+    assert isinstance(outcomes[0], ElectionNotNeeded)
+    assert group not in broker.state.recoveries
+    scenario.write(20)
+    assert scenario.leaders() == [leader]
