@@ -341,8 +341,9 @@ class GossipDriver:
         clock = self._env.clock
         due_ms = self._core.next_tick_ms()
         if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return  # It comes first, and sees then.
+            if self._timer_due_ms == due_ms:
+                return
+            # Later ones, too: a probe that is answered has no deadline to wake up for.
             self._timer.cancel()
         self._timer_due_ms = due_ms
         self._timer = clock.call_later(max(0, due_ms - clock.now_ms()), self._on_timer)

@@ -468,6 +468,7 @@ class PeerNetwork:
         self._forgive_own_stall(now_ms)
         self.door.sweep(now_ms)
         self._sequence += 1
+        self.hold_flush()
         wall_ms = self.env.clock.wall_ms()
         for node, link in self._outbound.items():
             peer = self._peers[node]
@@ -679,6 +680,10 @@ class PeerNetwork:
         for ticket in failed:
             _, on_answer = self._waiting.pop(ticket)
             on_answer(PeerUnreachable(f"the connection to broker {node} broke"))
+
+    def hold_flush(self) -> None:
+        """Ask for no flush: the caller's turn ends with one."""
+        self._flush_asked = True
 
     def schedule_flush(self) -> None:
         """See to it that this turn's frames leave at its end."""

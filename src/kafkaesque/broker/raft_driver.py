@@ -98,6 +98,7 @@ class RaftDriver:
         self._written: list[_Written] = []
         self._turn_asked = False
         self._ticker: Timer | None = None
+        self._started_ms: int | None = None
         self._stopped = False
         #: Of what is sent to replicas that get their copies.
         self.throttle = ReplicationThrottle(env.clock)
@@ -218,9 +219,10 @@ class RaftDriver:
     # -- start and stop
 
     def start(self) -> None:
-        """Begin to tick."""
+        """Begin to tick, from now on, while a replica is not quiet."""
         self.store.on_failed = self.fail
-        self._on_tick()
+        self._started_ms = self.env.clock.now_ms()
+        self._maybe_tick_on()
 
     def stop(self) -> None:
         """Do nothing more."""
@@ -299,12 +301,20 @@ class RaftDriver:
                 self.touch(replica)
 
     def _on_tick(self) -> None:
-        if self._stopped:
-            return
+        self._ticker = None
         for replica in list(self._active.values()):
             replica.core.tick()
             self.touch(replica)
-        self._ticker = self.env.clock.call_later(self._tick_ms, self._on_tick)
+        self._maybe_tick_on()
+
+    def _maybe_tick_on(self) -> None:
+        """Tick at the next multiple of `tick_ms` since the start if that changes anything."""
+        started_ms = self._started_ms
+        if started_ms is None or self._stopped or self._ticker is not None or not self._active:
+            return
+        passed_ms = self.env.clock.now_ms() - started_ms
+        wait_ms = self._tick_ms - passed_ms % self._tick_ms
+        self._ticker = self.env.clock.call_later(wait_ms, self._on_tick)
 
     # -- the turn
 
@@ -319,6 +329,7 @@ class RaftDriver:
         self._turn_asked = False
         if self._stopped:
             return
+        self.peers.hold_flush()
         for _ in range(ROUNDS_PER_TURN_MAX):
             dirty = self._dirty
             if not dirty:
@@ -345,6 +356,7 @@ class RaftDriver:
             self._active.pop(replica.group, None)
         else:
             self._active[replica.group] = replica
+            self._maybe_tick_on()
 
     def perform_now(self, replica: Replica) -> None:
         """Perform one replica within the turn, because its next step builds on it."""

@@ -61,8 +61,10 @@ class Witness:
         self, name: str, broker: Broker, replica: Replica, looked: dict[GroupId, int]
     ) -> None:
         group, log = replica.group, replica.log
-        committed = self._committed.setdefault(group, {})
         end = _committed_end(broker, group)
+        if end <= looked.get(group, 0):
+            return
+        committed = self._committed.setdefault(group, {})
         partition = broker.partitions.get(group)
         is_compacted = partition is not None and partition.config.is_compacted
         position = max(looked.get(group, 0), log.start_offset)
