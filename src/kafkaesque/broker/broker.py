@@ -17,6 +17,7 @@ from kafkaesque.broker.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AddToTransaction,
     AdvanceStart,
+    AskControllers,
     ConfirmTransaction,
     ControllerCommand,
     Done,
@@ -27,6 +28,7 @@ from kafkaesque.broker.commands import (
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
+from kafkaesque.broker.controller_voters import ControllerVoters
 from kafkaesque.broker.dynamic_options import resolve_options
 from kafkaesque.broker.features import KNOWN
 from kafkaesque.broker.forwarder import Forwarder
@@ -175,11 +177,12 @@ class Broker:
             report_error=self.report_error,
         )
         self.caller = RemoteCaller(env.clock, self.peers)
+        self.controller_voters = ControllerVoters(tuple(sorted(config.controllers)), self.node)
         self.controller_client = ControllerClient(
             node=self.node,
             clock=env.clock,
             caller=self.caller,
-            controllers=tuple(config.controllers),
+            voters=self.controller_voters,
         )
         self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
@@ -245,7 +248,7 @@ class Broker:
         self.founding = Founding(
             node=self.node,
             incarnation=self.incarnation,
-            controllers=tuple(self.config.controllers),
+            founders=tuple(self.config.controllers),
             is_fresh=self.metadata_store.is_fresh,
             group_state=self.metadata_store.group_state,
             clock=self.env.clock,
@@ -287,15 +290,17 @@ class Broker:
         """It is known whether this broker's controller may vote."""
         if self.failure is not None:
             return
-        if decision.is_amnesiac:
+        if decision.settled is not None:
             self.report_error(
-                f"broker {self.node} has an empty directory in a cluster that is not new: it gets "
-                "its copies from the other brokers, and has no vote until it has them"
+                f"broker {self.node} has an empty directory in a cluster that is not new, as broker"
+                f" {decision.settled} knows: it gets its copies from the other brokers, and has no "
+                "vote until it has them"
             )
         try:
-            self.controller.replica = self.metadata_store.open_group(
+            replica = self.metadata_store.open_group(
                 self.driver, self.controller, self.config, decision
             )
+            self.controller.replica = self.controller_voters.replica = replica
         except DiskFailed as error:
             # Long after the start, so nobody else takes it: the decision has waited for others.
             self._on_disk_failed(error)
@@ -359,7 +364,7 @@ class Broker:
         self.group_recovery.on_sweep(now_ms)
         self.recovery_watch.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)
-        self.metadata_store.enlist_learners(self.state)
+        self.controller_voters.on_sweep(self.state)
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
 
     # -- what gateways ask
@@ -411,12 +416,12 @@ class Broker:
     def _plan(self, state: ClusterState, command: ControllerCommand) -> Plan:
         inputs = PlanInputs(
             alive=[node for node in state.brokers if self.peers.is_alive(node)],
-            expected_brokers=max(len(state.brokers), len(self.config.controllers)),
+            expected_brokers=max(len(state.brokers), len(self.controller_voters.current())),
             broker_option=self.option,
             start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
-            controllers=tuple(self.config.controllers),
+            controllers=self.controller_voters.facts(),
             leader=self.leaders.leader,
         )
         return plan(state, command, inputs)
@@ -425,7 +430,7 @@ class Broker:
         if leading:
             sentence = f"broker {self.node} leads the controller group"
             self.report(LogLine("controller.elected", sentence, leader=self.node))
-            self.metadata_store.enlist_learners(self.state)
+            self.controller_voters.on_sweep(self.state)
 
     def _on_snapshot_loaded(self, state: ClusterState) -> None:
         self._on_state_loaded(state)
@@ -564,7 +569,11 @@ class Broker:
             answer(write_outcome(refusal))
             return
         if isinstance(command, ControllerCommand):
-            self.controller.submit(command, lambda outcome: answer(write_outcome(outcome)))
+            self.controller_client.serve(
+                node, command, lambda outcome: answer(write_outcome(outcome))
+            )
+        elif isinstance(command, AskControllers):
+            answer(write_outcome(self.controller_voters.view(self.state)))
         elif isinstance(command, GroupCommand):
             self.group_offsets.serve(command, lambda outcome: answer(write_outcome(outcome)))
         elif isinstance(command, AdvanceStart):

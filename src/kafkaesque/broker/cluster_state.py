@@ -17,6 +17,7 @@ from kafkaesque.broker.metadata_records import (
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    ControllersChanged,
     FeatureLevelChanged,
     GroupReformed,
     PartitionPlacement,
@@ -169,6 +170,8 @@ class ClusterState:
     #: Levels that were written down, and how often one was.
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
+    #: Who is to vote in the controllers' group; empty: that was not written down yet.
+    controllers: tuple[NodeId, ...] = ()
     broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
     #: Of entities that have any.
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
@@ -235,6 +238,8 @@ class ClusterState:
             case BrokerRemoved():
                 self.brokers.pop(NodeId(record.node), None)
                 self.first_groups.pop(NodeId(record.node), None)
+            case ControllersChanged():
+                self.controllers = tuple(NodeId(node) for node in record.voters)
             case FeatureLevelChanged():
                 self.features[record.name] = record.level
                 self.features_epoch = record.epoch
@@ -367,6 +372,8 @@ class ClusterState:
             FeatureLevelChanged(name=name, level=level, epoch=self.features_epoch)
             for name, level in self.features.items()
         ]
+        if self.controllers:
+            records.append(ControllersChanged(voters=self.controllers))
         for topic in self.topics.values():
             placements = tuple(partition.placement() for partition in topic.partitions)
             records.append(

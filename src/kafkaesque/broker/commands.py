@@ -28,6 +28,19 @@ class RemoveBroker(PeerRequest, frozen=True, tag="remove-broker", kw_only=True):
     node: int
 
 
+class ChangeControllers(PeerRequest, frozen=True, tag="change-controllers", kw_only=True):
+    """Let a broker vote in the controllers' group, or no more; done when that is written down."""
+
+    node: int
+    #: What the broker's data directory must be; empty: any.
+    directory_id: str = ""
+    is_added: bool
+
+
+class AskControllers(PeerRequest, frozen=True, tag="ask-controllers"):
+    """Who votes in the controllers' group, and how far everybody has its log; for its leader."""
+
+
 class RaiseFeature(PeerRequest, frozen=True, tag="raise-feature", kw_only=True):
     """Let the cluster use what a level of a feature brings."""
 
@@ -294,6 +307,7 @@ class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw
 ControllerCommand = (
     RegisterBroker
     | RemoveBroker
+    | ChangeControllers
     | RaiseFeature
     | CreateTopic
     | DeleteTopic
@@ -314,6 +328,7 @@ GroupCommand = ForwardCommitOffsets | ForwardFetchOffsets
 AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
+    | AskControllers
     | AdvanceStart
     | ForwardProduce
     | ForwardFetch
@@ -346,6 +361,28 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     error: str
     message: str
+
+
+class ControllerCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a broker has the controllers' log, as the leader knows."""
+
+    node: int
+    directory_id: str
+    #: After the last record that it has durably; -1: the leader has not heard.
+    end_offset: int
+    is_voter: bool
+    is_alive: bool
+    #: It has all that is committed, and counts.
+    has_all: bool
+
+
+class ControllersView(msgspec.Struct, frozen=True, kw_only=True, tag="controllers"):
+    """The controllers' group as its leader sees it."""
+
+    leader: int
+    term: int
+    high_watermark: int
+    copies: list[ControllerCopy]
 
 
 class MovesResult(msgspec.Struct, frozen=True, kw_only=True, tag="moves"):

@@ -1,18 +1,22 @@
 """Brings commands to the controller, wherever it is, until they are done or their time is up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
+    AskControllers,
     ChangeConfig,
     ChangeQuotas,
     ControllerCommand,
     ControllerResult,
+    ControllersView,
     FinishMove,
     RegisterBroker,
     TakeUpMove,
 )
 from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.controller_voters import ControllerVoters
 from kafkaesque.broker.peer_link import PeerUnreachable
 from kafkaesque.broker.peer_requests import RemoteCaller
 from kafkaesque.env.clock import Clock
@@ -20,6 +24,9 @@ from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, Re
 from kafkaesque.model.ids import NodeId
 
 RETRY_MS = 10
+DESCRIBE_RETRY_MS = 50
+#: A broker's word that is passed on is answered within this; then the broker asks again.
+PASS_ON_MS = 1_000
 
 #: Doing them twice does no harm, so they are repeated even if the first may have been done.
 _REPEATABLE = (
@@ -32,6 +39,7 @@ _REPEATABLE = (
 )
 
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
+ViewOutcome = ControllersView | RequestRefused
 
 
 class ControllerClient:
@@ -43,11 +51,10 @@ class ControllerClient:
         node: NodeId,
         clock: Clock,
         caller: RemoteCaller,
-        controllers: Sequence[NodeId],
+        voters: ControllerVoters,
     ) -> None:
         self._node = node
-        self._others = [each for each in controllers if each != node]
-        self._node_votes = node in controllers
+        self._voters = voters
         self._tries = 0
         self._clock = clock
         self._caller = caller
@@ -84,17 +91,75 @@ class ControllerClient:
             else:
                 on_done(outcome)
 
-        leader = self.leader()
-        if leader == self._node and self.controller is not None:
-            self.controller.submit(command, on_outcome)
-        elif leader is None and (self._node_votes or not self._others):
+        leader = self.leader() or self._guess(command)
+        if leader is None:
             on_outcome(NotController("there is no controller at the moment"))
+        elif leader == self._node and self.controller is not None:
+            self.controller.submit(command, on_outcome)
         else:
-            if leader is None:
-                # A broker that is new to the group is told nothing by it: ask one after the other.
-                self._tries += 1
-                leader = self._others[self._tries % len(self._others)]
             self._caller.ask(leader, command, ControllerResult, left_ms, on_outcome)  # type: ignore[arg-type]
+
+    def serve(self, node: NodeId, command: ControllerCommand, on_done: OnOutcome) -> None:
+        """Carry out what another broker asks for.
+
+        One that asks to be taken in may know no controller of today: its word is passed on, once.
+        """
+        leader, controller = self.leader(), self.controller
+        is_own_word = isinstance(command, RegisterBroker) and command.node == node
+        if not is_own_word or leader is None or leader in (node, self._node):
+            if controller is None:
+                on_done(NotController("this broker is starting"))
+            else:
+                controller.submit(command, on_done)
+            return
+
+        def on_outcome(outcome: ControllerResult | RequestRefused | PeerUnreachable) -> None:
+            if isinstance(outcome, PeerUnreachable):
+                outcome = NotController(f"broker {leader} leads, and cannot be reached")
+            on_done(outcome)
+
+        self._caller.ask(leader, command, ControllerResult, PASS_ON_MS, on_outcome)  # type: ignore[arg-type]
+
+    def describe(
+        self, state: ClusterState, timeout_ms: int, on_done: Callable[[ViewOutcome], None]
+    ) -> None:
+        """Return how the controllers' group is, as its leader sees it.
+
+        Raises nothing: `on_done` gets `RequestTimedOut` if nobody who leads has said so in time.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+
+        def attempt() -> None:
+            leader, left_ms = self.leader(), deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                on_done(RequestTimedOut("no controller leads, or it cannot be reached"))
+            elif leader == self._node:
+                on_outcome(self._voters.view(state))
+            elif leader is None:
+                self._clock.call_later(min(DESCRIBE_RETRY_MS, left_ms), attempt)
+            else:
+                self._caller.ask(leader, AskControllers(), ControllersView, left_ms, on_outcome)
+
+        def on_outcome(outcome: ViewOutcome | PeerUnreachable) -> None:
+            if isinstance(outcome, NotController | PeerUnreachable):
+                self._clock.call_later(DESCRIBE_RETRY_MS, attempt)
+            else:
+                on_done(outcome)
+
+        attempt()
+
+    def _guess(self, command: ControllerCommand) -> NodeId | None:
+        """Return whom to ask where no leader is known; nobody if that will be known soon.
+
+        A broker that is new to the group, or has left it, is told nothing by it: it asks one after
+        the other to be taken in.
+        """
+        votes = self._node in self._voters.current()
+        others = [each for each in self._voters.known() if each != self._node]
+        if not others or (votes and not isinstance(command, RegisterBroker)):
+            return None
+        self._tries += 1
+        return others[self._tries % len(others)]
 
 
 def _is_worth_another_try(

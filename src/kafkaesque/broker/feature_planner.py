@@ -4,6 +4,7 @@ from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import RaiseFeature, RegisterBroker
 from kafkaesque.broker.features import (
     KNOWN,
+    LEVEL_WITH_CONTROLLERS,
     LEVEL_WITH_MOVES,
     LEVEL_WITH_RECOVERY,
     METADATA,
@@ -67,6 +68,15 @@ def check_may_move(state: ClusterState) -> None:
         FeatureUpdateFailed: the level is too low.
     """
     _check_level(state, "replicas can be moved", LEVEL_WITH_MOVES)
+
+
+def check_may_change_controllers(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read, or would do unsafely.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "controllers can be changed", LEVEL_WITH_CONTROLLERS)
 
 
 def check_may_recover(state: ClusterState) -> None:

@@ -1,19 +1,25 @@
-"""Whether an empty controller is one of a new cluster, or has lost its disk.
+"""Whether a broker without the controllers' log founds a new cluster, or has lost its disk.
 
-Theory of operation. A controller without anything of group 0 on its disk (*fresh*) must not vote
-before it knows: it may have promised what it has forgotten. It waits, and its group stays closed,
-until one of these is known. Heartbeats say whether their sender has a log of group 0, and its term.
+Theory of operation. A broker without anything of group 0 on its disk (*fresh*) may have been a
+controller, and may have promised what it has forgotten. So it has no vote until the others have
+taken it in anew (`raft.readmission`): it is *amnesiac*. Only *founders*, whom its own file names as
+controllers, may be those of a new cluster. Such a one waits, and its group stays closed, until one
+of these is known. Heartbeats say whether their sender has a log of group 0, and its term.
 
-- All other controllers were without a log after this process was started. Then no entry is left
+- All other founders were without a log after this process was started. Then no entry is left
   that it may ever have acknowledged, and the cluster is new. A vote that it may have forgotten was
   for one of them, which has kept its term: the votes of all those terms count as given away.
   "After" is proved by echoes: a heartbeat counts that answers to one of ours, which in turn was
   sent after every one of these processes had been heard. So each of them may be told as much, by
   its incarnation (`founding`), and need not find out by itself, which it no longer can when the
   first ones have begun to lead.
-- One of them has a log, and nobody says within `GRACE_MS` that this process was counted: the
-  cluster is older than this directory. The controller is *amnesiac*: it gets the log and has no
-  vote until the others have taken it in anew (`raft.readmission`).
+- Any broker has a log, founder or not, and nobody says within `GRACE_MS` that this process was
+  counted: the cluster is older than this directory. The founder is amnesiac. From the moment that
+  it hears of such a log it tells the other founders so: they may not hear of it themselves.
+
+The controllers may have changed since the cluster was founded, and those of today are nobody's
+founders. So nothing is founded within `FOUNDING_MS` of the start: that is the time in which a
+broker that runs finds one that has just been started, and says what it has.
 
 A word that comes too late only costs that. A cluster that was stopped while it was being founded is
 founded by the next start: there is a log only where a leader was, and a majority has kept its votes
@@ -29,12 +35,14 @@ from kafkaesque.model.ids import NodeId
 
 #: So long after hearing of an older cluster a controller waits to be told that it was counted.
 GRACE_MS = 1_000
+#: No cluster is founded earlier after the start: more than a dial after a long pause, and a beat.
+FOUNDING_MS = 800
 #: It is said whom this broker waits for; not at once, for as a rule the others are there soon.
 REMIND_FIRST_MS = 2_000
 REMIND_MS = 10_000
 
-NO_CONTROLLER = 0
-#: Its log of group 0 is empty, or it has one.
+#: It is no founder and has no log of group 0; it is a founder and has none; it knows of one.
+NOTHING = 0
 EMPTY = 1
 SETTLED = 2
 
@@ -42,7 +50,7 @@ SETTLED = 2
 class ControllerWord(NamedTuple):
     """What a heartbeat says of its sender's controller."""
 
-    standing: int = NO_CONTROLLER
+    standing: int = NOTHING
     #: The incarnation of the receiver that the sender has counted in a new cluster; 0: none.
     founding: int = 0
     #: The sender's newest term of group 0.
@@ -50,10 +58,13 @@ class ControllerWord(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """What a controller has of group 0."""
+    """What a broker has of group 0."""
 
+    #: Nothing was ever here.
     is_empty: bool
     term: int
+    #: There is more than the knowledge that something was lost.
+    has_log: bool = False
 
 
 class Decision(NamedTuple):
@@ -61,6 +72,8 @@ class Decision(NamedTuple):
 
     is_amnesiac: bool
     term: int
+    #: The broker that has shown a founder that the cluster is older.
+    settled: NodeId | None = None
 
 
 @dataclass(slots=True)
@@ -82,7 +95,7 @@ class Founding:
         *,
         node: NodeId,
         incarnation: int,
-        controllers: tuple[NodeId, ...],
+        founders: tuple[NodeId, ...],
         is_fresh: bool,
         group_state: Callable[[], GroupState],
         clock: Clock,
@@ -92,25 +105,31 @@ class Founding:
         """`on_decided` is told once, perhaps within `start`."""
         self._node = node
         self._incarnation = incarnation
-        self._others = tuple(each for each in controllers if each != node)
-        self._is_controller = node in controllers
+        self._others = tuple(each for each in founders if each != node)
+        self._is_founder = node in founders
         self._clock = clock
+        self._is_early = True
         self._group_state = group_state
         self._on_decided = on_decided
         self._report = report
-        self._is_decided = not is_fresh or not self._is_controller
+        self._is_fresh = is_fresh
+        self._is_decided = False
         self._heard: dict[NodeId, _Heard] = {}
         self._counted: dict[NodeId, int] = {}
         #: The highest term that anybody has named.
         self._term = 0
+        #: A broker that is known to have a log; and what is to be done about it.
+        self._settled: NodeId | None = None
         self._grace: Timer | None = None
+        self._opening: Timer | None = None
         self._reminder: Timer | None = None
 
     def start(self) -> None:
         """Decide at once what can be decided, and wait for the rest."""
-        if self._is_decided or not self._others:
-            self._decide(is_amnesiac=False)
+        if not self._is_fresh or not self._is_founder:
+            self._decide(is_amnesiac=self._is_fresh)
         else:
+            self._opening = self._clock.call_later(FOUNDING_MS, self._on_opening)
             self._reminder = self._clock.call_later(REMIND_FIRST_MS, self._remind)
 
     def stop(self) -> None:
@@ -129,12 +148,14 @@ class Founding:
 
     def word_for(self, node: NodeId) -> ControllerWord:
         """Return what is to be said in a heartbeat to a broker now."""
-        if not self._is_controller:
-            return ControllerWord()
         if not self._is_decided:
-            return ControllerWord(EMPTY)
+            return ControllerWord(EMPTY if self._settled is None else SETTLED)
         state = self._group_state()
-        standing = EMPTY if state.is_empty else SETTLED
+        if self._is_founder:
+            standing = EMPTY if state.is_empty else SETTLED
+        else:
+            # One that knows of nothing but its own loss forbids nothing: it may be a new cluster's.
+            standing = SETTLED if state.has_log else NOTHING
         return ControllerWord(standing, self._counted.get(node, 0), state.term)
 
     def on_word(
@@ -150,12 +171,12 @@ class Founding:
 
         `own_sequence` is our newest one.
         """
-        if self._is_decided or node not in self._others:
+        if self._is_decided:
             return
         self._term = max(self._term, word.term)
         if word.founding == self._incarnation:
             self._decide(is_amnesiac=False)
-        elif word.standing == EMPTY:
+        elif word.standing == EMPTY and node in self._others:
             heard = self._heard.get(node)
             if heard is None or heard.incarnation != incarnation:
                 self._heard[node] = _Heard(incarnation, own_sequence, 0)
@@ -164,13 +185,20 @@ class Founding:
             self._maybe_found()
         elif word.standing == SETTLED:
             self._heard.pop(node, None)
-            if self._grace is None:
+            if self._settled is None:
+                self._settled = node
                 self._grace = self._clock.call_later(GRACE_MS, self._give_up)
 
+    def _on_opening(self) -> None:
+        self._is_early = False
+        self._maybe_found()
+
     def _maybe_found(self) -> None:
+        if self._is_early or self._is_decided or self._settled is not None:
+            return
         if len(self._heard) < len(self._others):
             return
-        since = max(heard.since_sequence for heard in self._heard.values())
+        since = max((heard.since_sequence for heard in self._heard.values()), default=0)
         if all(heard.echoed_sequence > since for heard in self._heard.values()):
             self._counted = {node: heard.incarnation for node, heard in self._heard.items()}
             self._decide(is_amnesiac=False)
@@ -182,9 +210,9 @@ class Founding:
     def _decide(self, *, is_amnesiac: bool) -> None:
         self._is_decided = True
         self._cancel()
-        self._on_decided(Decision(is_amnesiac, self._term))
+        self._on_decided(Decision(is_amnesiac, self._term, self._settled if is_amnesiac else None))
 
     def _cancel(self) -> None:
-        for timer in (self._grace, self._reminder):
+        for timer in (self._grace, self._opening, self._reminder):
             if timer is not None:
                 timer.cancel()

@@ -48,6 +48,12 @@ class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=T
     node: int
 
 
+class ControllersChanged(MetadataRecord, tag="controllers", frozen=True, kw_only=True):
+    """These brokers are to vote in the controllers' group (ADR 20)."""
+
+    voters: tuple[int, ...]
+
+
 class PartitionPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a partition's replicas are; the first is the preferred leader.
 
@@ -162,6 +168,7 @@ class RecordsGivenUp(MetadataRecord, tag="records-given-up", frozen=True, kw_onl
 AnyMetadataRecord = (
     BrokerRegistered
     | BrokerRemoved
+    | ControllersChanged
     | TopicCreated
     | PartitionsAdded
     | ReplicasChanged

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster_state import METADATA_TOPIC, ClusterState
 from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.controller_planner import wanted_controllers
 from kafkaesque.broker.founding import Decision, GroupState
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.env import Env
@@ -18,9 +19,8 @@ from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, InvariantBroken
-from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, NodeId, Offset, Term
-from kafkaesque.raft.configuration import Configuration
-from kafkaesque.raft.errors import ConfigurationChangeRefused
+from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, Offset, Term
+from kafkaesque.raft.configuration import Configuration, write_configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
@@ -68,7 +68,6 @@ class MetadataStore:
         self._snapshot_offset = Offset(0)
         self._payload = ClusterState().write_snapshot()
         self._is_saving = False
-        self._controllers: tuple[NodeId, ...] = ()
 
     # -- start
 
@@ -87,7 +86,7 @@ class MetadataStore:
     @property
     def is_fresh(self) -> bool:
         """Whether nothing is here of the controller group."""
-        return self.group_state() == (True, 0)
+        return self.group_state() == GroupState(is_empty=True, term=0)
 
     def group_state(self) -> GroupState:
         """Return what is here of the controller group.
@@ -96,10 +95,10 @@ class MetadataStore:
         """
         log = self._store.get(CONTROLLER_GROUP)
         if log is None:
-            is_gone = CONTROLLER_GROUP in self._store.damaged or self._snapshot_offset > 0
-            return GroupState(not is_gone, 0)
-        is_empty = log.last_index == 0 and not log.amnesia and self._snapshot_offset == 0
-        return GroupState(is_empty, log.term)
+            is_there = CONTROLLER_GROUP in self._store.damaged or self._snapshot_offset > 0
+            return GroupState(not is_there, 0, is_there)
+        has_log = log.last_index > 0 or self._snapshot_offset > 0
+        return GroupState(not has_log and not log.amnesia, log.term, has_log)
 
     def open_group(
         self,
@@ -108,9 +107,11 @@ class MetadataStore:
         config: "BrokerConfig",
         decision: Decision,
     ) -> "Replica":
-        """Take part in the controller group: as a voter if named in the configuration.
+        """Take part in the controller group, as what the log says.
 
-        If it was decided that it is amnesiac, without a vote until the others have taken it in.
+        If it was decided that this broker is amnesiac, without a vote until the others have taken
+        it in. Otherwise an empty log is a new cluster's, and the file's controllers are its first
+        voters; that is kept, whatever the file says later.
         """
         log = self._store.open_log(
             group=CONTROLLER_GROUP,
@@ -120,16 +121,21 @@ class MetadataStore:
             options=SegmentOptions(),
             write_caching=False,
         )
+        voters = tuple(sorted(config.controllers))
         if decision.is_amnesiac and not log.amnesia:
             self._store.note_loss(log)
-        elif log.last_index == 0 and log.term < decision.term:
-            log.save_hard_state(Term(decision.term), config.node)
+        elif log.last_index == 0 and not log.amnesia:
+            if log.term < decision.term:
+                log.save_hard_state(Term(decision.term), config.node)
+            if not log.configurations:
+                founders = write_configuration(Configuration(voters=voters))
+                log.reset_to(start_offset=0, index=0, term=Term(0), configuration=(0, founders))
         controller.restore(_stored_batches(log))
-        voters = self._controllers = tuple(sorted(config.controllers))
         self._replica = driver.open(
             group=CONTROLLER_GROUP,
             log=log,
             configuration=Configuration(voters=voters),
+            wanted_voters=wanted_controllers(controller.state, voters),
             min_insync=1,
             write_caching=False,
             listener=controller,
@@ -193,27 +199,6 @@ class MetadataStore:
     def _on_failed(self, error: DiskFailed) -> None:
         self._is_saving = False
         self._report(f"the controller's snapshot could not be written: {error}")
-
-    # -- members
-
-    def enlist_learners(self, state: ClusterState) -> None:
-        """Have the group's log sent to brokers whose controllers do not vote, and to no others."""
-        replica = self._replica
-        if replica is None or not replica.is_leader:
-            return
-        current = replica.core.configuration
-        missing = [node for node in state.brokers if node not in current.members]
-        members = {*state.brokers, *self._controllers}
-        kept = [node for node in current.learners if node in members]
-        if (not missing and len(kept) == len(current.learners)) or current.is_joint:
-            return
-        learners = tuple(sorted([*kept, *missing]))
-        try:
-            replica.change_configuration(
-                Configuration(voters=current.voters, learners=tuple(map(NodeId, learners)))
-            )
-        except ConfigurationChangeRefused:
-            pass  # a change is under way; the next sweep tries again
 
 
 def _stored_batches(log: GroupLog) -> list[AppendedBatch]:

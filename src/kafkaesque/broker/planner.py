@@ -3,7 +3,7 @@
 Pure functions over `ClusterState`; nothing is proposed here.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_entity
@@ -13,6 +13,7 @@ from kafkaesque.broker.commands import (
     AskElection,
     BeginRecovery,
     ChangeConfig,
+    ChangeControllers,
     ChangeQuotas,
     ConfigChange,
     ControllerCommand,
@@ -33,6 +34,12 @@ from kafkaesque.broker.commands import (
     TellGivenUp,
     TellSurvivors,
     TopicResult,
+)
+from kafkaesque.broker.controller_planner import (
+    ControllerFacts,
+    plan_controllers,
+    plan_founders,
+    wanted_controllers,
 )
 from kafkaesque.broker.feature_planner import check_may_move, plan_first_levels, plan_level
 from kafkaesque.broker.metadata_records import (
@@ -103,8 +110,7 @@ class PlanInputs:
     new_topic_id: Callable[[], TopicId]
     #: Any number; breaks ties in placement.
     draw: int
-    #: Brokers whose controllers vote.
-    controllers: Collection[NodeId] = ()
+    controllers: ControllerFacts = ControllerFacts()
     #: Who leads a group, as far as is heard.
     leader: Callable[[GroupId], NodeId | None] = lambda group: None
 
@@ -117,7 +123,7 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
     """
     match command:
         case RegisterBroker():
-            return _plan_registration(state, command)
+            return _plan_registration(state, command, inputs)
         case RemoveBroker():
             return _plan_removal(state, command, inputs)
         case CreateTopic():
@@ -144,7 +150,12 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         case TellGivenUp():
             return Plan(records=plan_given_up(state, command), result=Done())
         case RaiseFeature():
-            return Plan(records=list(plan_level(state, command)), result=Done())
+            levels = plan_level(state, command)
+            founders = plan_founders(state, levels, inputs.controllers) if levels else []
+            return Plan(records=[*levels, *founders], result=Done())
+        case ChangeControllers():
+            changes = plan_controllers(state, command, inputs.controllers, inputs.alive)
+            return Plan(records=list(changes), result=Done())
         case MoveReplicas():
             check_may_move(state)
             moves, refusals = plan_moves(state, command)
@@ -155,7 +166,7 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return Plan(records=list(plan_finish(state, command)), result=Done())
 
 
-def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
+def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: PlanInputs) -> Plan:
     record = BrokerRegistered(
         node=command.node,
         host=command.host,
@@ -169,18 +180,20 @@ def _plan_registration(state: ClusterState, command: RegisterBroker) -> Plan:
         features=command.features,
     )
     levels = plan_first_levels(state, command)
-    known = state.brokers.get(NodeId(command.node))
-    return Plan(records=[*levels, *([] if known == record else [record])], result=Done())
+    founders = plan_founders(state, levels, inputs.controllers)
+    news = [] if state.brokers.get(NodeId(command.node)) == record else [record]
+    return Plan(records=[*levels, *founders, *news], result=Done())
 
 
 def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs) -> Plan:
     node = NodeId(command.node)
     if node not in state.brokers:
         raise BrokerNotRegistered(f"there is no broker {node}")
-    if node in inputs.controllers:
+    controllers = inputs.controllers
+    if node in controllers.voters or node in wanted_controllers(state, controllers.founders):
         raise InvalidRequest(
-            f"broker {node} is a controller: it can be removed when no broker's file names it in "
-            "[controllers]"
+            f"broker {node} is a controller: let another one take its place first (kafkaesque "
+            f"cluster controllers add BROKER, kafkaesque cluster controllers remove {node})"
         )
     held = sum(node in each.replicas for each in state.partitions_by_group.values())
     if held:

@@ -85,7 +85,7 @@ class TableHosts(Generic[TableT]):
             return
         self._is_creating = True
         broker, kind = self._broker, self._kind
-        expected = max(len(broker.state.brokers), len(broker.config.controllers))
+        expected = max(len(broker.state.brokers), len(broker.controller_voters.current()))
         command = CreateTopic(
             name=kind.topic,
             partition_count=int(broker.option(kind.partition_count_option)),

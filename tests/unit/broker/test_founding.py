@@ -2,14 +2,24 @@
 
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.founding import GRACE_MS, ControllerWord, Decision, Founding, GroupState
+from kafkaesque.broker.founding import (
+    FOUNDING_MS,
+    GRACE_MS,
+    NOTHING,
+    Decision,
+    Founding,
+    GroupState,
+)
+from kafkaesque.broker.founding import (
+    SETTLED as HAS_LOG,
+)
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.env import World
 from kafkaesque.sim.loop import SimLoop
 
 CONTROLLERS = (NodeId(1), NodeId(2), NodeId(3))
 FRESH = GroupState(is_empty=True, term=0)
-SETTLED = GroupState(is_empty=False, term=5)
+SETTLED = GroupState(is_empty=False, term=5, has_log=True)
 NEW = [Decision(is_amnesiac=False, term=0)]
 
 
@@ -48,7 +58,7 @@ class Ring:
         founding = Founding(
             node=NodeId(node),
             incarnation=self.incarnations,
-            controllers=among,
+            founders=among,
             is_fresh=state == FRESH,
             group_state=lambda: self.all[NodeId(node)].state,
             clock=self.clock,
@@ -59,6 +69,10 @@ class Ring:
         self.all[one.node] = one
         founding.start()
         return one
+
+    def wait(self) -> None:
+        """Let the time pass in which nobody founds a cluster."""
+        self.loop.run_for(FOUNDING_MS + 1)
 
     def _on_decided(self, node: NodeId, decision: Decision) -> None:
         one = self.all[node]
@@ -91,6 +105,7 @@ class Ring:
 def test_three_empty_ones_are_a_new_cluster() -> None:
     ring = Ring()
     three = [ring.start(node) for node in (1, 2, 3)]
+    ring.wait()
     ring.beat_all(6)
     assert [one.decided for one in three] == [NEW] * 3
 
@@ -98,6 +113,7 @@ def test_three_empty_ones_are_a_new_cluster() -> None:
 def test_without_all_controllers_nothing_is_decided() -> None:
     ring = Ring()
     two = [ring.start(node) for node in (1, 2)]
+    ring.wait()
     ring.beat_all(10)
     ring.loop.run_for(60_000)
     assert [one.decided for one in two] == [[], []]
@@ -107,10 +123,52 @@ def test_without_all_controllers_nothing_is_decided() -> None:
 
 def test_a_single_controller_is_new_by_itself_and_one_with_a_log_asks_nobody() -> None:
     ring = Ring()
-    assert ring.start(1, among=(NodeId(1),)).decided == NEW
+    single = ring.start(1, among=(NodeId(1),))
+    assert not single.decided, "another broker may know of a cluster"
+    ring.wait()
+    assert single.decided == NEW
     assert ring.start(1, state=SETTLED).decided == NEW
-    assert ring.start(4).decided == NEW, "it has no vote anyway"
-    assert ring.all[NodeId(4)].founding.word_for(NodeId(1)) == ControllerWord()
+
+
+def test_who_is_no_founder_is_amnesiac_at_once_and_forbids_nothing_before_it_has_a_log() -> None:
+    ring = Ring()
+    four = ring.start(4)
+    assert [decision.is_amnesiac for decision in four.decided] == [True]
+    four.state = GroupState(is_empty=False, term=0)
+    assert four.founding.word_for(NodeId(1)).standing == NOTHING
+    three = [ring.start(node) for node in (1, 2, 3)]
+    ring.wait()
+    ring.beat_all(6)
+    assert [one.decided for one in three] == [NEW] * 3
+    four.state = SETTLED
+    assert four.founding.word_for(NodeId(1)).standing == HAS_LOG
+
+
+def test_a_log_at_any_broker_forbids_a_founding_even_if_only_one_hears_of_it() -> None:
+    """The controllers have changed, and those in the files have all lost their disks."""
+    ring = Ring()
+    ring.start(4, state=SETTLED)
+    three = [ring.start(node) for node in (1, 2, 3)]
+    ring.beat_all(6)
+    ring.beat(4, 1)
+    ring.all.pop(NodeId(4))
+    ring.beat_all(6)
+    ring.loop.run_for(GRACE_MS + 1)
+    ring.beat_all(6)
+    for one in three:
+        (decision,) = one.decided
+        assert decision.is_amnesiac
+    assert three[0].decided[0].settled == 4
+
+
+def test_nothing_is_founded_before_others_had_the_time_to_say_what_they_have() -> None:
+    ring = Ring()
+    three = [ring.start(node) for node in (1, 2, 3)]
+    ring.beat_all(6)
+    assert not any(one.decided for one in three)
+    ring.wait()
+    ring.beat_all(1)
+    assert [one.decided for one in three] == [NEW] * 3
 
 
 def test_an_empty_one_in_an_older_cluster_is_amnesiac() -> None:
@@ -126,6 +184,7 @@ def test_an_empty_one_in_an_older_cluster_is_amnesiac() -> None:
 def test_one_that_was_counted_by_another_takes_part() -> None:
     ring = Ring()
     one, two, _ = (ring.start(node) for node in (1, 2, 3))
+    ring.wait()
     for _ in range(6):  # 2 hears nobody yet
         ring.beat(1, 3)
         ring.beat(2, 1, 3)
@@ -148,6 +207,7 @@ def test_who_was_counted_before_it_lost_its_disk_is_not_counted_any_more() -> No
     one = ring.start(1)
     for node in (2, 3):
         ring.start(node)
+    ring.wait()
     ring.beat_all(6)
     assert one.decided == NEW
     one.state = ring.all[NodeId(3)].state = SETTLED
@@ -166,6 +226,7 @@ def test_a_word_from_before_a_start_does_not_prove_anything() -> None:
     for _ in range(5):
         ring.beat(1, 3)
         ring.beat(3, 1)
+    ring.loop.run_for(FOUNDING_MS - 1)
     two = ring.start(2)
     ring.beat(2, 1)
     ring.beat(1, 2)
@@ -194,6 +255,7 @@ def test_a_cluster_that_was_stopped_while_it_was_founded_is_founded_by_the_next_
     one = ring.start(1, state=GroupState(is_empty=True, term=2))
     two, three = ring.start(2), ring.start(3)
     assert one.decided == NEW, "it remembers"
+    ring.wait()
     ring.beat_all(6)
     # They may have given it their votes, and have forgotten that.
     assert two.decided == three.decided == [Decision(is_amnesiac=False, term=2)]
@@ -203,6 +265,7 @@ def test_who_is_counted_by_another_gives_no_votes_in_older_terms_either() -> Non
     ring = Ring()
     ring.start(1, state=GroupState(is_empty=True, term=2))
     two, three = ring.start(2), ring.start(3)
+    ring.wait()
     for _ in range(6):
         ring.beat(1, 3)
         ring.beat(2, 1, 3)
