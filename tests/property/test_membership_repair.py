@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,13 +11,14 @@ from kafkaesque.membership.digests import DigestTable
 from kafkaesque.membership.entries import Fact, Member
 from kafkaesque.membership.messages import SyncMode
 from kafkaesque.model.ids import NodeId
+from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.gossip.epidemics import Comparer, compare
 
 
 def pair(ours: dict[str, int], theirs: dict[str, int]) -> tuple[Comparer, Comparer]:
     made = []
     for node, facts in ((1, ours), (2, theirs)):
-        comparer = Comparer(NodeId(node), Random(node))
+        comparer = Comparer(NodeId(node), Chance(node))
         for each in (1, 2):
             comparer.view.merge(Member(NodeId(each), Address("host", 1), 1, 1), 0)
         for name, version in facts.items():

@@ -3,7 +3,9 @@
 Every broker runs one of these and applies what the group commits to its own copy of the state. On
 the leader, commands are taken one after the other: planned against the applied state, proposed,
 and answered when their records are committed and applied; so a plan never works on stale state.
-Elsewhere a command is passed on to the leader.
+A refusal, and whatever else is answered without a record, waits until a majority has confirmed that
+this broker leads still: one that was deposed without knowing might say of a topic that there is
+none, or that there is one. Elsewhere a command is passed on to the leader.
 
 A leader begins to plan only after its own term's first entry is committed, because only then has
 it applied everything that earlier leaders promised.
@@ -61,6 +63,9 @@ class ControllerReplica(Protocol):
     def append(self, data: bytearray, batch: BatchHeader) -> Appended:
         """Propose a batch; raises `NotLeader`."""
 
+    def confirm(self, on_done: Callable[[bool], None]) -> None:
+        """Find out whether this broker leads still; tell it in a later turn, exactly once."""
+
 
 class Controller:
     """This broker's part in the controller group."""
@@ -97,6 +102,8 @@ class Controller:
         self._commands: deque[tuple[ControllerCommand, OnOutcome]] = deque()
         #: The command under way: the offset after its records, its result, who waits.
         self._pending: tuple[Offset, ControllerResult, OnOutcome] | None = None
+        #: How many answers wait until it is known that this broker leads still.
+        self._unconfirmed = 0
 
     @property
     def is_caught_up(self) -> bool:
@@ -121,7 +128,7 @@ class Controller:
         if not self.is_leader:
             on_done(NotController("this broker's controller does not lead"))
             return
-        if len(self._commands) >= COMMANDS_MAX:
+        if len(self._commands) + self._unconfirmed >= COMMANDS_MAX:
             on_done(OverBound(f"{COMMANDS_MAX} commands wait already"))
             return
         self._commands.append((command, on_done))
@@ -137,12 +144,24 @@ class Controller:
             try:
                 planned = self._planner(self.state, command)
             except RequestRefused as refusal:
-                on_done(refusal)
+                self._answer_confirmed(replica, refusal, on_done)
                 continue
             if not planned.records:
-                on_done(planned.result)
+                self._answer_confirmed(replica, planned.result, on_done)
                 continue
             self._propose(replica, planned, on_done)
+
+    def _answer_confirmed(
+        self, replica: ControllerReplica, outcome: Outcome, on_done: OnOutcome
+    ) -> None:
+        """Answer from the state alone, if this broker leads still."""
+
+        def answer(is_leader: bool) -> None:
+            self._unconfirmed -= 1
+            on_done(outcome if is_leader else NotController("the controller has changed"))
+
+        self._unconfirmed += 1
+        replica.confirm(answer)
 
     def _propose(self, replica: ControllerReplica, planned: Plan, on_done: OnOutcome) -> None:
         timestamp_ms = self._wall_ms()

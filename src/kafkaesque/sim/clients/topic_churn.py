@@ -15,7 +15,6 @@ PARTITIONS: Final = {"passing-0": 1, "passing-1": 3}
 NAMES: Final = tuple(PARTITIONS)
 LOOK_MS: Final = 50
 USE_MS_MAX: Final = 2_000
-MAKE_AGAIN_ONE_IN: Final = 20
 
 
 class TopicChurn:
@@ -104,10 +103,6 @@ class TopicChurn:
 
     def _await_used(self, load: TopicLoad) -> None:
         # Its id has to be known, and something has to have been read: then it has leaders.
-        if not any(load.topic_id) and self._env.dice.below(MAKE_AGAIN_ONE_IN) == 0:
-            # That it exists may have been said of a namesake, by a controller that did not know yet
-            # that it had been deposed.
-            load.make()
         is_known = any(load.topic_id) and all(c.high_watermark >= 0 for c in load.consumers)
         if not (is_known and load.is_acknowledged and load.is_read):
             self._later(self._await_used)
