@@ -19,7 +19,6 @@ from kafkaesque.spark.java import ensure_java
 
 FAILED = "query failed:"
 OUTPUT_PARTITIONS = 3
-ROWS_MAX = 2000
 RESTART_S = 0.5
 #: In a row, each soon after its start. Where Spark's Python process that looks for formats is
 #: killed, the driver finds none for good: another one has to begin.
@@ -47,7 +46,6 @@ def start(
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(ROWS_MAX))
         .load()
     )
     made = rows.select("value").mapInArrow(transformed, "key binary, value binary")
