@@ -8,7 +8,13 @@ from kafkaesque.broker.commands import ChangeControllers
 from kafkaesque.broker.feature_planner import check_may_change_controllers
 from kafkaesque.broker.features import LEVEL_WITH_CONTROLLERS, METADATA
 from kafkaesque.broker.metadata_records import ControllersChanged, FeatureLevelChanged
-from kafkaesque.model.errors import BrokerNotRegistered, InvalidRequest, OverBound
+from kafkaesque.model.errors import (
+    BrokerNotRegistered,
+    DuplicateVoter,
+    InvalidRequest,
+    OverBound,
+    VoterNotFound,
+)
 from kafkaesque.model.ids import NodeId
 
 #: More controllers only make every change wait longer.
@@ -50,6 +56,7 @@ def plan_controllers(
     Raises:
         FeatureUpdateFailed: an older release could not read it.
         BrokerNotRegistered: there is no such broker.
+        DuplicateVoter, VoterNotFound: there is nothing to be changed.
         InvalidRequest: the broker, or the others, cannot do it.
         OverBound: there would be too many.
     """
@@ -98,7 +105,7 @@ def _check_added(
     state: ClusterState, node: NodeId, wanted: tuple[NodeId, ...], alive: Collection[int]
 ) -> None:
     if node in wanted:
-        raise InvalidRequest(f"broker {node} is a controller already")
+        raise DuplicateVoter(f"broker {node} is a controller already")
     if node not in state.brokers:
         raise BrokerNotRegistered(f"there is no broker {node}")
     if node not in alive:
@@ -111,7 +118,7 @@ def _check_removed(
     node: NodeId, wanted: tuple[NodeId, ...], remaining: tuple[NodeId, ...], facts: ControllerFacts
 ) -> None:
     if node not in wanted:
-        raise InvalidRequest(f"broker {node} is no controller; those are {_names(wanted)}")
+        raise VoterNotFound(f"broker {node} is no controller; those are {_names(wanted)}")
     if not remaining:
         raise InvalidRequest(
             f"broker {node} is the only controller: add another one first (kafkaesque cluster "

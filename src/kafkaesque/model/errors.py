@@ -157,6 +157,14 @@ class BrokerNotRegistered(RequestRefused):
     """No broker of this id is part of the cluster."""
 
 
+class DuplicateVoter(RequestRefused):
+    """The broker is a controller already."""
+
+
+class VoterNotFound(RequestRefused):
+    """The broker is no controller."""
+
+
 class FeatureUpdateFailed(RequestRefused):
     """A feature's level is not what it would have to be."""
 

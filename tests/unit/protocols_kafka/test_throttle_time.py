@@ -21,7 +21,12 @@ from kafkaesque.protocols.kafka.produce_path import (
 from kafkaesque.protocols.kafka.throttle_time import with_throttle_time
 
 TIME_MS = 0x01020304
-WITHOUT = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS}
+WITHOUT = {
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_QUORUM,
+}
 
 
 def versions(api_key: int) -> range:

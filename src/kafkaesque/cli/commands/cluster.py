@@ -8,6 +8,7 @@ import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
 from kafkaesque.cli.commands.cluster_brokers import add_commands
+from kafkaesque.cli.commands.cluster_controllers import app as controllers_app
 from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -23,6 +24,7 @@ app = new_app(help="Look at a cluster, wait until it is ready, move what its bro
 
 
 add_commands(app)
+app.add_typer(controllers_app, name="controllers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,8 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.InvalidReplicaAssignment: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     errors.FeatureUpdateFailed: ErrorCode.FEATURE_UPDATE_FAILED,
+    errors.DuplicateVoter: ErrorCode.DUPLICATE_VOTER,
+    errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
     errors.BrokerNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
     errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,

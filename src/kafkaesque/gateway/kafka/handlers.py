@@ -54,6 +54,9 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ELECT_LEADERS: _later("elections", "on_elect_leaders"),
     ApiKey.UPDATE_FEATURES: _later("broker_admin", "on_update_features"),
     ApiKey.UNREGISTER_BROKER: _later("broker_admin", "on_unregister_broker"),
+    ApiKey.DESCRIBE_QUORUM: _later("quorum", "on_describe_quorum"),
+    ApiKey.ADD_RAFT_VOTER: _later("quorum", "on_add_raft_voter"),
+    ApiKey.REMOVE_RAFT_VOTER: _later("quorum", "on_remove_raft_voter"),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _later(
         "reassignments", "on_alter_partition_reassignments"
     ),

@@ -48,6 +48,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -61,6 +62,8 @@ class ApiKey(IntEnum):
     SHARE_GROUP_DESCRIBE = 77
     SHARE_FETCH = 78
     SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -104,6 +107,7 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     47: (0, 0, None, "offset_delete"),
     48: (0, 1, 1, "describe_client_quotas"),
     49: (0, 1, 1, "alter_client_quotas"),
+    55: (0, 2, 0, "describe_quorum"),
     57: (0, 2, 0, "update_features"),
     60: (0, 2, 0, "describe_cluster"),
     61: (0, 0, 0, "describe_producers"),
@@ -117,4 +121,6 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     77: (1, 1, 1, "share_group_describe"),
     78: (1, 2, 1, "share_fetch"),
     79: (1, 2, 1, "share_acknowledge"),
+    80: (0, 1, 0, "add_raft_voter"),
+    81: (0, 0, 0, "remove_raft_voter"),
 }
