@@ -18,6 +18,8 @@ ACTIVITIES: Final = (
     "topics",
     #: Replicas move from broker to broker, of all topics that stay.
     "moves",
+    #: Other brokers become controllers, and controllers are ones no more.
+    "controllers",
     #: A topic is a table: of its records, and of committed offsets, the last of each key stay.
     "compaction",
     #: Producers write a topic of its own in transactions, in pairs that shut each other out.
@@ -30,7 +32,7 @@ ACTIVITIES: Final = (
 #: Each drawn for itself, because they came later: a seed draws the others as it did before.
 _LATER: Final = ("compaction", "transactions", "moves")
 #: Not drawn, but for the asking: it takes long.
-_ASKED_FOR: Final = ("exactly-once",)
+_ASKED_FOR: Final = ("exactly-once", "controllers")
 #: One run in so many has it, because its members are never quiet.
 _LOCK_ONE_IN: Final = 6
 #: Words for kinds of faults that belong together.

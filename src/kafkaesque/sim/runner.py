@@ -10,6 +10,7 @@ from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.bursts import Bursts, ClientEnv
 from kafkaesque.sim.clients.committer import SimCommitter
+from kafkaesque.sim.clients.controller_changer import ControllerChanger
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.lock_load import CANDIDATES, LockLoad
@@ -148,6 +149,7 @@ class _Run:
         self._elector: LeaderElector | None = None
         self._deleter: RecordDeleter | None = None
         self._shuffler: ReplicaShuffler | None = None
+        self._changer: ControllerChanger | None = None
         self._transactions: TransactionLoad | None = None
         self._pipeline: PipelineLoad | None = None
         self._lock: LockLoad | None = None
@@ -205,6 +207,7 @@ class _Run:
             "deletions": self._deleter,
             "topics": self._churn,
             "moves": self._shuffler,
+            "controllers": self._changer,
             "transactions": self._transactions,
             "decisions": self._lock,
         }
@@ -258,7 +261,7 @@ class _Run:
             self._bursts.end()
         for load in self._loads:
             load.stop_producing()
-        for each in (self._churn, self._elector, self._deleter, self._shuffler):
+        for each in (self._churn, self._elector, self._deleter, self._shuffler, self._changer):
             if each is not None:
                 each.is_stopped = True
         committer, churn, transactions = self._committer, self._churn, self._transactions
@@ -443,21 +446,32 @@ class _Run:
 
     def _start_moves(self, env: Env) -> None:
         """Move replicas of everything that is not created and deleted again."""
-        options = self._options
-        loses = bool(set(options.kinds) & {*LOSING, *DAMAGING})
-        fewest = min(3 if loses else 1, options.brokers)
-        # A machine that is taken away in the end would never get the copies that it is to get.
-        brokers = [
-            number
-            for number, name in enumerate(self._cluster.names, start=1)
-            if name != options.damaged
-        ]
+        fewest, brokers = self._fewest(), self._lasting_brokers()
         if len(brokers) < fewest:
             return
         topics = [(load.spec.name, load.spec.partitions) for load in self._loads]
         topics += [("__consumer_offsets", 2), ("__transaction_state", 2)]
         client = KafkaClient(env, self._cluster.addresses, "events")
         self._shuffler = ReplicaShuffler(client, topics, brokers=brokers, fewest=fewest)
+
+    def _fewest(self) -> int:
+        """Return how many copies outlast what one machine may suffer."""
+        loses = bool(set(self._options.kinds) & {*LOSING, *DAMAGING})
+        return min(3 if loses else 1, self._options.brokers)
+
+    def _lasting_brokers(self) -> list[int]:
+        """Return all but the one that is taken away in the end: it would never get its copies."""
+        names = enumerate(self._cluster.names, start=1)
+        return [number for number, name in names if name != self._options.damaged]
+
+    def _start_changes(self, env: Env) -> None:
+        """Change the controllers; with at least three, one more may be lost."""
+        options, brokers = self._options, self._lasting_brokers()
+        founders = range(1, min(options.controllers, options.brokers) + 1)
+        client = KafkaClient(env, self._cluster.addresses, "events")
+        self._changer = ControllerChanger(
+            client, founders=founders, brokers=brokers, fewest=self._fewest()
+        )
 
     def _start_clients(self) -> None:
         env, addresses = self._env, self._cluster.addresses
@@ -479,6 +493,8 @@ class _Run:
             self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
         if "moves" in activities:
             self._start_moves(env)
+        if "controllers" in activities:
+            self._start_changes(env)
         # Where a machine is lost for good, a topic that has too few replicas is lost with it.
         if "topics" in activities and not self._options.loses_damaged:
             # Nor does one outlast a lost disk that has no majority without it.
