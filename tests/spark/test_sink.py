@@ -172,6 +172,10 @@ def test_a_table_that_is_written_again_under_its_number_is_skipped(
         write(table, topic=topic, txnAppId=name, txnVersion=number)
     found = Counter(sorted_values(committed(bootstrap_servers, topic, 100)))
     assert found == Counter({b"%d" % row: 2 for row in range(50)})
+    # Each topic has numbers of its own.
+    other = make_topic(partitions=2)
+    write(table, topic=other, txnAppId=name, txnVersion="8")
+    assert len(committed(bootstrap_servers, other, 50)) == 50
     with pytest.raises(Exception, match="now it is given 40 of"):
         write(table.limit(40).coalesce(1), topic=topic, txnAppId=name, txnVersion="8")
 

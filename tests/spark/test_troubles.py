@@ -18,6 +18,7 @@ from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.data_source import KafkaesqueDataSource
 from kafkaesque.spark.errors import DataLoss, Refused, Unavailable, WrongOption
 from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX, PartitionReader
+from kafkaesque.spark.range_reader import read_ranges
 from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source_options import SourceOptions, parse_source
 from kafkaesque.spark.subscription import LogBounds, find_partitions
@@ -51,8 +52,9 @@ def offsets_read(cluster: Cluster, options: SourceOptions, wanted: OffsetRange) 
     reader = PartitionReader(cluster, options, wanted)
     return [
         record.offset
-        for answer, batch in reader.read()
+        for answer, batch, first_offset in reader.read()
         for record in decode_batch(answer, BATCH_BYTES_MAX, at=batch.at)
+        if record.offset >= first_offset
     ]
 
 
@@ -119,6 +121,24 @@ def test_records_that_are_gone_are_lost_data_unless_the_user_says_otherwise(
     assert "has no offset 1" in capsys.readouterr().err
 
 
+def test_of_a_batch_in_which_the_log_begins_only_the_rest_is_read(
+    source: Maker, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    produce(bootstrap_servers, topic, [b"%d" % number for number in range(6)])
+    cluster, options = source(subscribe=topic, failOnDataLoss="false")
+    wanted = OffsetRange(topic, 0, 1, 6)
+    assert (
+        len({batch.base_offset for _, batch, _ in PartitionReader(cluster, options, wanted).read()})
+        == 1
+    )
+    admin = admin_client(bootstrap_servers)
+    (gone,) = admin.delete_records([TopicPartition(topic, 0, 4)]).values()
+    gone.result()
+    (table,) = read_ranges(cluster, options, [wanted])
+    assert table.column("offset").to_pylist() == [4, 5]
+
+
 def test_brokers_that_are_away() -> None:
     (port,) = unused_ports(1)
     options = parse_source(
@@ -154,7 +174,7 @@ def test_reading_goes_on_when_a_leader_is_killed(tmp_path: Path) -> None:
         with Cluster(options.cluster) as cluster:
             found: list[int] = []
             reader = PartitionReader(cluster, options, OffsetRange(topic, 0, 0, 20))
-            for answer, batch in reader.read():
+            for answer, batch, _ in reader.read():
                 found += [each.offset for each in decode_batch(answer, 1 << 20, at=batch.at)]
                 if len(found) == 5:
                     address = cluster.leader(topic, 0).address

@@ -65,14 +65,17 @@ class PartitionReader:
         self._wanted = wanted
         self._name = f"{wanted.topic}-{wanted.partition}"
         self._position = wanted.start
+        #: A batch that begins before it has records that are not to be read.
+        self._first = wanted.start
         #: Where an answer for `_position` is to come from, and the request's number.
         self._fetching: tuple[Connection, int] | None = None
         self._moved_at = time.monotonic()
 
-    def read(self) -> Iterator[tuple[memoryview, BatchHeader]]:
+    def read(self) -> Iterator[tuple[memoryview, BatchHeader, int]]:
         """Yield answers and, one after the other, the batches in them that are to be read.
 
-        Batches at the bounds may have records outside of the range.
+        The number is the first offset that is to be read: a batch may begin before it, and end
+        beyond the range.
 
         Raises:
             DataLoss: offsets are gone, and that is an error. Unavailable: no answer in time.
@@ -91,7 +94,7 @@ class PartitionReader:
                 is_aborted = aborted_filter.is_aborted(batch, records)
                 is_beyond = batch.base_offset >= self._wanted.end
                 if not (is_aborted or is_beyond or batch.is_control):
-                    yield records, batch
+                    yield records, batch, self._first
 
     def _fetch(self) -> tuple[Any, list[BatchHeader]] | None:
         """Return the next answer's partition and its batches; None where the offset is gone."""
@@ -177,4 +180,4 @@ class PartitionReader:
         if self._options.fails_on_data_loss:
             raise DataLoss(f"{message}; failOnDataLoss=false would read what is there")
         tell(message)
-        self._position = first if is_before else self._wanted.end
+        self._position = self._first = first if is_before else self._wanted.end

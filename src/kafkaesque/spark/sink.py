@@ -65,11 +65,20 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._job = options.written_as or (uuid.uuid4().hex, 0)
+        self._job = _named(options) or (uuid.uuid4().hex, 0)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         task = TaskContext.get().partitionId()
         return write_task(self._options, iterator, *self._job, task)
+
+
+def _named(options: SinkOptions) -> tuple[str, int] | None:
+    """Return the user's name and number for a table, if there are any, for its topic alone."""
+    if options.written_as is None or options.topic is None:
+        return options.written_as
+    name, number = options.written_as
+    # No topic's name has a slash, so no two of them make the same.
+    return f"{name}/{options.topic}", number
 
 
 def write_task(

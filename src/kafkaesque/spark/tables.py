@@ -50,13 +50,15 @@ def arrow_schema(columns: Iterable[str]) -> Any:
 
 
 def read_tables(
-    batches: Iterable[tuple[Buffer, BatchHeader]],
+    batches: Iterable[tuple[Buffer, BatchHeader, int]],
     columns: tuple[str, ...],
     wanted: OffsetRange,
     *,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[Any]:
     """Yield the records of a range as Arrow record batches.
+
+    The batches are those of `PartitionReader.read`, each with the first offset that is to be read.
 
     Raises:
         RecordError: a batch takes more than `batch_bytes_max` when it is decompressed, or is
@@ -66,12 +68,12 @@ def read_tables(
     builder = ColumnBuilder(
         keys="key" in columns, values="value" in columns, headers="headers" in columns
     )
-    for answer, batch in batches:
+    for answer, batch, first_offset in batches:
         builder.append(
             answer,
             batch,
             batch_bytes_max,
-            first_offset=wanted.start,
+            first_offset=first_offset,
             end_offset=wanted.end,
         )
         if len(builder) >= ROWS_MAX or builder.size_bytes >= BYTES_MAX:

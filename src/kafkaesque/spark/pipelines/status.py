@@ -15,7 +15,7 @@ from kafkaesque.spark.options import OptionReader, parse_cluster
 from kafkaesque.spark.pipelines.checkpoints import read_checkpoints
 from kafkaesque.spark.pipelines.errors import BrokersAway
 from kafkaesque.spark.pipelines.flow_progress import RUNNING, TopicOffsets
-from kafkaesque.spark.pipelines.project import find_spec
+from kafkaesque.spark.pipelines.project import find_spec, load_project
 from kafkaesque.spark.pipelines.run_record import is_locked, read_records
 from kafkaesque.spark.pipelines.templates import STATE_FOLDER
 
@@ -29,12 +29,13 @@ def read_status(place: Path) -> tuple[dict[str, Any], list[str]]:
     A run that is under way is the last one; `before` is then the one before it.
 
     Raises:
-        WrongProject: that is no project.
+        WrongProject: that is no project, or one that has never run and never can.
     """
     folder = find_spec(place).parent
     state_folder = folder / STATE_FOLDER
     records = read_records(state_folder, 2)
     if not records:
+        load_project(place)
         return {"project": str(folder), "state": NEVER, "flows": []}, []
     run = records[0]
     if run["state"] == RUNNING and not is_locked(state_folder):
