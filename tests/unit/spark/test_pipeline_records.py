@@ -125,10 +125,13 @@ def test_checkpoints_say_where_queries_go_on(tmp_path: Path) -> None:
 
 def test_a_run_that_was_killed_is_told_with_what_its_checkpoints_say(tmp_path: Path) -> None:
     spec = tmp_path / "spark-pipeline.yml"
-    spec.write_text("name: p\nstorge: storage\n")
+    libraries = "libraries:\n  - glob:\n      include: transformations/**\n"
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "flows.sql").write_text("")
+    spec.write_text(f"name: p\nstorge: storage\n{libraries}")
     with pytest.raises(WrongProject, match="there is no field 'storge'"):
         read_status(tmp_path)
-    spec.write_text("name: p\nstorage: storage\n")
+    spec.write_text(f"name: p\nstorage: storage\n{libraries}")
     assert read_status(tmp_path)[0]["state"] == "never run"
     storage = tmp_path / "storage"
     make_checkpoint(storage / "_checkpoints" / "s" / "f" / "0", "q", 1, {"t": {"0": 7}})
