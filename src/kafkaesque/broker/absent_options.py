@@ -13,7 +13,7 @@ _TIERED: Final = "there is no tiered storage"
 _THROTTLED: Final = "the rate of copies is looked at all the time"
 _ADDRESS: Final = "host, kafka.port and advertised.host stand in the file's [broker]"
 _ZOOKEEPER: Final = "there is no ZooKeeper"
-_RAFT: Final = "the controllers are named in the file's [controllers]"
+_RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _THREADS: Final = "a broker has one event loop, and a few threads that are not to be counted"
 _INDEX: Final = "index files grow with their segments"
 _SHUTDOWN: Final = "a broker that is stopped always hands its partitions over"
@@ -120,7 +120,7 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "num.replica.fetchers": _THREADS,
     "offsets.commit.required.acks": "offsets are committed by the majority",
     "offsets.commit.timeout.ms": "clients say how long they wait",
-    "process.roles": "every broker serves clients, and those in [controllers] are controllers",
+    "process.roles": "every broker serves clients; see kafkaesque cluster controllers",
     "queued.max.requests": "requests are bounded for each connection",
     "quota.window.num": _QUOTA_WINDOWS,
     "quota.window.size.seconds": _QUOTA_WINDOWS,

@@ -18,6 +18,7 @@ from kafkaesque.broker.commands import (
     RegisterBroker,
     TopicResult,
 )
+from kafkaesque.broker.controller_planner import ControllerFacts
 from kafkaesque.broker.metadata_records import read_metadata_record, write_metadata_record
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.planner import PlanInputs, plan
@@ -43,6 +44,7 @@ class Cluster:
         self.state = ClusterState()
         self.options = BROKER_OPTIONS.defaults()
         self._ids = count(1)
+        self.controllers = ControllerFacts()
         self.alive = [NodeId(node) for node in range(1, brokers + 1)]
         for node in self.alive:
             self.do(
@@ -66,6 +68,7 @@ class Cluster:
             start_option=BROKER_OPTIONS.defaults().__getitem__,
             new_topic_id=lambda: TopicId(next(self._ids).to_bytes(16, "big")),
             draw=0,
+            controllers=self.controllers,
         )
         planned = plan(self.state, command, inputs)
         for record in planned.records:
