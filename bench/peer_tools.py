@@ -173,6 +173,14 @@ def use_features(tools: Tools, topic: str) -> None:
         raise ToolError(f"no feature is described: {printed}")
 
 
+def use_quorum(tools: Tools, topic: str) -> None:
+    """kafka-metadata-quorum: who votes, and how far behind everybody is."""
+    tools.expect("kafka-metadata-quorum", "describe", "--status", says="LeaderId:")
+    replicas = tools.expect("kafka-metadata-quorum", "describe", "--replication", says="Leader")
+    if "Follower" not in replicas and "Observer" not in replicas:
+        raise ToolError(f"only the leader is there: {replicas}")
+
+
 def use_inspection(tools: Tools, topic: str) -> None:
     """kafka-log-dirs, kafka-leader-election, kafka-broker-api-versions; the topic's end."""
     tools.expect("kafka-log-dirs", "--describe", "--topic-list", topic, says=f"{topic}-0")
@@ -193,6 +201,7 @@ STEPS: tuple[Callable[[Tools, str], None], ...] = (
     use_perf_tests,
     use_reassignments,
     use_features,
+    use_quorum,
     use_inspection,
 )
 

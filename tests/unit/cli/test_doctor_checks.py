@@ -20,6 +20,7 @@ from kafkaesque.cli.doctor.facts import (
     View,
 )
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from kafkaesque.cli.quorum import Quorum, QuorumMember
 from kafkaesque.cli.recoveries import Recovery
 from tests.unit.project.test_documentation import ROOT
 
@@ -118,7 +119,33 @@ def recovery(open_ms: int = 0, told: Sequence[int] = ()) -> Recovery:
     )
 
 
+def quorum(count: int, *missing: int) -> Quorum:
+    members = [
+        QuorumMember(
+            broker=node,
+            votes=True,
+            leads=node == 1,
+            is_up=node not in missing,
+            behind=7 if node in missing else 0,
+            has_all=node not in missing,
+        )
+        for node in range(1, count + 1)
+    ]
+    return Quorum(leader=1, term=3, members=members)
+
+
+def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
+    assert not checks_of(replace(facts(), quorum=quorum(3)))
+    (warning,) = diagnose(replace(facts(), quorum=quorum(5, 4)), Limits())
+    assert warning.severity is Severity.WARNING
+    assert "of 5 controllers 4 is down or behind; 1 more may fail" in warning.what
+    (critical,) = diagnose(replace(facts(), quorum=quorum(3, 3)), Limits())
+    assert critical.severity is Severity.CRITICAL
+    assert "cluster controllers remove 3" in critical.command
+
+
 CASES: Mapping[str, Facts] = {
+    "controllers-missing": replace(facts(), quorum=quorum(3, 2)),
     "recovery-waits": replace(facts(), recoveries=[recovery(31_000, told=[1])]),
     "broker-down": with_broker(facts(), 2, problem="timed out", view=None, disk=None, admin=None),
     "broker-not-ready": with_broker(facts(), 2, admin=replace(admin(), reasons=["because"])),
@@ -259,7 +286,7 @@ def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
     silent = BrokerFacts(id=2, address="h:2", problem="timed out")
     found = replace(facts(), brokers=[broker(1), silent, broker(3)])
     assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
-    assert len(CHECKS) == 10
+    assert len(CHECKS) == 11
 
 
 def test_a_metrics_page_is_read() -> None:

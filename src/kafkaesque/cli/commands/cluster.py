@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
     from kafkaesque.cli.broker_details import BrokerDetails
+    from kafkaesque.cli.quorum import Quorum
 
 POLL_S = 0.2
 
@@ -96,7 +97,10 @@ def status(
         tables.insert(2, members_table(gossip))
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
-    seen = {"gossip": gossip, "recoveries": recoveries}
+    quorum = _quorum(bootstrap)
+    rows = [("controllers", None if quorum is None else ", ".join(map(str, quorum.voters)))]
+    tables[0] = replace(tables[0], rows=[*tables[0].rows, *rows])
+    seen = {"gossip": gossip, "recoveries": recoveries, "quorum": quorum}
     extra = {name: None if each is None else asdict(each) for name, each in seen.items()}
     Screen(json=json).show(tables, {**asdict(found), **extra})
 
@@ -211,6 +215,15 @@ def status_of(metadata: "ClusterMetadata") -> ClusterStatus:
         leaderless=leaderless,
         under_replicated=under_replicated,
     )
+
+
+def _quorum(bootstrap: str) -> "Quorum | None":
+    from kafkaesque.cli.quorum import read_quorum
+
+    try:
+        return read_quorum(bootstrap)
+    except CommandFailed:
+        return None  # nobody leads them; the rest can be told all the same
 
 
 def _try(bootstrap: str) -> ClusterStatus | CommandFailed:

@@ -53,6 +53,29 @@ def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
             )
 
 
+def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Controllers that are down or have not all of their log, so that fewer more may fail."""
+    quorum = facts.quorum
+    if quorum is None:
+        return
+    voters = [each for each in quorum.members if each.votes]
+    missing = [each.broker for each in voters if not each.has_all]
+    if not missing:
+        return
+    spare = len(voters) - len(missing) - (len(voters) // 2 + 1)
+    names = ", ".join(map(str, missing))
+    yield Finding(
+        check="controllers-missing",
+        severity=WARNING if spare > 0 else CRITICAL,
+        what=f"of {len(voters)} controllers {names} {_are(missing)} or behind; {max(0, spare)} more "
+        "may fail",
+        cause="without a majority of its controllers nothing can be created, moved or changed",
+        command=f"start broker {names}; or, if it is gone for good: kafkaesque cluster controllers "
+        f"add BROKER && kafkaesque cluster controllers remove {missing[0]}",
+        names=[str(node) for node in missing],
+    )
+
+
 def check_disagreement(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Brokers that see different controllers, leaders or clusters, and go on doing so."""
     views = [(each.id, each.view) for each in facts.brokers if each.view is not None]
@@ -318,6 +341,7 @@ def check_transactions(facts: Facts, limits: Limits) -> Iterator[Finding]:
 
 CHECKS: Sequence[Check] = (
     check_brokers,
+    check_controllers,
     check_disagreement,
     check_partitions,
     check_recoveries,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.cli.quorum import Quorum
 from kafkaesque.cli.recoveries import Recovery
 
 
@@ -103,6 +104,8 @@ class Facts:
     groups: Sequence[GroupFacts] = ()
     #: Partitions that were formed anew; those that are being formed come first.
     recoveries: Sequence[Recovery] = ()
+    #: The controllers, as the one that leads says.
+    quorum: Quorum | None = None
     #: What could not be looked at, one sentence each.
     unseen: Sequence[str] = ()
 

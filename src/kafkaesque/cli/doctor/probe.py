@@ -20,6 +20,7 @@ from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import parse_addresses
 from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.quorum import Quorum, read_quorum
 from kafkaesque.cli.recoveries import read_recoveries
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -88,6 +89,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         except Trouble as error:
             unseen.append(f"options of topics: {error}")
         groups = list(_groups(",".join(each.address for each in alive), unseen))
+    quorum = _quorum(alive, unseen)
     unseen += [
         f"the clock and limits of broker {each.id}: {each.admin_problem or 'it has no admin port'}"
         for each in alive
@@ -101,7 +103,18 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         groups=groups,
         unseen=unseen,
         recoveries=() if recoveries is None else recoveries.recoveries,
+        quorum=quorum,
     )
+
+
+def _quorum(alive: Sequence[BrokerFacts], unseen: list[str]) -> Quorum | None:
+    if not alive:
+        return None
+    try:
+        return read_quorum(",".join(each.address for each in alive))
+    except CommandFailed as failure:
+        unseen.append(f"the controllers: {failure.message}")
+        return None
 
 
 def _split(address: str) -> tuple[str, int]:
