@@ -67,8 +67,8 @@ def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
     yield Finding(
         check="controllers-missing",
         severity=WARNING if spare > 0 else CRITICAL,
-        what=f"of {len(voters)} controllers {names} {_are(missing)} or behind; {max(0, spare)} more "
-        "may fail",
+        what=f"of {len(voters)} controllers {names} {_are(missing)} or behind; "
+        f"{max(0, spare)} more may fail",
         cause="without a majority of its controllers nothing can be created, moved or changed",
         command=f"start broker {names}; or, if it is gone for good: kafkaesque cluster controllers "
         f"add BROKER && kafkaesque cluster controllers remove {missing[0]}",
