@@ -18,6 +18,7 @@ def give_up(scenario: Scenario, name: str) -> Offset:
     """Delete everything that is committed, by the leader on a machine; return the new start."""
     partition = scenario.partition(name)
     start = partition.high_watermark
+    scenario.load.observations.note_deletion_asked(0, start)
     scenario.broker(name).partitions.advance_start(partition, start)
     running = scenario.running()
     scenario.loop.run_until(
