@@ -32,8 +32,8 @@ class BrokerConfig:
     text_address: Address | None = None
     #: Where metrics and health are; None where the port is off.
     admin_address: Address | None = None
-    #: Brokers whose controllers vote, each with its peer address; this one may be among them.
-    #: None where gossip has to find it.
+    #: The first controllers of a new cluster, who are asked first in an older one, each with its
+    #: peer address, or None where gossip has to find it; this broker may be among them.
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
@@ -81,8 +81,3 @@ class BrokerConfig:
         """Return whom gossip asks first; nobody for a cluster's first broker."""
         known = self.seeds or [each for each in self.controllers.values() if each is not None]
         return [address for address in dict.fromkeys(known) if address != self.peer_address]
-
-    @property
-    def is_controller(self) -> bool:
-        """Whether this broker's controller votes."""
-        return self.node in self.controllers

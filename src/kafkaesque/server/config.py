@@ -208,7 +208,7 @@ def _make(
 
 
 def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address | None]:
-    """Return the brokers whose controllers vote; without the section this broker is alone."""
+    """Return a new cluster's first controllers; without the section this broker is alone."""
     if not isinstance(section, dict):
         raise ConfigError('[controllers] must hold lines such as 1 = "127.0.0.1:9190"')
     if not section:
