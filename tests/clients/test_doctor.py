@@ -153,7 +153,7 @@ def test_the_next_broker_may_be_restarted_when_the_last_has_everything_again(
     too_early = patient.wait("--brokers", "2", "--in-sync", "--timeout", "0.5")
     assert too_early.returncode == 5
     assert "broker 3 does not answer" in too_early.stderr
-    assert f"{topic}-0" in too_early.stderr
+    assert "partitions without a leader or with re" in too_early.stderr
     broker.start(patient.cluster.events)
     now = patient.wait(*sync, str(DEADLINE_S))
     assert now.returncode == 0, now.stderr
