@@ -11,8 +11,9 @@ from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.spark.batch_sender import BatchSender
 from kafkaesque.spark.cluster import Cluster, ClusterOptions
+from kafkaesque.spark.cluster_options import parse_cluster
 from kafkaesque.spark.errors import Fenced, Refused
-from kafkaesque.spark.options import OptionReader, parse_cluster
+from kafkaesque.spark.options import OptionReader
 from kafkaesque.spark.transaction import Marker, Transaction
 from tests.clients.kafka_helpers import TopicMaker, consume
 

@@ -19,6 +19,8 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
 from kafkaesque.protocols.kafka.wire import Message
 from kafkaesque.spark.connection import Connection
 from kafkaesque.spark.errors import Passing, Refused, Unavailable, check
+from kafkaesque.spark.sasl import authenticate
+from kafkaesque.spark.security import SecurityOptions
 
 Result = TypeVar("Result")
 
@@ -43,6 +45,7 @@ class ClusterOptions:
     request_timeout_s: float = 30.0
     #: Until a request has succeeded, all attempts together.
     api_timeout_s: float = 60.0
+    security: SecurityOptions = SecurityOptions()
 
 
 class Cluster:
@@ -184,14 +187,28 @@ class Cluster:
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
+        if connection is not None and connection.is_expired and not connection.is_waiting:
+            self._drop(address)
+            connection = None
         if connection is None:
-            options = self.options
-            connection = self._connections[address] = Connection(
-                *address,
-                connect_timeout_s=min(_CONNECT_TIMEOUT_S, options.request_timeout_s),
-                timeout_s=options.request_timeout_s,
-                client_id=options.client_id,
-            )
+            connection = self._connections[address] = self._open(address)
+        return connection
+
+    def _open(self, address: tuple[str, int]) -> Connection:
+        options = self.options
+        connection = Connection(
+            *address,
+            connect_timeout_s=min(_CONNECT_TIMEOUT_S, options.request_timeout_s),
+            timeout_s=options.request_timeout_s,
+            client_id=options.client_id,
+            tls=options.security.tls,
+        )
+        if options.security.sasl is not None:
+            try:
+                authenticate(connection, options.security.sasl)
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
     def _drop(self, address: tuple[str, int]) -> None:

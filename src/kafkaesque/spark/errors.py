@@ -15,6 +15,10 @@ class Unavailable(ConnectorError):
     """No broker, leader or coordinator answered in time."""
 
 
+class NotAuthenticated(ConnectorError):
+    """A broker does not believe who this is, or cannot be believed; trying again does not help."""
+
+
 class DataLoss(ConnectorError):
     """Offsets that a query is to read are not there (any more)."""
 

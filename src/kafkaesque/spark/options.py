@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from kafkaesque.spark.cluster import ClusterOptions
 from kafkaesque.spark.errors import WrongOption
 
 Value = TypeVar("Value")
@@ -22,7 +21,22 @@ KAFKA_OPTIONS = (
     "kafka.isolation.level",
     "kafka.max.partition.fetch.bytes",
     "kafka.request.timeout.ms",
+    "kafka.sasl.jaas.config",
+    "kafka.sasl.mechanism",
     "kafka.security.protocol",
+    "kafka.ssl.enabled.protocols",
+    "kafka.ssl.endpoint.identification.algorithm",
+    "kafka.ssl.key.password",
+    "kafka.ssl.keystore.certificate.chain",
+    "kafka.ssl.keystore.key",
+    "kafka.ssl.keystore.location",
+    "kafka.ssl.keystore.password",
+    "kafka.ssl.keystore.type",
+    "kafka.ssl.protocol",
+    "kafka.ssl.truststore.certificates",
+    "kafka.ssl.truststore.location",
+    "kafka.ssl.truststore.password",
+    "kafka.ssl.truststore.type",
 )
 #: Settings that would break what the source promises; Spark's own source refuses them, too.
 _FORBIDDEN = (
@@ -36,8 +50,6 @@ _FORBIDDEN = (
 )
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|h|d|milliseconds?|seconds?|minutes?|hours?|days?)?")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-PORT_MAX = 65_535
-_TIMEOUT_MS_MAX = 3_600_000
 
 
 class OptionReader:
@@ -53,6 +65,10 @@ class OptionReader:
     def text(self, name: str) -> str | None:
         """Return a value as it was given, None where it is not set."""
         return self._options.get(name.lower())
+
+    def first_with(self, prefix: str) -> str | None:
+        """Return a name that is set and begins so, in lower case; None: there is none."""
+        return min((name for name in self._options if name.startswith(prefix)), default=None)
 
     def required(self, name: str) -> str:
         """Return a value that has to be there.
@@ -130,50 +146,12 @@ class OptionReader:
                 continue
             if given in _FORBIDDEN:
                 raise WrongOption(f"the option {given} cannot be set: the connector decides it")
-            if given.startswith(("kafka.ssl.", "kafka.sasl.")):
-                raise WrongOption(
-                    f"the option {given} asks for a secured connection, which the connector does"
-                    " not have yet"
-                )
-            if given.startswith("kafka."):
+            # Of what secures a connection nothing is passed over.
+            if given.startswith("kafka.") and not given.startswith(("kafka.ssl.", "kafka.sasl.")):
                 continue
             near = difflib.get_close_matches(given, names, n=1)
             hint = f"; the nearest is {names[near[0]]}" if near else ""
             raise WrongOption(f"there is no option {given}{hint}")
-
-
-def parse_cluster(options: OptionReader) -> ClusterOptions:
-    """Return where the brokers are.
-
-    Raises:
-        WrongOption: it is not said, or not rightly.
-    """
-    options.choice("kafka.security.protocol", ("plaintext",), "plaintext")
-    request_ms = options.number(
-        "kafka.request.timeout.ms", least=1, most=_TIMEOUT_MS_MAX, default=30_000
-    )
-    api_ms = options.number(
-        "kafka.default.api.timeout.ms", least=1, most=_TIMEOUT_MS_MAX, default=60_000
-    )
-    return ClusterOptions(
-        bootstrap_servers=_parse_addresses(options.required("kafka.bootstrap.servers")),
-        client_id=options.text("kafka.client.id") or "kafkaesque-spark",
-        request_timeout_s=request_ms / 1000,
-        api_timeout_s=api_ms / 1000,
-    )
-
-
-def _parse_addresses(text: str) -> tuple[tuple[str, int], ...]:
-    addresses: list[tuple[str, int]] = []
-    for address in text.split(","):
-        host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-            raise WrongOption(
-                "the option kafka.bootstrap.servers is a list of HOST:PORT with commas between,"
-                f" not {text!r}"
-            )
-        addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
-    return tuple(addresses)
 
 
 def first_set(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from kafkaesque.model.compression import Codec
 from kafkaesque.spark.cluster import ClusterOptions
+from kafkaesque.spark.cluster_options import parse_cluster
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.offsets import NUMBER_MAX
-from kafkaesque.spark.options import OptionReader, parse_cluster
+from kafkaesque.spark.options import OptionReader
 
 BATCH_BYTES = 256 << 10
 _BATCH_BYTES_MAX = 1 << 28

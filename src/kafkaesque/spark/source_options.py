@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaesque.spark.cluster import ClusterOptions
+from kafkaesque.spark.cluster_options import parse_cluster
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.offsets import (
     EARLIEST,
@@ -17,7 +18,7 @@ from kafkaesque.spark.offsets import (
     parse_offsets,
     parse_partitions,
 )
-from kafkaesque.spark.options import OptionReader, first_set, parse_cluster
+from kafkaesque.spark.options import OptionReader, first_set
 
 #: In the order of Spark's own Kafka source.
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

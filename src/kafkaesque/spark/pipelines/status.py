@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.cluster_options import parse_cluster
 from kafkaesque.spark.errors import ConnectorError, Unavailable
 from kafkaesque.spark.log_offsets import list_offsets
 from kafkaesque.spark.offsets import EARLIEST, LATEST, Offsets
-from kafkaesque.spark.options import OptionReader, parse_cluster
+from kafkaesque.spark.options import OptionReader
 from kafkaesque.spark.pipelines.checkpoints import read_checkpoints
 from kafkaesque.spark.pipelines.errors import BrokersAway
 from kafkaesque.spark.pipelines.flow_progress import RUNNING, TopicOffsets
