@@ -1,0 +1,205 @@
+"""Topics are read and written over TLS and SASL; what is not trusted is left, with a sentence."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.spark.cluster import Cluster
+from kafkaesque.spark.errors import ConnectorError, NotAuthenticated, WrongOption
+from kafkaesque.spark.range_reader import read_ranges
+from kafkaesque.spark.ranges import OffsetRange
+from kafkaesque.spark.source_options import SourceOptions, parse_source
+from tests.clients.cluster import KafkaesqueCluster
+from tests.clients.kafka_helpers import TopicMaker, produce
+from tests.spark.secured_relay import Certificates, Relay
+
+#: Where the broker says it is, at the port where it listens on 127.0.0.1: there the relay is.
+ADVERTISED = "127.0.0.2"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+USERS = {"ann": "hidden-word"}
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaesqueCluster]:
+    """Run one broker whose advertised address is the relay's."""
+    cluster = KafkaesqueCluster(directory=tmp_path_factory.mktemp("secured"))
+    cluster.prepare()
+    for path in tmp_path_factory.getbasetemp().glob("secured*/kafkaesque-*/broker-1/broker.toml"):
+        text = path.read_text()
+        path.write_text(text.replace("[broker]\n", f'[broker]\nadvertised.host = "{ADVERTISED}"\n'))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def port(broker: KafkaesqueCluster) -> int:
+    return broker.brokers[0].port
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"), ADVERTISED)
+
+
+@pytest.fixture(scope="module")
+def topic(port: int) -> str:
+    """Return a topic with three records, written through a relay that only relays."""
+    with Relay(port, host=ADVERTISED, port=port) as relay:
+        name = TopicMaker(relay.address)("secured", partitions=1, replication=1)
+        produce(relay.address, name, [b"a", b"b", b"c"])
+    return name
+
+
+def options(address: str, topic: str = "any", **given: str) -> SourceOptions:
+    """Return options of a source; names are written with _ for the dots."""
+    named = {f"kafka.{name.replace('_', '.')}": value for name, value in given.items()}
+    least = {"kafka.bootstrap.servers": address, "subscribe": topic}
+    return parse_source({**least, **named}, is_stream=False)
+
+
+def trusting(certificates: Certificates) -> dict[str, str]:
+    return {
+        "security_protocol": "SSL",
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": str(certificates.authority),
+    }
+
+
+def sasl(mechanism: str, password: str = "hidden-word") -> dict[str, str]:
+    module = PLAIN if mechanism == "PLAIN" else SCRAM
+    jaas = f'{module} required username="ann" password="{password}";'
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_jaas_config": jaas,
+    }
+
+
+def read(found: SourceOptions) -> list[bytes]:
+    with Cluster(found.cluster) as cluster:
+        wanted = [OffsetRange(found.topics[0], 0, 0, 3)]
+        batches = list(read_ranges(cluster, found, wanted))
+    return [value.as_py() for batch in batches for value in batch.column("value")]
+
+
+def refusal(found: SourceOptions) -> ConnectorError:
+    """Return what asking for topics fails with: at once, and without what is secret."""
+    began = time.monotonic()
+    with Cluster(found.cluster) as cluster, pytest.raises(ConnectorError) as told:
+        cluster.topics(["any"])
+    assert time.monotonic() - began < found.cluster.api_timeout_s / 2
+    assert "hidden-word" not in str(told.value)
+    return told.value
+
+
+def test_records_come_over_tls(port: int, topic: str, certificates: Certificates) -> None:
+    with Relay(port, host=ADVERTISED, port=port, tls=certificates.server_context()) as relay:
+        assert read(options(relay.address, topic, **trusting(certificates))) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_records_come_to_users(
+    port: int, topic: str, certificates: Certificates, mechanism: str
+) -> None:
+    tls = certificates.server_context()
+    given = {**trusting(certificates), **sasl(mechanism), "security_protocol": "SASL_SSL"}
+    with Relay(
+        port, host=ADVERTISED, port=port, tls=tls, users=USERS, mechanism=mechanism
+    ) as relay:
+        assert read(options(relay.address, topic, **given)) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("is_text", [False, True], ids=["file", "text"])
+def test_a_client_shows_its_certificate(
+    port: int, topic: str, certificates: Certificates, is_text: bool
+) -> None:
+    given = {"ssl_keystore_type": "PEM", "ssl_key_password": certificates.key_password}
+    if is_text:
+        # In one line, as some put it into a configuration.
+        key, _, chain = certificates.client.read_text().replace("\n", " ").partition("----- -----")
+        given["ssl_keystore_key"] = f"{key}-----"
+        given["ssl_keystore_certificate_chain"] = f"-----{chain}"
+    else:
+        given["ssl_keystore_location"] = str(certificates.client)
+    tls = certificates.server_context(wants_client=True)
+    with Relay(port, host=ADVERTISED, port=port, tls=tls) as relay:
+        known = options(relay.address, topic, **trusting(certificates), **given)
+        assert read(known) == [b"a", b"b", b"c"]
+        error = refusal(options(relay.address, **trusting(certificates)))
+        assert "may want another certificate from the client" in str(error)
+
+
+def test_certificates_that_are_not_trusted_are_told(certificates: Certificates) -> None:
+    with Relay(1, host=ADVERTISED, tls=certificates.server_context()) as relay:
+        error = refusal(options(relay.address, security_protocol="SSL"))
+        assert isinstance(error, NotAuthenticated)
+        assert f"the broker at {relay.address} is not trusted" in str(error)
+
+
+def test_certificates_for_another_host_are_told(port: int, certificates: Certificates) -> None:
+    with Relay(port, host="127.0.0.1", tls=certificates.server_context()) as relay:
+        given = trusting(certificates)
+        error = refusal(options(relay.address, **given))
+        assert f"{relay.address} is for another host" in str(error)
+        unchecked = {**given, "ssl_endpoint_identification_algorithm": ""}
+        with Cluster(options(relay.address, **unchecked).cluster) as cluster:
+            cluster.topics(["any"])
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_wrong_passwords_are_told(mechanism: str) -> None:
+    with Relay(1, host="127.0.0.1", users=USERS, mechanism=mechanism) as relay:
+        error = refusal(options(relay.address, **sasl(mechanism, "not-the-hidden-word")))
+        assert f"{relay.address} does not accept user name and password of 'ann'" in str(error)
+
+
+def test_mechanisms_that_a_broker_does_not_take_are_told() -> None:
+    with Relay(1, host="127.0.0.1", users=USERS, mechanism="SCRAM-SHA-256") as relay:
+        error = refusal(options(relay.address, **sasl("PLAIN")))
+        assert "does not take kafka.sasl.mechanism PLAIN, but SCRAM-SHA-256" in str(error)
+
+
+def test_speaking_in_the_clear_to_tls_is_told() -> None:
+    def alert() -> None:
+        there = listener.accept()[0]
+        with there:
+            there.recv(1 << 16)
+            # As Java's TLS ends what is none: an alert, fatal, internal error.
+            there.sendall(bytes.fromhex("15030300020250"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=alert)
+        thread.start()
+        error = refusal(options(f"127.0.0.1:{listener.getsockname()[1]}"))
+        thread.join()
+    assert "speaks TLS there" in str(error)
+
+
+def test_files_that_cannot_be_used_are_told(certificates: Certificates, tmp_path: Path) -> None:
+    with Relay(1, host="127.0.0.1", tls=certificates.server_context()) as relay:
+        given = trusting(certificates)
+        missing = {**given, "ssl_truststore_location": str(tmp_path / "none.pem")}
+        error = refusal(options(relay.address, **missing))
+        assert isinstance(error, WrongOption)
+        assert "No such file" in str(error)
+        (tmp_path / "other.pem").write_text("hidden-word")
+        other = {**given, "ssl_truststore_location": str(tmp_path / "other.pem")}
+        assert "no certificates in PEM" in str(refusal(options(relay.address, **other)))
+        locked = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(certificates.client)}
+        error = refusal(options(relay.address, **given, **locked, ssl_key_password="hidden-word"))
+        assert "another kafka.ssl.key.password" in str(error)
+        error = refusal(options(relay.address, **given, **locked))
+        assert "a kafka.ssl.key.password" in str(error)
