@@ -188,8 +188,8 @@ class Certificates:
         subject = ("-subj", f"/CN={name}", "-addext", extension)
         _openssl(*_NEW_KEY, "-keyout", key, "-out", asked, *subject)
         signer = ("-CA", self.authority, "-CAkey", self._folder / "authority.key")
-        signer = (*signer, "-CAcreateserial", "-copy_extensions", "copy")
-        _openssl("x509", "-req", "-in", asked, *signer, "-out", done, "-days", "2")
+        copy = ("-CAcreateserial", "-copy_extensions", "copy", "-days", "2")
+        _openssl("x509", "-req", "-in", asked, *signer, *copy, "-out", done)
         locked = self._folder / f"{name}.locked"
         lock = ("-topk8", "-v2", "aes-256-cbc", "-passout", f"pass:{self.key_password}")
         _openssl("pkcs8", "-in", key, "-out", locked, *lock)
