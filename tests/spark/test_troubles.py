@@ -139,6 +139,20 @@ def test_of_a_batch_in_which_the_log_begins_only_the_rest_is_read(
     assert table.column("offset").to_pylist() == [4, 5]
 
 
+def test_a_range_that_is_read_after_others_is_waited_for_as_long(
+    source: Maker, make_topic: TopicMaker
+) -> None:
+    topic = make_topic(partitions=1)
+    timeouts = {"kafka.default.api.timeout.ms": "1500", "kafka.fetch.max.wait.ms": "50"}
+    cluster, options = source(subscribe=topic, **timeouts)
+    reader = PartitionReader(cluster, options, OffsetRange(topic, 0, 0, 1))
+    time.sleep(1.6)
+    began = time.monotonic()
+    with pytest.raises(DataLoss, match="ends at offset 0, before offset 1"):
+        list(reader.read())
+    assert time.monotonic() - began >= 1.4
+
+
 def test_brokers_that_are_away() -> None:
     (port,) = unused_ports(1)
     options = parse_source(

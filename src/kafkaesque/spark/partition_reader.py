@@ -81,6 +81,8 @@ class PartitionReader:
             DataLoss: offsets are gone, and that is an error. Unavailable: no answer in time.
             CorruptBatch: the bytes are not what was written.
         """
+        # Others may have been read since this one was made.
+        self._moved_at = time.monotonic()
         while self._position < self._wanted.end:
             found = self._cluster.retry(f"reading {self._name}", self._fetch)
             if found is None:
