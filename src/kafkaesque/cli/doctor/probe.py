@@ -1,7 +1,8 @@
 """Looks at a cluster: every broker by itself and all at once, so that a dead one delays nobody."""
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,8 @@ AT_ONCE_MAX = 16
 TOPICS_PER_REQUEST = 500
 #: Groups that are looked at; beyond them it takes too long.
 GROUPS_MAX = 200
+#: Groups are looked at for so long: each may wait for a coordinator that has just died.
+GROUPS_S = 15.0
 #: Brokers that disagree are asked again after this: news takes a moment to come round.
 AGAIN_S = 1.0
 
@@ -88,7 +91,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
             topics = _topic_options(alive[0].address, found.view)
         except Trouble as error:
             unseen.append(f"options of topics: {error}")
-        groups = list(_groups(",".join(each.address for each in alive), unseen))
+        groups = _groups_in_time(",".join(each.address for each in alive), unseen)
     quorum = _quorum(alive, unseen)
     unseen += [
         f"the clock and limits of broker {each.id}: {each.admin_problem or 'it has no admin port'}"
@@ -228,7 +231,23 @@ def _hanging(address: str, transaction_s: float) -> list[str]:
     return sorted(str(each.transactional_id) for each in answer.transaction_states)
 
 
-def _groups(bootstrap: str, unseen: list[str]) -> Iterator[GroupFacts]:
+def _groups_in_time(bootstrap: str, unseen: list[str]) -> list[GroupFacts]:
+    """Return the groups that are behind, as far as they were read within `GROUPS_S`."""
+    found: list[GroupFacts] = []
+    troubles: list[str] = []
+    # The library's calls cannot be broken off: what takes longer ends with the program.
+    reading = threading.Thread(
+        target=_read_groups, args=(bootstrap, found, troubles), name="groups", daemon=True
+    )
+    reading.start()
+    reading.join(GROUPS_S)
+    if reading.is_alive():
+        unseen.append(f"some groups: their coordinators did not answer within {GROUPS_S:g} s")
+    unseen += list(troubles)
+    return list(found)
+
+
+def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> None:
     from kafkaesque.cli.consumer_lag import measure_lag
     from kafkaesque.cli.group_states import describe_group, list_groups
     from kafkaesque.cli.kafka import Connection
@@ -253,8 +272,10 @@ def _groups(bootstrap: str, unseen: list[str]) -> Iterator[GroupFacts]:
             continue
         if lag.messages:
             seconds = None if lag.time_ms is None else lag.time_ms / 1000
-            yield GroupFacts(
-                name=name, messages=lag.messages, seconds=seconds, members=len(group.members)
+            found.append(
+                GroupFacts(
+                    name=name, messages=lag.messages, seconds=seconds, members=len(group.members)
+                )
             )
 
 
