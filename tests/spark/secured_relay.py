@@ -49,7 +49,11 @@ class Relay:
         self._started = threading.Event()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run)
+        self._transports: set[asyncio.WriteTransport] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self.address = ""
+        #: How many connections have been continued.
+        self.continued = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -72,25 +76,44 @@ class Relay:
 
     async def _listen(self) -> None:
         host, port = self._where
-        server = await asyncio.start_server(self._serve, host, port, ssl=self._tls)
+        server = await asyncio.start_server(self._on_connection, host, port, ssl=self._tls)
         async with server:
             self.address = f"{host}:{server.sockets[0].getsockname()[1]}"
             self._started.set()
             await self._stop.wait()
+        # Clients keep connections for what they will ask next.
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _on_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._transports.add(writer.transport)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
-            if self._users is not None and not await self._authenticate(reader, writer):
-                return
-            there = await asyncio.open_connection("127.0.0.1", self._target_port)
-            try:
-                await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
-            finally:
-                there[1].close()
+            await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._serving.discard(task)
             writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._users is not None and not await self._authenticate(reader, writer):
+            return
+        self.continued += 1
+        broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, broker_writer))
+                group.create_task(_pump(broker_reader, writer))
+        except* OSError:
+            pass
+        finally:
+            broker_writer.transport.abort()
 
     async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -18,31 +18,24 @@ from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source_options import SourceOptions, parse_source
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, produce
+from tests.spark.secured_cluster import (
+    ADVERTISED,
+    PASSWORD,
+    USERS,
+    advertised_cluster,
+    named,
+    sasl,
+    trusting,
+)
 from tests.spark.secured_relay import Certificates, Relay
-
-#: Where the broker says it is, at the port where it listens on 127.0.0.1: there the relay is.
-ADVERTISED = "127.0.0.2"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-USERS = {"ann": "hidden-word"}
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaesqueCluster]:
-    """Run one broker whose advertised address is the relay's."""
-    folder = tmp_path_factory.mktemp("secured")
-    cluster = KafkaesqueCluster(directory=folder)
-    cluster.prepare()
-    for path in folder.glob("*/broker-1/broker.toml"):
-        text = path.read_text()
-        path.write_text(text.replace("[broker]\n", f'[broker]\nadvertised.host = "{ADVERTISED}"\n'))
-    try:
-        cluster.start()
+    with advertised_cluster(tmp_path_factory.mktemp("secured"), brokers=1) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
@@ -66,27 +59,8 @@ def topic(port: int) -> str:
 
 def options(address: str, topic: str = "any", **given: str) -> SourceOptions:
     """Return options of a source; names are written with _ for the dots."""
-    named = {f"kafka.{name.replace('_', '.')}": value for name, value in given.items()}
     least = {"kafka.bootstrap.servers": address, "subscribe": topic}
-    return parse_source({**least, **named}, is_stream=False)
-
-
-def trusting(certificates: Certificates) -> dict[str, str]:
-    return {
-        "security_protocol": "SSL",
-        "ssl_truststore_type": "PEM",
-        "ssl_truststore_location": str(certificates.authority),
-    }
-
-
-def sasl(mechanism: str, password: str = "hidden-word") -> dict[str, str]:
-    module = PLAIN if mechanism == "PLAIN" else SCRAM
-    jaas = f'{module} required username="ann" password="{password}";'
-    return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_jaas_config": jaas,
-    }
+    return parse_source({**least, **named(given)}, is_stream=False)
 
 
 def read(found: SourceOptions) -> list[bytes]:
@@ -102,7 +76,7 @@ def refusal(found: SourceOptions) -> ConnectorError:
     with Cluster(found.cluster) as cluster, pytest.raises(ConnectorError) as told:
         cluster.topics(["any"])
     assert time.monotonic() - began < found.cluster.api_timeout_s / 2
-    assert "hidden-word" not in str(told.value)
+    assert PASSWORD not in str(told.value)
     return told.value
 
 
@@ -200,11 +174,11 @@ def test_files_that_cannot_be_used_are_told(certificates: Certificates, tmp_path
         error = refusal(options(relay.address, **missing))
         assert isinstance(error, WrongOption)
         assert "No such file" in str(error)
-        (tmp_path / "other.pem").write_text("hidden-word")
+        (tmp_path / "other.pem").write_text(PASSWORD)
         other = {**given, "ssl_truststore_location": str(tmp_path / "other.pem")}
         assert "no certificates in PEM" in str(refusal(options(relay.address, **other)))
         locked = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(certificates.client)}
-        error = refusal(options(relay.address, **given, **locked, ssl_key_password="hidden-word"))
+        error = refusal(options(relay.address, **given, **locked, ssl_key_password=PASSWORD))
         assert "another kafka.ssl.key.password" in str(error)
         error = refusal(options(relay.address, **given, **locked))
         assert "a kafka.ssl.key.password" in str(error)
