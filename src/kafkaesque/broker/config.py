@@ -7,6 +7,7 @@ from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.peer_link import PeerTimings
 from kafkaesque.broker.peer_messages import NODE_ID_MAX
 from kafkaesque.env.network import Address
+from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import OptionValue
@@ -42,6 +43,7 @@ class BrokerConfig:
     #: Broker options by their Kafka names, checked; those that are not named have their default.
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     timings: PeerTimings = PeerTimings()
+    membership: MembershipConfig = MembershipConfig()
     #: Where the disk's root is, for people to read.
     data_dir: str = ""
     tick_ms: int = 50

@@ -19,7 +19,7 @@ from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import Address, Connection, Datagrams, Framing, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
-from kafkaesque.membership.config import Identity, MembershipConfig
+from kafkaesque.membership.config import Identity
 from kafkaesque.membership.core import MembershipCore
 from kafkaesque.membership.entries import INCARNATION_MAX, Member, MemberState, Value
 from kafkaesque.membership.errors import FactRefused, Refusal
@@ -108,7 +108,7 @@ class GossipDriver:
             seeds=self._seeds,
         )
         self._core: Final = MembershipCore(
-            identity, MembershipConfig(), env.dice, env.clock.now_ms()
+            identity, config.membership, env.dice, env.clock.now_ms()
         )
         self._port: Datagrams | None = None
         self._timer: Timer | None = None

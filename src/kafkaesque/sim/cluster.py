@@ -6,9 +6,11 @@ from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.peer_link import PeerTimings
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import OptionValue
@@ -206,6 +208,8 @@ class SimCluster:
             kafka_address=Address(name, KAFKA_PORT),
             controllers=controllers,
             secrets=(SECRET,),
+            timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),
+            membership=MembershipConfig(probe_ms=self.options.probe_ms),
             options=options,
             rack=dict(zip(self.names, self.options.racks, strict=False)).get(name),
             metadata_snapshot_records=self.options.snapshot_records,

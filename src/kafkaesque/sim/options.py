@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.sim.nemesis import ALL, LOSING, SURVIVABLE, draw_loser
 
 #: What may go on in a cluster beside producing and consuming.
@@ -72,6 +74,9 @@ class SimOptions:
     replicas: int = 3
     controllers: int = CONTROLLERS_MAX
     min_insync: int = 1
+    #: How often brokers show one another that they live, by their links and by gossip.
+    heartbeat_ms: int = PeerTimings().heartbeat_ms
+    probe_ms: int = MembershipConfig().probe_ms
     #: Of the brokers, in their order; none where there are fewer.
     racks: tuple[str, ...] = ()
     #: A group that has lost its majority is formed anew after this long.
@@ -83,7 +88,7 @@ class SimOptions:
 
 
 #: Six minutes, so that ten thousand of them are a thousand hours.
-LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=30)
+LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=15)
 
 
 def name_brokers(count: int) -> list[str]:
@@ -94,16 +99,21 @@ def name_brokers(count: int) -> list[str]:
 def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     """Return the options with the faults that a word of `FAULTS` stands for.
 
-    Which machine is damaged, and whether it is taken away in the end, is drawn.
+    Of all faults, one strikes every 1.5 to 2.5 s on average. Drawn are which machine is damaged,
+    whether it is taken away in the end, and how often brokers hear of one another.
     """
     kinds = FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
         return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))
     if faults != "all":
         return replace(options, kinds=kinds)
+    pace = random.Random(f"{seed}/pace").choice((1, 2, 4))
     return replace(
         options,
         kinds=kinds,
+        between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000)),
+        heartbeat_ms=pace * options.heartbeat_ms,
+        probe_ms=pace * options.probe_ms,
         damaged=draw_loser(seed, name_brokers(options.brokers)),
         loses_damaged=random.Random(f"{seed}/loses damaged").randrange(2) == 0,
     )

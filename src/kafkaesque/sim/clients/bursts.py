@@ -69,3 +69,8 @@ class ClientEnv(Env):
     """The doors of a machine whose clients work in bursts."""
 
     bursts: Bursts
+
+
+def rest_ms(env: Env) -> int:
+    """Return how long clients with these doors are to rest from now; 0 if they never rest."""
+    return env.bursts.rest_ms() if isinstance(env, ClientEnv) else 0

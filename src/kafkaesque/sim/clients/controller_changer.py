@@ -33,7 +33,7 @@ class ControllerChanger:
         self._change_later()
 
     def _change_later(self) -> None:
-        self._client.later(self._change, CHANGE_MS)
+        self._client.rest(self._change, CHANGE_MS)
 
     def _change(self) -> None:
         if self.is_stopped:

@@ -13,13 +13,15 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
     MetadataRequest,
     MetadataRequestTopic,
 )
-from kafkaesque.sim.clients.bursts import ClientEnv
+from kafkaesque.sim.clients.bursts import rest_ms
 
 REQUEST_TIMEOUT_MS: Final = 3_000
 RETRY_MS: Final = 100
 #: So long a fetch waits for records, and where clients rest.
 FETCH_WAIT_MS: Final = 300
 FETCH_WAIT_MS_RESTING: Final = 2_000
+#: So many times as long clients wait in a rest before they try again.
+RESTING_TIMES: Final = 4
 
 METADATA_VERSION: Final = 12
 
@@ -111,7 +113,6 @@ class KafkaClient:
         self.topic_id = bytes(16)
         self.bootstrap = bootstrap
         self._ignored_ids = ignored_ids
-        self._bursts = env.bursts if isinstance(env, ClientEnv) else None
         self._links: dict[Address, BrokerLink] = {}
         self._brokers: dict[int, Address] = {}
         #: partition -> leader epoch and leader; an older epoch never replaces a newer one, or a
@@ -168,14 +169,13 @@ class KafkaClient:
     @property
     def fetch_wait_ms(self) -> int:
         """How long a fetch waits for records."""
-        is_resting = self._bursts is not None and self._bursts.rest_ms() > 0
-        return FETCH_WAIT_MS_RESTING if is_resting else FETCH_WAIT_MS
+        return FETCH_WAIT_MS_RESTING if rest_ms(self.env) else FETCH_WAIT_MS
 
     def rest(self, act: Callable[[], None], ms: int) -> None:
         """Begin the next piece of work after a pause; where clients rest, when they go on."""
-        rest_ms = 0 if self._bursts is None else self._bursts.rest_ms()
-        self.env.clock.call_later(rest_ms + ms // 2 + self.env.dice.below(ms), act)
+        self.env.clock.call_later(rest_ms(self.env) + ms // 2 + self.env.dice.below(ms), act)
 
     def later(self, act: Callable[[], None], ms: int = RETRY_MS) -> None:
-        """Try again after a moment that differs from try to try."""
+        """Try again after a moment that differs from try to try, and is longer in a rest."""
+        ms *= RESTING_TIMES if rest_ms(self.env) else 1
         self.env.clock.call_later(ms // 2 + self.env.dice.below(ms), act)

@@ -44,7 +44,7 @@ class ReplicaShuffler:
         self._move_later()
 
     def _move_later(self) -> None:
-        self._client.later(self._move, MOVE_MS)
+        self._client.rest(self._move, MOVE_MS)
 
     def _move(self) -> None:
         if self.is_stopped:

@@ -5,6 +5,7 @@ from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
+from kafkaesque.sim.clients.bursts import rest_ms
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 
@@ -119,4 +120,4 @@ class TopicChurn:
         self._deleted_ids.append(load.topic_id)
         self.count += 1
         self._load = None
-        self._env.clock.call_later(LOOK_MS, self._begin)
+        self._env.clock.call_later(rest_ms(self._env) + LOOK_MS, self._begin)
