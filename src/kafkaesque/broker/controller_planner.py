@@ -1,4 +1,4 @@
-"""What the controller decides of its own group's voters (ADR 20)."""
+"""What the controller decides of its own group's voters (ADR 19)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Brings the controllers' group to the voters that there are to be (ADR 20).
+"""Brings the controllers' group to the voters that there are to be (ADR 19).
 
 Theory of operation. As with moves of partitions (ADR 17), what is to be stands in the metadata, and
 how far it is stands in the group's own configuration; any leader goes on from what it finds. All

@@ -49,7 +49,7 @@ class BrokerRemoved(MetadataRecord, tag="broker-removed", frozen=True, kw_only=T
 
 
 class ControllersChanged(MetadataRecord, tag="controllers", frozen=True, kw_only=True):
-    """These brokers are to vote in the controllers' group (ADR 20)."""
+    """These brokers are to vote in the controllers' group (ADR 19)."""
 
     voters: tuple[int, ...]
 

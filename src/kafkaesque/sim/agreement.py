@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
+from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import decode_batch
@@ -108,6 +109,9 @@ def _find_unled(state: PartitionState, replicas: Replicas, members: Members) -> 
         known = broker.leaders.leader(state.group)
         if known != nodes[leaders[0]]:
             return f"{name} takes {known} for the leader, which is {leaders[0]}"
+        told = ClusterView(broker).place(state).in_sync
+        if leader and {*told} != {*leader.in_sync()}:
+            return f"{name} tells clients that {[*told]} are in sync, not {[*leader.in_sync()]}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: which brokers are controllers (ADR 20)."""
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: which brokers are controllers (ADR 19)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
