@@ -76,7 +76,40 @@ def test_json_in_columns(spark: Any) -> None:
     found = bad(table)
     assert {offset: value for offset, (value, _) in found.items()} == poison
     assert found[4][1] == "the value is not UTF-8"
-    assert "no JSON object of the schema struct<carrier:string" in found[3][1]
+    assert found[3][1] == (
+        "the value is no JSON object of the schema"
+        " struct<carrier:string,delay:int,tags:array<string>>: the field delay has to be int"
+    )
+    assert "field" not in found[2][1] + found[5][1] + found[6][1]
+
+
+MISFITS = {
+    '{"a.b": 1, "in": {"deep": {"n": "x"}}}': "the field in.deep.n has to be int",
+    '{"a.b": "x", "in": {"deep": {"n": "x"}}}': "the field a.b has to be int",
+    '{"a.b": null, "in": {"deep": 5}}': "the field in.deep has to be struct<n:int>",
+    '{"in": []}': "the field in has to be struct<deep:struct<n:int>>",
+    '{"list": [{"n": 1}, {"n": 2.5}]}': "the field list has to be array<struct<n:int>>",
+    '{"list": "x"}': "the field list has to be array<struct<n:int>>",
+    '{"list": [], "map": {"k": true}}': "the field map has to be map<string,date>",
+    '{"map": {}, "a.b": 3000000000}': "the field a.b has to be int",
+    '{"day": "the 5th", "map": {"k": "2020-01-01"}}': "the field day has to be date",
+    '{"it\'s": "x"}': "",
+    '{"a.b": 1} {"a.b": "x"}': "",
+    '{"a.b": 1': "",
+    '[{"a.b": "x"}]': "",
+}
+
+
+def test_the_field_that_does_not_fit_is_named(spark: Any) -> None:
+    schema = (
+        "`a.b` INT, in STRUCT<deep: STRUCT<n: INT>>, list ARRAY<STRUCT<n: INT>>,"
+        " map MAP<STRING, DATE>, day DATE, `it's` INT"
+    )
+    found = bad(read_json(table_of(spark, [text.encode() for text in MISFITS]), schema))
+    reasons = {value.decode(): reason for value, reason in found.values()}
+    general = "the value is no JSON object of the schema struct<a.b:int,"
+    assert all(reason.startswith(general) for reason in reasons.values())
+    assert {text: reason.partition(">: ")[2] for text, reason in reasons.items()} == MISFITS
 
 
 def framed(number: int, body: bytes) -> bytes:

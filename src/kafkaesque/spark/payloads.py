@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaesque.spark.avro import avro_decoder, avro_encoder
+from kafkaesque.spark.json_misfits import first_misfit
 from kafkaesque.spark.payload_column import ENCODED
 from kafkaesque.spark.protobuf import protobuf_decoder, protobuf_encoder
 
@@ -35,14 +36,16 @@ def read_json(table: DataFrame, schema: StructType | str, *, framed: bool = Fals
     """Return the table with its values read as JSON objects of a schema.
 
     A value is bad if it is not UTF-8, not one JSON object and nothing more, or a field in it is of
-    another type. Fields that are missing are null, fields that the schema has not are left out.
+    another type, which the reason names. Fields that are missing are null, fields that the schema
+    has not are left out.
     """
     wanted = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     parsed = f.from_json(_text(), _with_corrupt(wanted), _PERMISSIVE)
     what = f"JSON object of the schema {wanted.simpleString()}"
     # Spark reads the first of several objects, and says nothing of the others.
     is_one = f.json_array_length(f.concat(f.lit("["), _text(), f.lit("]"))) == 1
-    return _read_text(_with_body(table, framed), wanted, parsed, what, is_one)
+    misfit = first_misfit(_text(), f.col(PAYLOAD), wanted)
+    return _read_text(_with_body(table, framed), wanted, parsed, what, is_one, misfit)
 
 
 def read_csv(table: DataFrame, columns: list[str], *, separator: str = ",") -> DataFrame:
@@ -125,18 +128,28 @@ def write_protobuf(
 
 
 def _read_text(
-    found: DataFrame, wanted: StructType, parsed: Any, what: str, is_right: Any = None
+    found: DataFrame,
+    wanted: StructType,
+    parsed: Any,
+    what: str,
+    is_right: Any,
+    detail: Any = None,
 ) -> DataFrame:
-    """Return the table with what a reader of Spark's makes of its bodies, if they are right."""
+    """Return the table with what a reader of Spark's makes of its bodies, if they are right.
+
+    `detail` says more of those that are not, or is null; it is computed of no others.
+    """
     found = found.withColumn(PAYLOAD, parsed)
     payload = f.col(PAYLOAD)
     is_wrong = payload.isNull() | payload.getField(_CORRUPT).isNotNull()
-    if is_right is not None:
-        is_wrong = is_wrong | ~f.coalesce(is_right, f.lit(False))
+    is_wrong = is_wrong | ~f.coalesce(is_right, f.lit(False))
+    told: Any = f.lit(f"the value is no {what}")
+    if detail is not None:
+        told = f.concat_ws(": ", told, detail)
     reason = (
         f.when(f.col(BAD_REASON).isNotNull(), f.col(BAD_REASON))
         .when(~f.is_valid_utf8(_text()), f.lit("the value is not UTF-8"))
-        .when(f.col(_BODY).isNotNull() & is_wrong, f.lit(f"the value is no {what}"))
+        .when(f.col(_BODY).isNotNull() & is_wrong, told)
     )
     fields = [payload.getField(name).alias(name) for name in wanted.fieldNames()]
     found = found.withColumn(BAD_REASON, reason)
