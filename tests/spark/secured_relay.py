@@ -39,12 +39,15 @@ class Relay:
         tls: ssl.SSLContext | None = None,
         users: Mapping[str, str] | None = None,
         mechanism: str = "PLAIN",
+        is_impostor: bool = False,
     ) -> None:
+        """`users` with their passwords; an impostor accepts all of them, and knows none."""
         self._target_port = target_port
         self._where = (host, port)
         self._tls = tls
         self._users = users
         self._mechanism = mechanism
+        self._is_impostor = is_impostor
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._stop = asyncio.Event()
@@ -140,6 +143,8 @@ class Relay:
             password = (self._users or {}).get(name, "")
             final = bytes(message.auth_bytes).decode()
             proved = check_proof(self._mechanism, password, first, second, final)
+            if self._is_impostor:
+                proved = b"v=" + base64.b64encode(b"what it made up")
         refusal = ErrorCode.SASL_AUTHENTICATION_FAILED if proved is None else ErrorCode.NONE
         answer(SaslAuthenticateResponse(refusal, "no", proved or b""))
         await writer.drain()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
+import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -63,6 +66,18 @@ def options(address: str, topic: str = "any", **given: str) -> SourceOptions:
     return parse_source({**least, **named(given)}, is_stream=False)
 
 
+@pytest.fixture(autouse=True)
+def nothing_secret_is_told(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Iterator[None]:
+    """Look for the password in what tests have logged and written."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    out, err = capfd.readouterr()
+    logged = " ".join(record.getMessage() for record in caplog.get_records("call"))
+    assert PASSWORD not in logged + out + err
+
+
 def read(found: SourceOptions) -> list[bytes]:
     with Cluster(found.cluster) as cluster:
         wanted = [OffsetRange(found.topics[0], 0, 0, 3)]
@@ -99,8 +114,14 @@ def test_records_come_to_users(
 
 @pytest.mark.parametrize("is_text", [False, True], ids=["file", "text"])
 def test_a_client_shows_its_certificate(
-    port: int, topic: str, certificates: Certificates, is_text: bool
+    port: int,
+    topic: str,
+    certificates: Certificates,
+    is_text: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     given = {"ssl_keystore_type": "PEM", "ssl_key_password": certificates.key_password}
     if is_text:
         # In one line, as some put it into a configuration.
@@ -119,6 +140,8 @@ def test_a_client_shows_its_certificate(
             pytest.raises(ConnectorError),
         ):
             cluster.topics(["any"])
+    # Where the library has read the key from.
+    assert not list(tmp_path.iterdir())
 
 
 def test_certificates_that_are_not_trusted_are_told(certificates: Certificates) -> None:
@@ -126,6 +149,40 @@ def test_certificates_that_are_not_trusted_are_told(certificates: Certificates) 
         error = refusal(options(relay.address, security_protocol="SSL"))
         assert isinstance(error, NotAuthenticated)
         assert f"the broker at {relay.address} is not trusted" in str(error)
+
+
+def test_a_truststore_counts_alone_and_without_one_the_system_does(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Certificates(tmp_path, ADVERTISED)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+    with Relay(1, host=ADVERTISED, tls=certificates.server_context(), users={}) as relay:
+        error = refusal(options(relay.address, **trusting(other)))
+        assert f"the broker at {relay.address} is not trusted" in str(error)
+        error = refusal(
+            options(relay.address, **{**sasl("PLAIN"), "security_protocol": "SASL_SSL"})
+        )
+        assert "does not accept user name and password" in str(error)
+
+
+def test_versions_that_are_not_enabled_are_not_spoken(certificates: Certificates) -> None:
+    tls = certificates.server_context()
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def turn_away() -> None:
+        there = listener.accept()[0]
+        with there, pytest.raises(ssl.SSLError):
+            tls.wrap_socket(there, server_side=True)
+
+    with socket.create_server((ADVERTISED, 0)) as listener:
+        thread = threading.Thread(target=turn_away)
+        thread.start()
+        given = {**trusting(certificates), "ssl_enabled_protocols": "TLSv1.3"}
+        address = f"{ADVERTISED}:{listener.getsockname()[1]}"
+        error = refusal(options(address, **given))
+        thread.join()
+    assert f"the broker at {address}" in str(error)
+    assert "PROTOCOL" in str(error)
 
 
 def test_certificates_for_another_host_are_told(port: int, certificates: Certificates) -> None:
@@ -143,6 +200,14 @@ def test_wrong_passwords_are_told(mechanism: str) -> None:
     with Relay(1, host="127.0.0.1", users=USERS, mechanism=mechanism) as relay:
         error = refusal(options(relay.address, **sasl(mechanism, "not-the-hidden-word")))
         assert f"{relay.address} does not accept user name and password of 'ann'" in str(error)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_brokers_that_do_not_know_the_password_are_left(mechanism: str) -> None:
+    with Relay(1, host="127.0.0.1", users=USERS, mechanism=mechanism, is_impostor=True) as relay:
+        error = refusal(options(relay.address, **sasl(mechanism)))
+        assert isinstance(error, NotAuthenticated)
+        assert f"{relay.address} failed: it does not know the password itself" in str(error)
 
 
 def test_mechanisms_that_a_broker_does_not_take_are_told() -> None:
