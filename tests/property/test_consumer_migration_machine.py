@@ -131,13 +131,19 @@ class MigrationMachine(RuleBasedStateMachine):
     def fail_write(self) -> None:
         self.desk.fail_held()
 
-    @rule(keeps=st.integers(0, 3))
-    def fail_over(self, keeps: int) -> None:
+    @rule(keeps=st.integers(0, 6), knows_topics=st.booleans())
+    def fail_over(self, keeps: int, knows_topics: bool) -> None:
         """Another broker takes over; of the writes in flight some have made it."""
         last, self.desk = self.desk, self.desk.next_leader(keeps)
         for client in list(self.clients):
             self.take_answer(client, last)
             client.token = None
+        if knows_topics:
+            self.learn_topics()
+
+    @rule()
+    def learn_topics(self) -> None:
+        """The broker hears of the topics, perhaps some time after it has taken over."""
         self.desk.ask(TopicsChanged(CATALOG))
 
     # --- clients ---
@@ -238,7 +244,11 @@ class MigrationMachine(RuleBasedStateMachine):
             client.member_id = result.member_id
         elif error is GroupError.REBALANCE_IN_PROGRESS:
             client.is_out = True
-        elif error in (GroupError.COORDINATOR_NOT_AVAILABLE, GroupError.NOT_COORDINATOR):
+        elif error in (
+            GroupError.COORDINATOR_LOAD_IN_PROGRESS,
+            GroupError.COORDINATOR_NOT_AVAILABLE,
+            GroupError.NOT_COORDINATOR,
+        ):
             pass
         elif error in (
             GroupError.FENCED_MEMBER_EPOCH,
@@ -284,6 +294,7 @@ class MigrationMachine(RuleBasedStateMachine):
         """Quiet: all writes succeed, everybody who lives goes on."""
         self.desk.holds_writes = False
         self.desk.commit_held()
+        self.learn_topics()
         for _ in range(120):
             for client in list(self.clients):
                 self.poll(client)

@@ -19,8 +19,11 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     DeletedTopic,
     FetchOffsets,
+    Heartbeat,
     JoinGroup,
+    LeaveGroup,
     ListGroups,
+    SyncGroup,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -121,7 +124,12 @@ class GroupCoordinators(TableHosts[GroupTable]):
         self.notify_all(TopicsDeleted(topics=(DeletedTopic(name, topic_id),)))
 
     def _on_event(self, host: TableHost[GroupTable]) -> None:
-        """Say in the log what clients, who are told to ask again, have no error for."""
+        """Say in the log what clients, who are told to ask again, have no error for.
+
+        Deadlines of members that a table was loaded with need the topics, too.
+        """
+        if host.is_loaded and host.table.lacks_topics:
+            self._tell_topics(host)
         is_full = host.table.is_full
         if is_full == (host.name in self._full):
             return
@@ -135,10 +143,18 @@ class GroupCoordinators(TableHosts[GroupTable]):
 
     def _bring_topics(self, host: TableHost[GroupTable], event: Any) -> None:
         """Tell the table what topics there are before it has to assign them."""
-        if isinstance(event, ConsumerGroupHeartbeat | ConsumerGroupDescribe):
-            topics = self._topics.current(self._broker.state)
-            if host.table.topics is not topics:
-                host.notify(TopicsChanged(topics))
+        if isinstance(event, ConsumerGroupHeartbeat | ConsumerGroupDescribe) or (
+            isinstance(event, JoinGroup | SyncGroup | Heartbeat | LeaveGroup)
+            and host.table.assigns(event.group_id)
+        ):
+            self._tell_topics(host)
+
+    def _tell_topics(self, host: TableHost[GroupTable]) -> None:
+        if not self._broker.controller.is_caught_up:
+            return
+        topics = self._topics.current(self._broker.state)
+        if host.table.topics is not topics:
+            host.notify(TopicsChanged(topics))
 
     def config(self) -> GroupConfig:
         """Return the options in force for tables that are made from now on."""

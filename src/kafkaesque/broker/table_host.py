@@ -142,6 +142,8 @@ class TableHost(Generic[TableT]):
         self._broker = broker
         self._clock = broker.env.clock
         self._waiting: dict[RequestToken, OnResult] = {}
+        #: Appends that were refused, until the table is told: what follows them is refused, too.
+        self._refused: dict[WriteToken, WriteFailure] = {}
         self._reader: LogReader | None = None
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
@@ -295,11 +297,18 @@ class TableHost(Generic[TableT]):
                     if waiting is not None:
                         waiting(item.result)
                 elif isinstance(item, Append):
-                    self.append(item.token, item.records)
+                    self._append(item)
                 else:
                     self.kind.perform(self, item)
         self._set_timer()
         self.kind.on_event(self)
+
+    def _append(self, item: Append) -> None:
+        failure = None if item.follows is None else self._refused.get(item.follows)
+        if failure is None:
+            self.append(item.token, item.records)
+        else:
+            self._refuse(item.token, failure)
 
     def append(
         self,
@@ -332,11 +341,17 @@ class TableHost(Generic[TableT]):
                 in_transaction=options.transactional,
             )
         except RequestRefused as refusal:
-            failure = _failure_of(refusal)
-            # Not within the call: the table is in the middle of handing out its work.
-            self._clock.call_soon(
-                lambda: self.run(lambda table, now: table.on_append_failed(token, failure, now))
-            )
+            self._refuse(token, _failure_of(refusal))
+
+    def _refuse(self, token: WriteToken, failure: WriteFailure) -> None:
+        self._refused[token] = failure
+
+        def report() -> None:
+            del self._refused[token]
+            self.run(lambda table, now: table.on_append_failed(token, failure, now))
+
+        # Not within the call: the table is in the middle of handing out its work.
+        self._clock.call_soon(report)
 
     def _set_timer(self) -> None:
         due_ms = self.table.next_deadline_ms()

@@ -145,9 +145,18 @@ class Admin:
                 return
             self._expire_group(group)
         for group_id in self._context.leftovers.group_ids():
-            # A group of the new kind takes care of it with its next write.
-            if group_id not in self._context.consumer_groups and not self._context.is_over_bound:
+            if self._may_write_off(group_id) and not self._context.is_over_bound:
                 self._context.write_off(group_id)
+
+    def _may_write_off(self, group_id: str) -> bool:
+        """Whether what is left of a group that is gone may be deleted without a further word.
+
+        A group of the new kind takes care of it with its next write; so does a classic one in a
+        rebalance, which need not have been stored yet since it took the other one's place.
+        """
+        classic = self._context.groups.get(group_id)
+        is_settled = classic is None or classic.state in (GroupState.EMPTY, GroupState.STABLE)
+        return is_settled and group_id not in self._context.consumer_groups
 
     def _expire_group(self, group: AnyGroup) -> None:
         """Remove what nobody has cared for; what open transactions have a hand in stays."""

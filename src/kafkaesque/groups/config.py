@@ -55,7 +55,7 @@ class GroupConfig:
     writes_in_flight_max: int = 10_000
     #: Records that one write carries at most, where it may be cut into several.
     records_per_write_max: int = 1_000
-    #: Such a write is cut where its records' bytes reach this.
+    #: Such a write is cut before a record with which its records' bytes would exceed this.
     write_bytes_max: int = 512 * 1024
 
     #: Of groups whose partitions the coordinator assigns.

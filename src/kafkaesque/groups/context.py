@@ -61,6 +61,7 @@ class Context:
         "consumer_groups",
         "expressions",
         "groups",
+        "knows_topics",
         "leftovers",
         "now",
         "offsets",
@@ -79,6 +80,8 @@ class Context:
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self.leftovers = Leftovers()
         self.topics = TopicCatalog()
+        #: Whether anybody has said which there are.
+        self.knows_topics = False
         self.expressions = Expressions()
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
@@ -90,31 +93,39 @@ class Context:
         """Answer a request."""
         self.ready.append(Respond(token, result))
 
-    def append(self, records: Sequence[LogRecord]) -> WriteToken:
-        """Have records written; what follows from it is hung on `writes`."""
+    def append(self, records: Sequence[LogRecord], follows: WriteToken | None = None) -> WriteToken:
+        """Have records written; what comes of it is hung on `writes`.
+
+        They are not written if the write fails that they follow, which was asked for just before.
+        """
         token = self.writes.open(self.now.now_ms)
-        self.ready.append(Append(token, tuple(records)))
+        self.ready.append(Append(token, tuple(records), follows))
         return token
 
     def parts(self, records: Sequence[LogRecord]) -> Iterator[slice]:
         """Yield the parts in which records are to be written that may be cut into several."""
         start = size = 0
         for position, record in enumerate(records):
-            size += len(record.key) + len(record.value or b"")
-            count = position + 1 - start
-            if size >= self.config.write_bytes_max or count >= self.config.records_per_write_max:
-                yield slice(start, position + 1)
-                start, size = position + 1, 0
+            added = len(record.key) + len(record.value or b"")
+            count = position - start
+            is_full = count >= self.config.records_per_write_max
+            if count and (is_full or size + added > self.config.write_bytes_max):
+                yield slice(start, position)
+                start, size = position, 0
+            size += added
         if start < len(records):
             yield slice(start, len(records))
 
     def write_off(
-        self, group_id: str, keys: Mapping[ConsumerGroupKey, None] = MappingProxyType({})
+        self,
+        group_id: str,
+        keys: Mapping[ConsumerGroupKey, None] = MappingProxyType({}),
+        follows: WriteToken | None = None,
     ) -> None:
         """Have records of a group of the new kind deleted, and what is left of earlier ones.
 
         What cannot be deleted now is kept for the next call, or for the next write of a new group
-        of that name.
+        of that name. Nothing is deleted if the write fails that this follows.
         """
         wanted = {**self.leftovers.take(group_id), **keys}
         if group_id in self.groups:
@@ -122,18 +133,23 @@ class Context:
             wanted.pop(ConsumerGroupKey(KeyKind.CLASSIC_GROUP), None)
         order, records = tombstones(group_id, wanted)
         for part in self.parts(records):
-            self._write_off_part(group_id, order[part], records[part])
+            follows = self._write_off_part(group_id, order[part], records[part], follows)
 
     def _write_off_part(
-        self, group_id: str, keys: list[ConsumerGroupKey], records: list[LogRecord]
-    ) -> None:
-        token = self.append(records)
+        self,
+        group_id: str,
+        keys: list[ConsumerGroupKey],
+        records: list[LogRecord],
+        follows: WriteToken | None,
+    ) -> WriteToken:
+        token = self.append(records, follows)
 
         def on_written(error: GroupError) -> None:
             if error is not GroupError.NONE:
                 self.leftovers.add(group_id, keys)
 
         self.writes.then(token, on_written)
+        return token
 
     def append_in_transaction(
         self, records: Sequence[LogRecord], producer_id: int, producer_epoch: int

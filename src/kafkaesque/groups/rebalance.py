@@ -75,10 +75,15 @@ class Rebalancer:
         return None
 
     def store(self, group: Group, assignments: dict[str, bytes]) -> WriteToken:
-        """Have the group written as it is, with these assignments."""
-        self._context.write_off(group.group_id)
+        """Have the group written as it is, with these assignments.
+
+        What is left of one of the new kind is deleted after that: until the group is in the log,
+        the other is all that a new coordinator would know of its members.
+        """
         value = write_group_value(group.record(assignments))
-        return self._context.append([LogRecord(write_group_key(group.group_id), value)])
+        token = self._context.append([LogRecord(write_group_key(group.group_id), value)])
+        self._context.write_off(group.group_id, follows=token)
+        return token
 
     def drop_member(self, group: Group, member: Member) -> None:
         """Remove a member, and tell it that it is none any more if it has a request parked."""

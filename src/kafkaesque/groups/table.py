@@ -173,6 +173,15 @@ class GroupTable:
         """Whether new groups are refused, because there are as many as there may be."""
         return self._context.is_full
 
+    def assigns(self, group_id: str) -> bool:
+        """Whether the group is one whose partitions are assigned here, by the topics."""
+        return group_id in self._context.consumer_groups
+
+    @property
+    def lacks_topics(self) -> bool:
+        """Whether there are such groups, and nobody has said yet which topics there are."""
+        return not self._context.knows_topics and bool(self._context.consumer_groups)
+
     @property
     def topics(self) -> TopicCatalog:
         """The topics that it was last told of."""
@@ -266,6 +275,10 @@ class GroupTable:
             )
             return
         context.now = now
+        if not context.knows_topics and self._needs_topics(event):
+            # Members would be told to give up what they have.
+            self._refuse(event, GroupError.COORDINATOR_LOAD_IN_PROGRESS)
+            return
         if context.is_over_bound and isinstance(event, _WRITING):
             self._refuse(event, GroupError.COORDINATOR_NOT_AVAILABLE)
             return
@@ -315,6 +328,12 @@ class GroupTable:
         return min((each for each in deadlines if each is not None), default=None)
 
     # --- inside ---
+
+    def _needs_topics(self, event: Event) -> bool:
+        """Whether the answer depends on which topics there are."""
+        if isinstance(event, JoinGroup | SyncGroup | Heartbeat | LeaveGroup):
+            return self.assigns(event.group_id)
+        return isinstance(event, ConsumerGroupHeartbeat)
 
     def _end_write(self, token: WriteToken, outcome: GroupError, now: Instant) -> None:
         if self._state is not TableState.ACTIVE:
@@ -366,6 +385,7 @@ class GroupTable:
     def _on_topics_changed(self, event: TopicsChanged) -> None:
         # Each group looks its own topics up with the next heartbeat.
         self._context.topics = event.topics
+        self._context.knows_topics = True
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._context.config.offsets_retention_check_interval_ms

@@ -57,7 +57,11 @@ class Append:
     Then say `on_appended` once they are committed, or `on_append_failed` once it is certain that
     they are not and will not be in the log. When neither can be known any more, because the
     partition's leadership is lost, `unload` the table.
+
+    What `follows` another one, asked for just before, fails with it: so of a write that is cut into
+    several the log only ever has the first ones.
     """
 
     token: WriteToken
     records: tuple[LogRecord, ...]
+    follows: WriteToken | None = None

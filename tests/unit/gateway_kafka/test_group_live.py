@@ -7,13 +7,19 @@ import pytest
 from kafkaesque.broker import table_host
 from kafkaesque.broker.cluster_state import OFFSETS_TOPIC
 from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.consumer.classic_protocol import read_assignment
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
 from kafkaesque.protocols.kafka.messages.delete_groups_request import DeleteGroupsRequest
 from kafkaesque.protocols.kafka.messages.delete_topics_request import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkaesque.protocols.kafka.messages.heartbeat_request import HeartbeatRequest
+from kafkaesque.protocols.kafka.messages.join_group_request import JoinGroupRequestProtocol
 from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
 from kafkaesque.protocols.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -26,6 +32,7 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
 )
 from tests.unit.gateway_kafka.live import LiveCluster
 from tests.unit.gateway_kafka.test_group_members import GROUP, join_request, sync_request
+from tests.unit.groups.desk import subscription
 
 
 def find_coordinator(live: LiveCluster) -> int:
@@ -143,3 +150,37 @@ def test_a_member_joins_a_group_on_a_running_broker(live: LiveCluster) -> None:
     assert (joined.error_code, joined.leader) == (0, answer.member_id)
     synced = live.ask(sync_request(joined.member_id, joined.generation_id), node=node)
     assert bytes(synced.assignment) == b"all of it"
+
+
+def test_a_coordinator_that_takes_over_a_mixed_group_knows_the_topics_before_anybody_asks(
+    live: LiveCluster,
+) -> None:
+    live.create_topic("flights", 2)
+    find_coordinator(live)
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        GROUP, "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[], topic_partitions=[]
+    )
+    live.ask_until(heartbeat, lambda answer: answer.error_code == 0)
+    join = join_request()
+    join.protocols = [JoinGroupRequestProtocol("range", subscription("flights"))]
+    join.member_id = live.ask(join).member_id
+    joined = live.ask(join)
+    sync = sync_request(joined.member_id, joined.generation_id)
+    share = bytes(live.ask(sync).assignment)
+    assert len(read_assignment(share) or ()) == 2
+
+    coordinators = live.broker.group_coordinators
+    before = coordinators.all()
+
+    def take_over() -> bool:
+        for each in before:
+            coordinators.on_leadership(each.partition)
+        return True
+
+    live.wait(take_over, "taken over")
+    live.wait(lambda: all(each.is_loaded for each in coordinators.all()), "loaded")
+    assert not {id(each) for each in before} & {id(each) for each in coordinators.all()}
+    assert [each for each in coordinators.all() if each.table.lacks_topics] == []
+    beat = HeartbeatRequest(GROUP, joined.generation_id, joined.member_id)
+    assert live.ask(beat).error_code == 0, "there is nothing new for it"
+    assert bytes(live.ask(sync).assignment) == share

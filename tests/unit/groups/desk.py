@@ -36,6 +36,7 @@ from kafkaesque.model.log_table import (
     RequestToken,
     Respond,
     WriteFailure,
+    WriteToken,
 )
 
 GROUP = "readers"
@@ -129,8 +130,15 @@ class Desk:
             count = None if count is None else count - 1
 
     def fail_held(self, failure: WriteFailure = WriteFailure.NOT_ENOUGH_REPLICAS) -> None:
-        self.table.on_append_failed(self.held.pop(0).token, failure, self.now)
-        self.pump()
+        """Fail the oldest write that is held, and those that follow it."""
+        refused: list[WriteToken] = []
+        for write in list(self.held):
+            if not refused or (isinstance(write, Append) and write.follows in refused):
+                self.held.remove(write)
+                refused.append(write.token)
+        for token in refused:
+            self.table.on_append_failed(token, failure, self.now)
+            self.pump()
 
     def advance(self, by_ms: int) -> None:
         """Let time pass, with a tick whenever the table wants one."""

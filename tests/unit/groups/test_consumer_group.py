@@ -302,6 +302,7 @@ def test_a_new_leader_gives_members_their_full_time() -> None:
     desk.enter("m2")
     desk.beat("m1", 1)
     other = desk.next_desk()
+    other.topics(flights=2)
     other.advance(19_999)
     assert other.error("m1", 1) is NONE
     other.advance(1)

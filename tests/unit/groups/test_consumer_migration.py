@@ -409,23 +409,23 @@ def left_over(desk: ConsumerDesk) -> list[str]:
     return desk.table._context.leftovers.group_ids()
 
 
-def test_a_group_is_downgraded_in_writes_of_bounded_size_its_own_records_first() -> None:
+def test_a_group_is_downgraded_in_writes_of_bounded_size_what_it_becomes_first() -> None:
     desk, _ = upgraded_desk()
     before = len(desk.written)
     desk.beat("new", -1)
     writes = [write.records for write in desk.written[before:]]
     assert len(writes) > 2
     assert all(len(records) <= 3 for records in writes)
-    assert [[record.value is None for record in records] for records in writes[-1:]] == [[False]]
-    assert all(record.value is None for records in writes[:-1] for record in records)
+    assert [record.value is None for record in writes[0]] == [False]
+    assert all(record.value is None for records in writes[1:] for record in records)
 
 
 def fail_tombstones(desk: ConsumerDesk) -> None:
-    """Of what is held, the last write alone makes it."""
-    while len(desk.held) > 1:
+    """Of what is held, the group makes it, and what deletes the other one does not."""
+    desk.commit_held(1)
+    while desk.held:
         desk.fail_held()
     desk.holds_writes = False
-    desk.commit_held()
 
 
 @pytest.mark.parametrize("is_stored", [False, True], ids=["deleted at once", "stored before"])
@@ -455,13 +455,19 @@ def test_a_group_that_is_classic_again_keeps_its_record_when_the_rest_is_deleted
     config = GroupConfig(records_per_write_max=3, offsets_retention_check_interval_ms=1_000)
     desk = ConsumerDesk(config)
     desk.topics(flights=2)
-    classic_group(desk, (0, 1))
+    (one,) = classic_group(desk, (0, 1), session_timeout_ms=60_000)
     desk.holds_writes = True
     # It is upgraded and downgraded before any of that is stored.
     desk.send("new", 0, topic_names=("flights",), rebalance_timeout_ms=1, owned=frozenset())
     desk.send("new", -1)
+    desk.fail_held()
     fail_tombstones(desk)
     assert left_over(desk) == [GROUP]
+    desk.advance(1_000)
+    assert left_over(desk) == [GROUP], "it is in a rebalance"
+    desk.holds_writes = True
+    rejoin(desk, one)
+    fail_tombstones(desk)
     desk.advance(1_000)
     assert left_over(desk) == []
     assert kinds(desk.next_desk()) == ["classic"]
@@ -471,9 +477,7 @@ def test_what_no_write_takes_along_is_deleted_in_time() -> None:
     desk, _ = upgraded_desk()
     desk.holds_writes = True
     desk.send("new", -1)
-    desk.fail_held()
-    desk.holds_writes = False
-    desk.commit_held()
+    fail_tombstones(desk)
     later = desk.next_desk()
     assert left_over(later) == [GROUP]
     later.advance(later.config.offsets_retention_check_interval_ms)

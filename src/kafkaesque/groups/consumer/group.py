@@ -8,8 +8,9 @@ partition is held by one member at a time, and `holder` says by which.
 
 The state is in memory first. What was changed is noted by its record's key (`mark`); whoever
 changed it has the records written and answers when they are committed. A group has one write in
-flight at most, so that each builds upon what is in the log. Keys whose write failed are marked
-again: the next write of the group brings them, and nobody is told before what depends on them.
+flight at most, so that each builds upon what is in the log; of one that is cut into parts the log
+may have the first ones only. Keys whose write failed are marked again: the next write of the group
+brings them, and nobody is told before what depends on them.
 """
 
 from collections import Counter

@@ -344,6 +344,10 @@ class Heartbeats:
         group = self._context.consumer_groups.get(group_id)
         if group is None or member_id not in group.members:
             return
+        if not self._context.knows_topics:
+            # Nobody could be answered yet, so nobody is late.
+            self._journal.put_off(group, kind, member_id)
+            return
         state = group.currents[member_id].state
         if kind is TimerKind.REVOCATION and state is not MemberState.UNREVOKED_PARTITIONS:
             return

@@ -25,7 +25,7 @@ class Journal:
         """Have written what has changed: at once, or when the group's write in flight has ended.
 
         One at a time: so each write builds upon what is in the log, and holds all that has changed
-        since. Its parts are asked for in one go, so that they succeed or fail together.
+        since. Its parts are asked for in one go, and each fails with the one before it.
         """
         if group.in_flight:
             return
@@ -36,19 +36,25 @@ class Journal:
         group.writes_begun += 1
         keys = group.take_dirty()
         records = [group.record(key) for key in keys]
+        token: WriteToken | None = None
         for part in self._context.parts(records):
-            self._append(group, keys[part], records[part])
+            token = self._append(group, keys[part], records[part], token)
 
     def _append(
-        self, group: ConsumerGroup, keys: list[ConsumerGroupKey], records: list[LogRecord]
-    ) -> None:
-        token = self._context.append(records)
+        self,
+        group: ConsumerGroup,
+        keys: list[ConsumerGroupKey],
+        records: list[LogRecord],
+        follows: WriteToken | None,
+    ) -> WriteToken:
+        token = self._context.append(records, follows)
         group.in_flight[token] = tuple(keys)
 
         def on_written(error: GroupError) -> None:
             self._end_write(group, token, error)
 
         self._context.writes.then(token, on_written)
+        return token
 
     def _end_write(self, group: ConsumerGroup, token: WriteToken, error: GroupError) -> None:
         keys = group.in_flight.pop(token)
@@ -140,6 +146,13 @@ class Journal:
         if timeout_ms < 0:
             timeout_ms = self._context.config.consumer.rebalance_timeout_ms
         self._schedule(group, kind, member_id, timeout_ms)
+
+    def put_off(self, group: ConsumerGroup, kind: TimerKind, member_id: str) -> None:
+        """Give a member its time for something once more."""
+        if kind is TimerKind.CONSUMER_SESSION:
+            self.renew_session(group, member_id)
+        else:
+            self.schedule_rebalance(group, kind, member_id)
 
     def cancel_timer(self, group: ConsumerGroup, kind: TimerKind, member_id: str) -> None:
         """Forget one of a member's deadlines."""

@@ -8,7 +8,12 @@ written off.
 
 from collections.abc import Iterable
 
-from kafkaesque.groups.consumer.records import KEY_ORDER, ConsumerGroupKey, write_consumer_key
+from kafkaesque.groups.consumer.records import (
+    KEY_ORDER,
+    ConsumerGroupKey,
+    KeyKind,
+    write_consumer_key,
+)
 from kafkaesque.model.log_table import LogRecord
 
 
@@ -38,7 +43,8 @@ def tombstones(
 ) -> tuple[list[ConsumerGroupKey], list[LogRecord]]:
     """Return keys in the order in which they are to be deleted, and what deletes them.
 
-    The group itself comes last: until then it can be recognized as one.
+    The group itself comes last: until then it can be recognized as one. Only a classic one that is
+    deleted with what it has replaced comes later: until then nobody takes the other for a group.
     """
-    order = sorted(keys, key=lambda key: -KEY_ORDER[key.kind])
+    order = sorted(keys, key=lambda key: (key.kind is KeyKind.CLASSIC_GROUP, -KEY_ORDER[key.kind]))
     return order, [LogRecord(write_consumer_key(group_id, key), None) for key in order]

@@ -7,6 +7,7 @@ members rebalance.
 """
 
 from kafkaesque.groups.consumer.classic_protocol import (
+    ClassicSubscription,
     read_assignment,
     read_subscription,
     write_assignment,
@@ -16,16 +17,16 @@ from kafkaesque.groups.consumer.group import ConsumerGroup
 from kafkaesque.groups.consumer.journal import Journal
 from kafkaesque.groups.consumer.records import KeyKind
 from kafkaesque.groups.consumer.states import ClassicMember, CurrentAssignment, MemberMetadata
-from kafkaesque.groups.consumer.topics import Partitions, TopicIdPartition
+from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions, TopicIdPartition
 from kafkaesque.groups.context import Context
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.member import Member
 from kafkaesque.groups.rebalance import Rebalancer
-from kafkaesque.groups.records import write_group_key, write_group_value
 from kafkaesque.groups.results import JoinResult, SyncResult
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from kafkaesque.model.log_table import LogRecord, WriteToken
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.log_table import WriteToken
 
 _UPGRADING = (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 _DOWNGRADING = (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
@@ -61,17 +62,41 @@ class Migration:
         group.mark(KeyKind.CLASSIC_GROUP)
         group.mark(KeyKind.GROUP)
         group.mark(KeyKind.TARGET)
-        taken: set[TopicIdPartition] = set()
+        held = self._held(classic)
         for member in classic.members.values():
-            metadata = _metadata(classic, member)
-            assigned = read_assignment(member.assignment)
-            if metadata is None or assigned is None:
+            subscription = _subscription(classic, member)
+            if subscription is None or held is None:
                 return None
-            # A leader may have given a partition twice: one of the two has to join again.
-            held = self._context.topics.ids_of(assigned) - taken
-            taken |= held
-            self._add(group, member.member_id, metadata, held)
+            metadata = _metadata(member, subscription)
+            self._add(group, member.member_id, metadata, held[member.member_id])
         return group
+
+    def _held(self, classic: Group) -> dict[str, Partitions] | None:
+        """Return what each member may be consuming; None if that cannot be read.
+
+        It is what the member was assigned. While members wait for another assignment, they may also
+        go on with what they had said to own when they joined: a rebalance that begins anew, or that
+        could not be stored, knows of no assignment.
+        """
+        claims: list[tuple[str, frozenset[TopicPartition]]] = []
+        for member in classic.members.values():
+            assigned = read_assignment(member.assignment)
+            if assigned is None:
+                return None
+            claims.append((member.member_id, assigned))
+        if classic.state is not GroupState.STABLE:
+            for member in classic.members.values():
+                subscription = _subscription(classic, member)
+                if subscription is not None:
+                    claims.append((member.member_id, subscription.owned))
+        held = dict.fromkeys(classic.members, NO_PARTITIONS)
+        taken: set[TopicIdPartition] = set()
+        for member_id, partitions in claims:
+            # A leader may have given a partition twice: one of the two has to join again.
+            claimed = self._context.topics.ids_of(partitions) - taken
+            taken |= claimed
+            held[member_id] |= claimed
+        return held
 
     def _add(
         self, group: ConsumerGroup, member_id: str, metadata: MemberMetadata, held: Partitions
@@ -108,20 +133,18 @@ class Migration:
             set() if member.classic is None else {each.name for each in member.classic.protocols}
             for member in group.members.values()
         ]
-        policy = self._context.config.consumer.migration_policy
+        context = self._context
+        policy = context.config.consumer.migration_policy
         # Those who came in one after the other have a protocol in common, and only they.
         if policy not in _DOWNGRADING or not offers or not set.intersection(*offers):
             return None
-        context = self._context
         classic = self._downgraded(group)
         for member_id in group.members:
             self._journal.cancel_timers(group.group_id, member_id)
         del context.consumer_groups[group.group_id]
         context.groups[group.group_id] = classic
-        value = write_group_value(classic.record(classic.assignments()))
-        record = LogRecord(write_group_key(group.group_id), value)
-        context.write_off(group.group_id, group.stored_keys())
-        token = context.append([record])
+        context.leftovers.add(group.group_id, group.stored_keys())
+        token = self._rebalancer.store(classic, classic.assignments())
         for member in classic.members.values():
             self._rebalancer.renew_session(classic, member)
         self._rebalancer.prepare(classic)
@@ -134,7 +157,8 @@ class Migration:
         for member_id, member in group.members.items():
             if member.classic is None:
                 continue
-            names = context.topics.names_of(group.currents[member_id].assigned)
+            # Also what it is still to give up: it is told so in the classic way now.
+            names = context.topics.names_of(group.currents[member_id].held)
             classic.add(
                 Member(
                     member_id=member_id,
@@ -154,13 +178,14 @@ class Migration:
         return classic
 
 
-def _metadata(classic: Group, member: Member) -> MemberMetadata | None:
+def _subscription(classic: Group, member: Member) -> ClassicSubscription | None:
     """Return what a classic member has said about itself; None if that cannot be read."""
     supported = [each for each in member.protocols if each.name == classic.protocol_name]
     chosen = (supported or list(member.protocols))[:1]
-    subscription = read_subscription(chosen[0].metadata) if chosen else None
-    if subscription is None:
-        return None
+    return read_subscription(chosen[0].metadata) if chosen else None
+
+
+def _metadata(member: Member, subscription: ClassicSubscription) -> MemberMetadata:
     return MemberMetadata(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,

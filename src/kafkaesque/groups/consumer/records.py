@@ -44,18 +44,19 @@ _TOPIC_ID_BYTES = 16
 class KeyKind(IntEnum):
     """What a key is the key of, in the order in which records are written.
 
-    The group's epoch comes before what follows from it: should the rest be missing, the target is
-    older than the group and is computed again.
+    A long write may end after any of them, with the coordinator. The group's epoch comes before
+    what follows from it: should the rest be missing, the target is older than the group and is
+    computed again. The classic group goes when its successor is there with all that members hold.
     """
 
-    #: The classic group that had the name before; here only ever without a value.
-    CLASSIC_GROUP = 2
     GROUP = 3
     MEMBER = 5
     TARGET_MEMBER = 7
     TARGET = 6
     CURRENT = 8
     EXPRESSION = 16
+    #: The classic group that had the name before; here only ever without a value.
+    CLASSIC_GROUP = 2
 
 
 class ConsumerGroupKey(NamedTuple):

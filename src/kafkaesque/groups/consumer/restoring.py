@@ -28,6 +28,7 @@ _READERS = {
     KeyKind.CURRENT: read_current,
     KeyKind.EXPRESSION: read_expression,
 }
+_OF_MEMBERS = (KeyKind.MEMBER, KeyKind.TARGET_MEMBER, KeyKind.CURRENT)
 
 
 class ConsumerGroupLoader:
@@ -55,8 +56,8 @@ class ConsumerGroupLoader:
     def take(self, classic: Container[str], leftovers: Leftovers) -> list[ConsumerGroup]:
         """Return the groups; what is no group any more is left over from a write that failed.
 
-        Of two of one name the classic one is the younger: it has taken the other one's place, whose
-        records are deleted before it is stored, unless a write fails.
+        Of two of one name the classic one counts: either it has taken the other one's place, whose
+        records are not deleted yet, or the other was about to take its place and is not complete.
         """
         groups, self._groups = self._groups, {}
         restored: list[ConsumerGroup] = []
@@ -81,16 +82,33 @@ def _restored(group_id: str, values: dict[ConsumerGroupKey, Any]) -> ConsumerGro
             if value.instance_id not in group.static_members:
                 group.put_member(key.name, value)
     _restore_currents(group, values)
-    for member_id in group.members:
-        key = ConsumerGroupKey(KeyKind.TARGET_MEMBER, member_id)
-        group.target[member_id] = values.get(key, NO_PARTITIONS)
-    group.dirty = {}
+    is_whole = _restore_target(group, values)
+    # What is there of members who are gone is deleted with the next write.
+    group.dirty = {
+        key: None for key in values if key.kind in _OF_MEMBERS and key.name not in group.members
+    }
     newest = max((current.epoch for current in group.currents.values()), default=0)
-    if newest > group.target_epoch:
+    if newest > group.target_epoch or not is_whole:
         # The target that it follows is missing: only another one, of a later epoch, helps.
-        group.epoch = max(group.epoch, newest + 1)
+        group.epoch = max(group.epoch, newest + 1, group.target_epoch + 1)
         group.mark(KeyKind.GROUP)
     return group
+
+
+def _restore_target(group: ConsumerGroup, values: dict[ConsumerGroupKey, Any]) -> bool:
+    """Take over who is to have what; return whether it can be the target of one epoch.
+
+    A write of which only a part is in the log may have left some of one and some of another. One
+    that is older than the group need not be whole, because it is computed again.
+    """
+    keys = {each: ConsumerGroupKey(KeyKind.TARGET_MEMBER, each) for each in group.members}
+    group.target = {each: values.get(key, NO_PARTITIONS) for each, key in keys.items()}
+    if group.target_epoch < group.epoch:
+        return True
+    is_known = all(key in values for key in keys.values())
+    count = sum(map(len, group.target.values()))
+    is_disjoint = count == len(NO_PARTITIONS.union(*group.target.values()))
+    return is_known and is_disjoint and group.target_epoch == group.epoch
 
 
 def _restore_currents(group: ConsumerGroup, values: dict[ConsumerGroupKey, Any]) -> None:

@@ -1,0 +1,112 @@
+"""The host of a coordinator's table: what becomes of the appends that it asks for."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.table_host import TableHost
+from kafkaesque.model.errors import NotEnoughReplicas, RequestRefused
+from kafkaesque.model.log_table import Append, LogRecord, WriteFailure, WriteToken
+from kafkaesque.model.record_errors import BatchTooLarge
+
+RECORDS = (LogRecord(b"key", b"value"),)
+
+
+class Table:
+    """Says what it was told of its writes."""
+
+    def __init__(self) -> None:
+        self.ready: list[Append] = []
+        self.written: list[int] = []
+        self.failed: list[tuple[int, WriteFailure]] = []
+
+    def on_appended(self, token: WriteToken, _: Any) -> None:
+        self.written.append(token)
+
+    def on_append_failed(self, token: WriteToken, failure: WriteFailure, _: Any) -> None:
+        self.failed.append((token, failure))
+
+    def take_ready(self) -> list[Append]:
+        ready, self.ready = self.ready, []
+        return ready
+
+    def next_deadline_ms(self) -> None:
+        return None
+
+
+class Log:
+    """A partition that refuses the appends of some numbers, and keeps the others."""
+
+    def __init__(self, refused: dict[int, RequestRefused]) -> None:
+        self.on_transaction_ended: Any = None
+        self.asked = 0
+        self._refused = refused
+
+    def produce(self, records: Any, *, on_done: Callable[[object], None], **_: Any) -> None:
+        self.asked += 1
+        if self.asked in self._refused:
+            raise self._refused[self.asked]
+        on_done(SimpleNamespace())
+
+
+class Clock:
+    """Calls nobody before it is told to."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self.soon.append(work)
+
+    def now_ms(self) -> int:
+        return 0
+
+    wall_ms = now_ms
+
+    def run(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+def written_by(refused: dict[int, RequestRefused], *appends: Append) -> tuple[Table, Log]:
+    """Let a table ask for appends at once; return what it was told, and the log."""
+    table, log, clock = Table(), Log(refused), Clock()
+    kind: Any = SimpleNamespace(
+        make_table=lambda _: table, make_ended=None, on_event=lambda _: None
+    )
+    broker: Any = SimpleNamespace(env=SimpleNamespace(clock=clock))
+    partition: Any = log
+    host: TableHost[Any] = TableHost(broker, partition, kind)
+    table.ready = list(appends)
+    host.run(lambda *_: None)
+    clock.run()
+    return table, log
+
+
+def append(token: int, follows: int | None = None) -> Append:
+    return Append(WriteToken(token), RECORDS, None if follows is None else WriteToken(follows))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "failure"),
+    [
+        (BatchTooLarge("long"), WriteFailure.TOO_LARGE),
+        (NotEnoughReplicas("few"), WriteFailure.NOT_ENOUGH_REPLICAS),
+    ],
+    ids=["too large", "too few replicas"],
+)
+def test_what_follows_an_append_that_is_refused_is_not_appended(
+    refusal: RequestRefused, failure: WriteFailure
+) -> None:
+    table, log = written_by({2: refusal}, append(1), append(2, 1), append(3, 2), append(4, 3))
+    assert log.asked == 2
+    assert table.written == [1]
+    assert table.failed == [(2, failure), (3, failure), (4, failure)]
+
+
+def test_appends_that_follow_nothing_stand_for_themselves() -> None:
+    table, _ = written_by({1: BatchTooLarge("long")}, append(1), append(2), append(3, 2))
+    assert table.written == [2, 3]
+    assert table.failed == [(1, WriteFailure.TOO_LARGE)]
