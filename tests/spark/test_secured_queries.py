@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.cli.exit_codes import UNREACHABLE
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, unique
+from tests.spark.pipelines.commands import Project, run_command
 from tests.spark.secured_cluster import (
     ADVERTISED,
     PASSWORD,
@@ -42,7 +44,7 @@ def topics(brokers: KafkaesqueCluster) -> list[str]:
     """Return topics of three partitions, made before clients have to say who they are."""
     with relayed(brokers) as relays:
         make = TopicMaker(",".join(relay.address for relay in relays))
-        return [make(f"secured-{number}", partitions=3) for number in range(3)]
+        return [make(f"secured-{number}", partitions=3) for number in range(5)]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,7 @@ def relays(brokers: KafkaesqueCluster, certificates: Certificates) -> Iterator[l
 def options(relays: list[Relay], certificates: Certificates) -> dict[str, str]:
     """Return the options that all ends have."""
     given = {**trusting(certificates), **sasl(MECHANISM), "security_protocol": "SASL_SSL"}
+    given["default_api_timeout_ms"] = "20000"
     return {"kafka.bootstrap.servers": relays[0].address, **named(given)}
 
 
@@ -126,3 +129,61 @@ def test_a_password_that_is_wrong_ends_a_query_with_a_sentence(
     with pytest.raises(Exception, match="does not accept user name and password of 'ann'") as run:
         copy(spark, wrong, topics[0], topics[2], tmp_path)
     assert PASSWORD not in str(read.value) + str(run.value)
+
+
+SECURED = """
+import os
+
+settings = ("security.protocol", "ssl.truststore.type", "ssl.truststore.location", "sasl.mechanism")
+secured = {f"kafka.{name}": spark.conf.get(f"kafkaesque.{name}") for name in settings}
+secured["kafka.sasl.jaas.config"] = os.environ["JAAS_OF_ANN"]
+"""
+
+
+def secure(project: Project, options: dict[str, str]) -> None:
+    """Let a project's flows and settings have options; what is secret is in the environment."""
+    text = project.flows_file.read_text()
+    session = "spark = SparkSession.active()\n"
+    text = text.replace(session, f"{session}{SECURED}")
+    text = text.replace('.option("subscribe"', '.options(**secured).option("subscribe"')
+    project.flows_file.write_text(text.replace("options={", "options=secured | {"))
+    settings = {
+        name.replace("kafka.", "kafkaesque.", 1): value
+        for name, value in options.items()
+        if name.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl."))
+    }
+    settings["kafkaesque.sasl.jaas.config"] = "${env:JAAS_OF_ANN}"
+    spec = project.folder / "spark-pipeline.yml"
+    text = spec.read_text().replace("127.0.0.1:9092", options["kafka.bootstrap.servers"])
+    spec.write_text(text + "".join(f"  {name}: {value}\n" for name, value in settings.items()))
+
+
+def test_the_status_of_a_pipeline_has_its_lag_and_its_files_have_no_password(
+    spark: Any,
+    options: dict[str, str],
+    topics: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = options["kafka.bootstrap.servers"]
+    project = Project.make(tmp_path / "project", servers, topics[3], topics[4])
+    secure(project, options)
+    monkeypatch.setenv("JAAS_OF_ANN", options["kafka.sasl.jaas.config"])
+    rows = spark.range(20).selectExpr("cast(id AS string) AS value")
+    writer = rows.write.format("kafkaesque").options(**options).mode("append")
+    # Without transactions, whose ends have offsets, too.
+    writer = writer.options(topic=topics[3], deliveryGuarantee="at-least-once")
+    writer.save()
+    assert project.run()["shout"]["rows_in"] == 20
+    writer.save()
+    (flow,) = project.status()["flows"]
+    assert flow["lag_now"] == 20
+    kept = [path for path in (project.folder / "storage").rglob("*") if path.is_file()]
+    assert not [path for path in kept if PASSWORD.encode() in path.read_bytes()]
+    # Whoever does not have what it takes is told so.
+    spec = project.folder / "spark-pipeline.yml"
+    spec.write_text("\n".join(line for line in spec.read_text().split("\n") if "sasl" not in line))
+    told = run_command("pipeline", "status", str(project.folder))
+    assert told.returncode == UNREACHABLE
+    assert "kafka.sasl.mechanism" in told.stderr
+    assert PASSWORD not in told.stdout + told.stderr

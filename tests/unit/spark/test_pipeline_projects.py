@@ -47,6 +47,29 @@ def test_paths_are_of_the_project_and_settings_of_the_run_come_last(folder: Path
     assert [path.name for path in project.sources] == ["a.py", "b.sql"]
 
 
+def test_secrets_may_stand_in_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "kafkaesque.sasl.jaas.config": 'Module required password="${env:A_SECRET}";',
+        "kafkaesque.ssl.truststore.location": "a.pem",
+        "kafkaesque.security.protocol": "SASL_SSL",
+        "spark.x": "${env:A_SECRET}",
+    }
+    settings = "".join(f"  {name}: '{value}'\n" for name, value in given.items())
+    (folder / "spark-pipeline.yml").write_text(SPEC + settings)
+    with pytest.raises(WrongProject, match="no environment variable A_SECRET"):
+        load_project(folder)
+    monkeypatch.setenv("A_SECRET", "hidden-word")
+    project = load_project(folder)
+    assert project.settings["spark.x"] == "${env:A_SECRET}"
+    assert project.security_options == {
+        "kafka.sasl.jaas.config": 'Module required password="hidden-word";',
+        "kafka.ssl.truststore.location": "a.pem",
+        "kafka.security.protocol": "SASL_SSL",
+    }
+
+
 def test_a_storage_elsewhere_is_left_as_it_is(folder: Path) -> None:
     (folder / "spark-pipeline.yml").write_text(
         SPEC.replace("storage: storage", "storage: s3a://b/c")

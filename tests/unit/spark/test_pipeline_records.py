@@ -142,3 +142,29 @@ def test_a_run_that_was_killed_is_told_with_what_its_checkpoints_say(tmp_path: P
     assert (document["state"], problems) == (DIED, [])
     assert document["flows"][0]["offsets"] == [{"t": {"0": 7}}]
     assert document["flows"][0]["lag_now"] is None
+
+
+def test_passwords_of_one_cluster_are_not_told_to_another(tmp_path: Path) -> None:
+    spec = tmp_path / "spark-pipeline.yml"
+    (tmp_path / "flows.sql").write_text("")
+    settings = {
+        "kafkaesque.bootstrap.servers": "127.0.0.1:1",
+        "kafkaesque.security.protocol": "SSL",
+    }
+    libraries = "libraries: [{glob: {include: flows.sql}}]"
+    text = f"name: p\nstorage: storage\n{libraries}\n"
+    storage = tmp_path / "storage"
+    make_checkpoint(storage / "_checkpoints" / "s" / "f" / "0", "q", 1, {"t": {"0": 7}})
+    head = {
+        "storage": storage.as_uri(),
+        "state": "completed",
+        "bootstrap_servers": ["elsewhere:9093"],
+        "security_protocols": {"elsewhere:9093": "SSL"},
+    }
+    flow = FlowProgress(name="f", query_id="q")
+    RunRecord(storage).write({**head, "flows": [flow.as_document()]})
+    for configuration in ({}, settings):
+        spec.write_text(f"{text}configuration: {json.dumps(configuration)}\n")
+        document, (problem,) = read_status(tmp_path)
+        assert "flows from elsewhere:9093 is not shown: they read by SSL" in problem
+        assert document["flows"][0]["lag_now"] is None

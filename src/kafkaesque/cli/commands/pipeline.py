@@ -171,10 +171,13 @@ def run(
 
 
 @app.command()
-def status(project: ProjectArgument = Path(), json: JsonOption = False) -> None:
+def status(
+    project: ProjectArgument = Path(), conf: ConfOption = None, json: JsonOption = False
+) -> None:
     """Show the last run, or the one under way, flow by flow; starts no Spark.
 
-    LAG-NOW is what the topics have beyond the last micro-batch that is done.
+    LAG-NOW is what the topics have beyond the last micro-batch that is done. Brokers that want TLS
+    or a password are asked as the project's settings say.
 
     \b
     Example:
@@ -183,7 +186,7 @@ def status(project: ProjectArgument = Path(), json: JsonOption = False) -> None:
     from kafkaesque.spark.pipelines.status import read_status
 
     with failures_told():
-        document, problems = read_status(project)
+        document, problems = read_status(project, _settings(conf))
     names = ("kind", "state", "started_at", "ended_at", "updated_at", "target", "error")
     facts = [(name.replace("_", "-"), document.get(name)) for name in names]
     if document.get("before"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,9 @@ from kafkaesque.spark.pipelines.templates import STATE_FOLDER, check_storage
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 BOOTSTRAP_SETTING = "kafkaesque.bootstrap.servers"
+#: How connections to those brokers are secured; the connector's options have kafka. for kafkaesque.
+_SECURITY_SETTINGS = ("kafkaesque.security.", "kafkaesque.ssl.", "kafkaesque.sasl.")
+_VARIABLE = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
 _FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 _SUFFIXES = (".py", ".sql")
 #: Spark's own names: any of them may be set, Spark decides what it takes.
@@ -49,6 +54,15 @@ class Project:
     @property
     def bootstrap_servers(self) -> str | None:
         return self.settings.get(BOOTSTRAP_SETTING)
+
+    @property
+    def security_options(self) -> dict[str, str]:
+        """How to speak with those brokers, as options of the connector."""
+        return {
+            f"kafka.{name.removeprefix('kafkaesque.')}": value
+            for name, value in self.settings.items()
+            if name.startswith(_SECURITY_SETTINGS)
+        }
 
 
 def find_spec(place: Path) -> Path:
@@ -88,7 +102,7 @@ def load_project(place: Path, overrides: Mapping[str, str] | None = None) -> Pro
         storage=_storage_uri(folder, _text(spec_path, spec, "storage")),
         catalog=spec.get("catalog"),
         database=spec.get("database", spec.get("schema")),
-        settings={**settings, **(overrides or {})},
+        settings=_with_environment(spec_path, {**settings, **(overrides or {})}),
         sources=tuple(_sources(spec_path, spec.get("libraries") or [])),
     )
 
@@ -136,6 +150,26 @@ def _check_overrides(path: Path, settings: Mapping[str, str], overrides: Mapping
                 f"there is no setting {name} in {path}{_nearest(name, settings)}",
                 "the settings of a project are listed under configuration: in its spec",
             )
+
+
+def _with_environment(path: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with what the environment has: secrets need not stand in a file.
+
+    Spark does so with its own.
+    """
+
+    def looked_up(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise WrongProject(
+                f"{path}: configuration: there is no environment variable {found[1]}",
+                f"export {found[1]}=…",
+            )
+        return os.environ[found[1]]
+
+    return {
+        name: value if name.startswith(_SPARK) else _VARIABLE.sub(looked_up, value)
+        for name, value in settings.items()
+    }
 
 
 def _storage_uri(folder: Path, storage: str) -> str:

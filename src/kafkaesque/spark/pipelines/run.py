@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kafkaesque.spark.pipelines.flow_progress import (
@@ -22,6 +22,8 @@ from kafkaesque.spark.pipelines.run_record import RunRecord, now
 from kafkaesque.spark.pipelines.sentences import sentence_of
 
 TRIGGERED, CONTINUOUS = "triggered", "continuous"
+#: The security protocol of those who do not set one.
+PLAINTEXT = "PLAINTEXT"
 #: The record is written at most so often.
 _WRITE_S = 1.0
 _EVENT = re.compile(r"Flow '?(?P<name>.+?)'? (?:is|has) (?P<what>[A-Z_]+)\b[^\n]*")
@@ -72,9 +74,17 @@ class Run:
     """What is known of a run."""
 
     def __init__(
-        self, project: Project, kind: str, target: str, servers: Sequence[str], watcher: Watcher
+        self,
+        project: Project,
+        kind: str,
+        target: str,
+        clusters: Mapping[str, str],
+        watcher: Watcher,
     ) -> None:
-        """Begin; `servers` are the clusters' addresses, for those who ask for lag later on."""
+        """Begin; `clusters` are the addresses, each with its security protocol.
+
+        They are for those who ask for lag later on; what is secret is not kept.
+        """
         self.flows: dict[str, FlowProgress] = {}
         self.watcher = watcher
         self.error: str | None = None
@@ -86,7 +96,10 @@ class Run:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "storage": project.storage,
-            "bootstrap_servers": list(servers),
+            "bootstrap_servers": list(clusters),
+            "security_protocols": {
+                servers: protocol for servers, protocol in clusters.items() if protocol != PLAINTEXT
+            },
             "started_at": now(),
         }
         self._state = RUNNING

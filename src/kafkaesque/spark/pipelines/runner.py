@@ -15,7 +15,7 @@ from kafkaesque.spark.pipelines.events import EventQueue, StopWanted
 from kafkaesque.spark.pipelines.file_tables import check_file_tables
 from kafkaesque.spark.pipelines.flow_progress import COMPLETED, FAILED, STOPPED
 from kafkaesque.spark.pipelines.project import Project
-from kafkaesque.spark.pipelines.run import CONTINUOUS, TRIGGERED, Run, Watcher
+from kafkaesque.spark.pipelines.run import CONTINUOUS, PLAINTEXT, TRIGGERED, Run, Watcher
 from kafkaesque.spark.pipelines.run_record import locked
 from kafkaesque.spark.pipelines.session import Session, Target, check_target, opened_session
 from kafkaesque.spark.pipelines.topic_checks import check_topics
@@ -74,7 +74,7 @@ def run_once(project: Project, target: Target, selection: Selection, watcher: Wa
     """
     made_anew = None if selection.full_refresh_all else selection.full_refresh
     with _defined(project, target, made_anew) as defined, _signals() as events:
-        run = Run(project, TRIGGERED, target.name, _servers(project, defined.found), watcher)
+        run = Run(project, TRIGGERED, target.name, _clusters(project, defined.found), watcher)
         with _ending(run, COMPLETED):
             run_triggered(defined.session, project, defined.graph_id, selection, run, events)
         return run
@@ -88,16 +88,22 @@ def run_on(project: Project, target: Target, pace: Pace, watcher: Watcher) -> Ru
     """
     with _defined(project, target) as defined, _signals() as events:
         check_graph(defined.session, project, defined.graph_id)
-        run = Run(project, CONTINUOUS, target.name, _servers(project, defined.found), watcher)
+        run = Run(project, CONTINUOUS, target.name, _clusters(project, defined.found), watcher)
         with _ending(run, STOPPED):
             run_continuously(defined.session, project, defined.found, pace, run, events)
         return run
 
 
-def _servers(project: Project, found: Definitions) -> list[str]:
-    """Return the addresses of all clusters that flows read, each once."""
-    named = [each.get("kafka.bootstrap.servers") for each in found.reads]
-    return sorted({each for each in [*named, project.bootstrap_servers] if each})
+def _clusters(project: Project, found: Definitions) -> dict[str, str]:
+    """Return the addresses of all clusters that flows read, each with its security protocol."""
+    own = {"kafka.bootstrap.servers": project.bootstrap_servers or "", **project.security_options}
+    protocols: dict[str, str] = {}
+    for options in [own, *found.reads]:
+        given = {name.lower(): value for name, value in options.items()}
+        servers = given.get("kafka.bootstrap.servers")
+        if servers:
+            protocols[servers] = (given.get("kafka.security.protocol") or PLAINTEXT).upper()
+    return dict(sorted(protocols.items()))
 
 
 @contextlib.contextmanager

@@ -99,7 +99,10 @@ def _setting_is_missing(text: str) -> str | None:
     found = re.search(r"SQL_CONF_NOT_FOUND\] The SQL config \"?([^\" ]+)\"?", text)
     if found is None:
         return None
-    return f"there is no setting {found[1]}: list it under configuration: in the project's spec"
+    return (
+        f"there is no setting {found[1]}: list it under configuration: in the project's spec (if it"
+        " is there, Spark hides it as a secret: read it from os.environ)"
+    )
 
 
 def _text_of(error: BaseException) -> str:

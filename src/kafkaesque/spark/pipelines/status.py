@@ -14,9 +14,9 @@ from kafkaesque.spark.log_offsets import list_offsets
 from kafkaesque.spark.offsets import EARLIEST, LATEST, Offsets
 from kafkaesque.spark.options import OptionReader
 from kafkaesque.spark.pipelines.checkpoints import read_checkpoints
-from kafkaesque.spark.pipelines.errors import BrokersAway
+from kafkaesque.spark.pipelines.errors import BrokersAway, PipelineError, WrongProject
 from kafkaesque.spark.pipelines.flow_progress import RUNNING, TopicOffsets
-from kafkaesque.spark.pipelines.project import find_spec, load_project
+from kafkaesque.spark.pipelines.project import BOOTSTRAP_SETTING, find_spec, load_project
 from kafkaesque.spark.pipelines.run_record import is_locked, read_records
 from kafkaesque.spark.pipelines.templates import STATE_FOLDER
 
@@ -24,10 +24,13 @@ DIED, NEVER = "died", "never run"
 _TIMEOUT_S = 10.0
 
 
-def read_status(place: Path) -> tuple[dict[str, Any], list[str]]:
+def read_status(
+    place: Path, overrides: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """Return the last run of a project with the lag of its flows now, and what could not be asked.
 
-    A run that is under way is the last one; `before` is then the one before it.
+    A run that is under way is the last one; `before` is then the one before it. How to speak with
+    brokers is kept nowhere but in the project's settings, of which `overrides` are some.
 
     Raises:
         WrongProject: that is no project, or one that has never run and never can.
@@ -36,14 +39,14 @@ def read_status(place: Path) -> tuple[dict[str, Any], list[str]]:
     state_folder = folder / STATE_FOLDER
     records = read_records(state_folder, 2)
     if not records:
-        load_project(place)
+        load_project(place, overrides)
         return {"project": str(folder), "state": NEVER, "flows": []}, []
     run = records[0]
     if run["state"] == RUNNING and not is_locked(state_folder):
         run["state"] = DIED
     before = records[1] if run["state"] == RUNNING and len(records) > 1 else None
     _add_checkpoints(run)
-    problems = _add_lag(run)
+    problems = _add_lag(run, place, overrides)
     kept = ("kind", "state", "error", "started_at", "ended_at")
     document = {
         "project": str(folder),
@@ -62,16 +65,20 @@ def _add_checkpoints(run: dict[str, Any]) -> None:
             flow["offsets"] = checkpoint.offsets
 
 
-def _add_lag(run: dict[str, Any]) -> list[str]:
+def _add_lag(run: dict[str, Any], place: Path, overrides: Mapping[str, str] | None) -> list[str]:
     """Ask the brokers how far it is from each flow to the ends of its topics."""
     wanted = {topic for flow in run["flows"] for each in flow["offsets"] for topic in each}
     logs: dict[str, _Log] = {}
     problems = []
+    secured = run.get("security_protocols", {})
     for servers in run["bootstrap_servers"] if wanted else ():
         try:
-            for topic, log in _ask(servers, sorted(wanted)).items():
+            options = {"kafka.bootstrap.servers": servers}
+            if servers in secured:
+                options |= _security(place, overrides, servers, secured[servers])
+            for topic, log in _ask(options, sorted(wanted)).items():
                 logs.setdefault(topic, log)
-        except BrokersAway as error:
+        except PipelineError as error:
             problems.append(error.message)
         except ConnectorError as error:
             problems.append(f"{servers}: {error}")
@@ -80,20 +87,42 @@ def _add_lag(run: dict[str, Any]) -> list[str]:
     return problems
 
 
+def _security(
+    place: Path, overrides: Mapping[str, str] | None, servers: str, protocol: str
+) -> dict[str, str]:
+    """Return how the project's settings say to speak with brokers that are secured.
+
+    Raises:
+        WrongProject: they speak of other brokers, who are not to get passwords of these, or do not
+            say how.
+    """
+    project = load_project(place, overrides)
+    options = project.security_options
+    if project.bootstrap_servers != servers or not options:
+        raise WrongProject(
+            f"the lag of flows from {servers} is not shown: they read by {protocol}, and how to is"
+            f" not in the project's settings ({BOOTSTRAP_SETTING}={servers} with"
+            " kafkaesque.security.protocol and kafkaesque.ssl.… or .sasl.…, or the same as --conf)"
+        )
+    return options
+
+
 #: Of a topic: where each partition begins and ends.
 _Log = Mapping[int, tuple[int, int]]
 
 
-def _ask(servers: str, topics: Sequence[str]) -> dict[str, _Log]:
-    options = parse_cluster(OptionReader({"kafka.bootstrap.servers": servers}))
+def _ask(given: Mapping[str, str], topics: Sequence[str]) -> dict[str, _Log]:
+    reader = OptionReader(given)
+    reader.refuse_unknown(())
+    options = replace(parse_cluster(reader), api_timeout_s=_TIMEOUT_S)
     try:
-        with Cluster(replace(options, api_timeout_s=_TIMEOUT_S)) as cluster:
+        with Cluster(options) as cluster:
             there = cluster.topics(topics)
             all_of_them = [(topic, each) for topic, parts in there.items() for each in parts]
             starts = _list(cluster, dict.fromkeys(all_of_them, EARLIEST))
             ends = _list(cluster, dict.fromkeys(all_of_them, LATEST))
     except Unavailable:
-        raise BrokersAway(f"no broker answers at {servers}") from None
+        raise BrokersAway(f"no broker answers at {given['kafka.bootstrap.servers']}") from None
     return {
         topic: {each: (starts[topic, each], ends[topic, each]) for each in parts}
         for topic, parts in there.items()
