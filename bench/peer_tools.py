@@ -4,6 +4,8 @@
                                         transactional clients and Kafka Streams (exactly_once_v2),
                                         under which brokers are killed
     scripts/peers TOOL [ARGUMENT ...]   run one tool, such as kafka-topics, as its script would
+    scripts/peers --secured             the other way round: our connector to Spark with Apache
+                                        Kafka over SASL_SSL (bench/secured_peer.py)
 
 Outside of the suite, as it needs a JDK of version 17 and, once, Maven. Where they cannot be had it
 says so and ends with 3. With KAFKAESQUE_TEST_BOOTSTRAP set the first form uses that cluster
