@@ -69,10 +69,13 @@ class MigrationMachine(RuleBasedStateMachine):
         self.made = 0
         self.is_cooperative = False
 
-    @initialize(is_cooperative=st.booleans())
-    def choose(self, is_cooperative: bool) -> None:
-        """Whether classic members go on consuming while they join."""
+    @initialize(is_cooperative=st.booleans(), starts=st.lists(st.booleans(), max_size=3))
+    def begin(self, is_cooperative: bool, starts: list[bool]) -> None:
+        """Say whether classic members go on consuming while they join; let some clients begin."""
         self.is_cooperative = is_cooperative
+        for is_classic in starts:
+            self.start(is_classic)
+        self.settle()
 
     # --- what happens ---
 
@@ -88,10 +91,29 @@ class MigrationMachine(RuleBasedStateMachine):
     def act(self, data: st.DataObject) -> None:
         self.poll(data.draw(st.sampled_from(self.clients)))
 
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def hurry(self, data: st.DataObject) -> None:
+        """One is much faster than the others."""
+        client = data.draw(st.sampled_from(self.clients))
+        for _ in range(4):
+            self.poll(client)
+
     @rule()
     def act_all(self) -> None:
         for client in list(self.clients):
             self.poll(client)
+
+    @rule()
+    def settle(self) -> None:
+        """Nothing goes wrong for a while."""
+        self.calm_down()
+        for _ in range(10):
+            self.act_all()
+            self.act_all()
+            self.a_partition_has_one_owner()
+            self.desk.advance(2_000)
+            self.notice_silence()
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -141,10 +163,27 @@ class MigrationMachine(RuleBasedStateMachine):
         if knows_topics:
             self.learn_topics()
 
+    @rule(data=st.data(), is_classic=st.booleans())
+    def fail_over_within_a_write(self, data: st.DataObject, is_classic: bool) -> None:
+        """Somebody comes or goes, and the coordinator is gone before all of that is stored."""
+        self.settle()
+        self.desk.holds_writes = True
+        if self.clients and data.draw(st.booleans()):
+            self.leave(data)
+        elif len(self.clients) < 4:
+            self.start(is_classic)
+        self.fail_over(data.draw(st.integers(0, len(self.desk.held))), knows_topics=True)
+
     @rule()
     def learn_topics(self) -> None:
         """The broker hears of the topics, perhaps some time after it has taken over."""
         self.desk.ask(TopicsChanged(CATALOG))
+
+    def calm_down(self) -> None:
+        """All writes succeed."""
+        self.desk.holds_writes = False
+        self.desk.commit_held()
+        self.learn_topics()
 
     # --- clients ---
 
@@ -291,10 +330,8 @@ class MigrationMachine(RuleBasedStateMachine):
         assert not set(context.groups) & set(context.consumer_groups)
 
     def teardown(self) -> None:
-        """Quiet: all writes succeed, everybody who lives goes on."""
-        self.desk.holds_writes = False
-        self.desk.commit_held()
-        self.learn_topics()
+        """Quiet: everybody who lives goes on."""
+        self.calm_down()
         for _ in range(120):
             for client in list(self.clients):
                 self.poll(client)
