@@ -164,6 +164,35 @@ def test_a_partition_that_cannot_be_read_when_it_is_opened_is_tried_again(
     assert scenario.end(name) == scenario.end(scenario.leader)
 
 
+@pytest.mark.parametrize("byte", [24, 45, 53], ids=["offset delta", "producer", "sequence"])
+def test_who_cannot_trust_its_log_does_not_say_what_producers_have_sent(byte: int) -> None:
+    """Seed 102 under all faults: a batch took 131,072 offsets for its own with one flipped bit.
+
+    Its broker then knew nothing of what came after that, led, and refused what everybody sent.
+    """
+    scenario = Scenario(10, SimOptions(brokers=3))
+    scenario.write(1_500)
+    scenario.settle()
+    name = next(each for each in scenario.cluster.names if each != scenario.leader)
+    scenario.damage(name, segment=1, batch=3, byte=byte)
+    directory = scenario.partition(name).log.identity.directory
+    scenario.kill(name)
+    for file in ("producer-state", "producer-state.synced"):
+        inode: Any = scenario.world.machines[name].drive.volume.find(f"{directory}/{file}")
+        if inode is not None:
+            del inode.content[:]
+    scenario.boot(name)
+    scenario.loop.run_until(lambda: scenario.told("stays offline on this broker") != [], 10_000)
+    scenario.kill(scenario.leader)
+    scenario.loop.run_for(5_000)
+    assert scenario.leaders() == [], "who has it whole is alone, and the other does not count"
+    for each in scenario.cluster.names:
+        if each not in scenario.running():
+            scenario.boot(each)
+    scenario.write(10)
+    assert scenario.findings.anomalies == []
+
+
 def test_retries_of_what_cannot_be_opened_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every change of the metadata looks at all partitions, and none starts a timer of its own."""
     scenario = Scenario(7, SimOptions(brokers=1, replicas=1))

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.stored_batches import check_stored
 from kafkaesque.env.disk import Disk, FileRange
-from kafkaesque.model.batch import BatchHeader, read_batch_header
+from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record, decode_batch
@@ -67,26 +68,24 @@ class LogReader:
             self._next_ranges()
             return
         piece = self._ranges.pop(0)
-        self._disk.read(piece.file, piece.position, piece.length, self._on_piece)
+        self._disk.read(
+            piece.file, piece.position, piece.length, lambda data: self._on_piece(piece, data)
+        )
 
-    def _on_piece(self, data: bytes | Exception) -> None:
+    def _on_piece(self, piece: FileRange, data: bytes | Exception) -> None:
         if self._cancelled:
             return
         if isinstance(data, Exception):
             self._on_done(data)
             return
         try:
-            self._take(memoryview(data))
+            self._take(piece, memoryview(data))
         except KafkaesqueError as error:
             self._on_done(error)
             return
         self._next_piece()
 
-    def _take(self, data: memoryview) -> None:
-        at = 0
-        while at < len(data):
-            header = read_batch_header(data, at)
-            batch = data[at : at + header.size_bytes]
-            self._on_batch(header, decode_batch(batch, DECOMPRESSED_BYTES_MAX))
-            self._position = Offset(header.last_offset + 1)
-            at += header.size_bytes
+    def _take(self, piece: FileRange, data: memoryview) -> None:
+        for header in check_stored(piece, data, self._position, self._partition.log.end_offset):
+            self._on_batch(header, decode_batch(data, DECOMPRESSED_BYTES_MAX, at=header.at))
+            self._position = Offset(header.next_offset)

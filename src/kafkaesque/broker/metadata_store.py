@@ -14,9 +14,9 @@ from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_planner import wanted_controllers
 from kafkaesque.broker.founding import Decision, GroupState
 from kafkaesque.broker.replica import AppendedBatch
+from kafkaesque.broker.stored_batches import replay
 from kafkaesque.env import Env
 from kafkaesque.env.disk import Disk
-from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, InvariantBroken
 from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, Offset, Term
@@ -203,18 +203,7 @@ class MetadataStore:
 
 def _stored_batches(log: GroupLog) -> list[AppendedBatch]:
     """Return what the log holds, for applying when it is known to be committed; waits."""
-    batches: list[AppendedBatch] = []
-    offset = log.start_offset
-    while offset < log.end_offset:
-        for piece in log.locate_blocking(offset, 1 << 20, log.end_offset):
-            data = memoryview(piece.file.read_blocking(piece.position, piece.length))
-            at = 0
-            while at < len(data):
-                header = read_batch_header(data, at)
-                next_offset = Offset(header.next_offset)
-                batches.append(
-                    AppendedBatch(Offset(header.base_offset), next_offset, data[at : header.end])
-                )
-                offset = next_offset
-                at = header.end
-    return batches
+    return [
+        AppendedBatch(Offset(header.base_offset), Offset(header.next_offset), data)
+        for header, data in replay(log, log.start_offset)
+    ]

@@ -19,15 +19,16 @@ committed batches were lost. Where batches are acknowledged from the page cache 
 a file that is ahead of the log counts for nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.aborted_file import AbortedFile
 from kafkaesque.broker.producer_files import ProducerFiles
 from kafkaesque.broker.replica import AppendedBatch
-from kafkaesque.env.disk import Buffer, Disk, FileRange
-from kafkaesque.model.batch import HEADER_BYTES, Attribute, BatchHeader, read_batch_header
+from kafkaesque.broker.stored_batches import replay
+from kafkaesque.env.disk import Buffer, Disk
+from kafkaesque.model.batch import Attribute, BatchHeader, read_batch_header
 from kafkaesque.model.batch_encoder import EndMarker, decode_end_marker
 from kafkaesque.model.errors import (
     DiskFailed,
@@ -44,7 +45,6 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.model.record_errors import InvalidRecord, RecordError
 from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.compaction_plan import AbortedColumns
-from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.transactions.connection_fence import ConnectionFence
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from kafkaesque.storage.group_log import GroupLog
 
 #: Bytes that are located at a time when a log is replayed.
-_REPLAY_BYTES = 8 * 1024 * 1024
 #: The file is written anew when this many offsets have come since.
 SAVE_INTERVAL_OFFSETS = 100_000
 #: Aborted transactions that end within one range that is read; the range ends early then.
@@ -397,6 +396,9 @@ class PartitionProducers:
 
         With `is_compacted` the log itself says what was aborted: of what the file says, data and
         marker may be gone.
+
+        Raises:
+            StorageCorrupt: a batch of the log is damaged.
         """
         self._log = log
         self._load(log, is_compacted=is_compacted or log.clean_state.end_offset > 0)
@@ -404,14 +406,14 @@ class PartitionProducers:
         committed_index = min(max(log.commit_hint, log.start_index), log.last_index)
         committed_offset = log.offset_after(committed_index)
         first = self if self._behind is None else self._behind
-        for header, data in _batches(log, first._table.end_offset):
+        for header, data in replay(log, first._table.end_offset):
             noter = self._noter(header.base_offset)
             if header.base_offset < noter._table.end_offset:
                 continue
-            if data is None:
-                noter.note(header, header.base_offset)
-            else:
+            if header.attributes & _CONTROL:
                 noter.note_control(header, data, header.base_offset)
+            else:
+                noter.note(header, header.base_offset)
             if header.next_offset <= committed_offset:
                 # So that no more is kept for taking back than can be taken back.
                 noter._table.on_committed(Offset(header.next_offset))
@@ -587,37 +589,3 @@ def _marker_in(data: Buffer) -> EndMarker | None:
         return decode_end_marker(decode_batch(data, _MARKER_BYTES_MAX)[0])
     except (RecordError, IndexError):
         return None
-
-
-def _batches(log: "GroupLog", offset: int) -> Iterator[tuple[BatchHeader, bytes | None]]:
-    """Yield the headers of all batches from an offset on, control batches whole; waits.
-
-    Raises:
-        StorageCorrupt: there is something else where a header must be.
-    """
-    while offset < log.end_offset:
-        ranges = log.locate_blocking(Offset(offset), _REPLAY_BYTES, log.end_offset)
-        if not ranges:
-            return
-        for piece in ranges:
-            for header, data in _batches_in(piece):
-                yield header, data
-                offset = header.next_offset
-
-
-def _batches_in(piece: FileRange) -> Iterator[tuple[BatchHeader, bytes | None]]:
-    at = piece.position
-    end = piece.position + piece.length
-    while at < end:
-        try:
-            header = read_batch_header(piece.file.read_blocking(at, HEADER_BYTES))
-        except RecordError as error:
-            raise StorageCorrupt(f"{piece.file.path}, byte {at}: {error}") from error
-        begin = at
-        at += header.size_bytes
-        if at > end:
-            raise StorageCorrupt(f"{piece.file.path}: a batch reaches over byte {end}")
-        if header.attributes & _CONTROL:
-            yield header, piece.file.read_blocking(begin, header.size_bytes)
-        else:
-            yield header, None

@@ -39,7 +39,22 @@ def test_the_headers_say_what_the_file_does_not() -> None:
     assert replay(world)._table.end_offset == BATCHES
 
 
-@pytest.mark.parametrize("at", [8, 11, 16], ids=["much too long", "too long", "no batch"])
+@pytest.mark.parametrize(
+    "at",
+    [3, 7, 8, 11, 16, 23, 24, 50, 55, 59],
+    ids=[
+        "far offset",
+        "next offset",
+        "much too long",
+        "too long",
+        "no batch",
+        "another offset delta",
+        "many offsets",
+        "another producer",
+        "another sequence",
+        "another count",
+    ],
+)
 @pytest.mark.parametrize("batch", [2, BATCHES - 1])
 def test_a_damaged_header_is_damage_to_the_log(at: int, batch: int) -> None:
     """Whoever opens the partition leaves it to other replicas then, and goes on."""

@@ -11,6 +11,7 @@ from kafkaesque.gateway.text.partition_read import FETCHES_MAX, PartitionRead
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch, encode_empty_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import NotLeader, OffsetOutOfRange
+from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 
 
@@ -197,15 +198,24 @@ def test_a_refusal_is_kept_and_the_position_stays() -> None:
     assert isinstance(read.failure, OffsetOutOfRange)
 
 
-@pytest.mark.parametrize("spoilt", [8, 16, 61])
-def test_bytes_that_are_no_batch_show_nothing(spoilt: int) -> None:
-    broken = batch(2, 2, Codec.GZIP)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("spoilt", [8, 16, 30, 61, 75])
+def test_what_is_good_before_the_damage_is_shown_and_nothing_after_it(
+    spoilt: int, codec: Codec
+) -> None:
+    """Kafka's clients check what they get; whoever reads text cannot."""
+    broken = batch(2, 2, codec)
     broken[spoilt] ^= 0x55
     read = reading(0)
     assert read.take(fetched(batch(0, 2), broken))
-    assert read.failure is not None
-    assert shown(read) == []
-    assert read.position == 0
+    assert shown(read) == [0, 1]
+    assert read.position == 2
+    for _ in range(2):
+        read = reading(2)
+        assert read.take(fetched(broken, batch(4, 2)))
+        assert isinstance(read.failure, RecordError)
+        assert shown(read) == []
+        assert read.position == 2
 
 
 def test_ends_alone() -> None:

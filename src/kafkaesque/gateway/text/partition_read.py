@@ -4,8 +4,9 @@ from bisect import bisect_left
 from collections import deque
 
 from kafkaesque.broker.commands import EARLIEST, LATEST, FetchResult
-from kafkaesque.model.batch import BatchHeader, read_batch_header
+from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import KafkaesqueError, OffsetOutOfRange, RequestRefused
+from kafkaesque.model.record_errors import fail
 from kafkaesque.model.records import RecordColumns, decode_columns
 from kafkaesque.protocols.text.answers import MessageLine
 from kafkaesque.protocols.text.messages import TextMessage
@@ -106,13 +107,14 @@ class PartitionRead:
     def _gather(self, result: FetchResult) -> None:
         view = memoryview(result.records)
         committed = CommittedFilter(result.aborted)
-        at = 0
-        while at < len(view):
-            header = read_batch_header(view, at)
+        scan = scan_batches(view)
+        for header in scan.batches:
             is_shown = committed.is_shown(header)
             if header.next_offset > self._end and not self._gather_batch(view, header, is_shown):
                 return
-            at = header.end
+        if scan.end < len(view) and not self._messages:
+            # Who reads text cannot check it; what is good before the damage is shown first.
+            fail(scan.fault, scan.end)
 
     def _gather_batch(self, view: memoryview, header: BatchHeader, is_shown: bool) -> bool:
         """Take a batch's messages; False if there is no room for all of them."""
