@@ -163,12 +163,12 @@ class MigrationMachine(RuleBasedStateMachine):
         if knows_topics:
             self.learn_topics()
 
-    @rule(data=st.data(), is_classic=st.booleans())
-    def fail_over_within_a_write(self, data: st.DataObject, is_classic: bool) -> None:
+    @rule(data=st.data(), is_classic=st.booleans(), leaves=st.booleans())
+    def fail_over_within_a_write(self, data: st.DataObject, is_classic: bool, leaves: bool) -> None:
         """Somebody comes or goes, and the coordinator is gone before all of that is stored."""
         self.settle()
         self.desk.holds_writes = True
-        if self.clients and data.draw(st.booleans()):
+        if self.clients and leaves:
             self.leave(data)
         elif len(self.clients) < 4:
             self.start(is_classic)
