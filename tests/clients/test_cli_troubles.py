@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import PartitionMetadata
+from confluent_kafka.admin import NewTopic, PartitionMetadata
 from typer.testing import CliRunner
 
 from kafkaesque.cli.app import app
@@ -83,6 +84,47 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
         for process in (publisher, reader):
             process.kill()
             process.communicate()
+
+
+def test_a_partition_without_a_leader_hides_nothing_of_the_others(
+    trio: KafkaesqueCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "leaderless"
+    admin = admin_client(trio.bootstrap_servers)
+    new = NewTopic(topic, 3, replica_assignment=[[1], [2], [3]])
+    admin.create_topics([new])[topic].result(DEADLINE_S)
+    words = ["-b", trio.bootstrap_servers]
+    lines = "".join(json.dumps({"value": str(n), "partition": n}) + "\n" for n in range(3))
+    publish = ["publish", topic, "--format", "json", "--keep-partitions", *words]
+    assert CliRunner().invoke(app, publish, input=lines).exit_code == 0
+    trio.brokers[2].kill()
+
+    def is_led() -> bool:
+        return admin.list_topics(topic).topics[topic].partitions[2].leader >= 0
+
+    eventually(lambda: not is_led(), "nobody leads the third partition")
+    reader = start(trio, ["consume", topic, "--from-beginning", "--max", "3"])
+    try:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        assert sorted(reader.stdout.readline() for _ in range(2)) == ["0\n", "1\n"]
+        monkeypatch.setattr(consume, "BOUNDS_TIMEOUT_S", 0.5)
+        ended = CliRunner().invoke(app, ["consume", topic, "-o", "earliest", "--until-end", *words])
+        assert ended.exit_code == 5
+        assert sorted(ended.stdout.split()) == ["0", "1"]
+        assert (
+            f"{topic}-2 does not know at the moment where it ends: {topic}-2 has no leader; "
+            in (ended.stderr)
+        )
+        assert ended.stderr.endswith("try:   kafkaesque doctor\n")
+        line = reader.stderr.readline()
+        assert f": {topic}-2 has no leader (kafkaesque doctor says why); still trying" in line
+        trio.brokers[2].start()
+        assert reader.communicate(timeout=DEADLINE_S)[0] == "2\n"
+        assert reader.returncode == 0
+    finally:
+        reader.kill()
+        reader.communicate()
 
 
 def test_a_message_that_a_disk_has_changed_is_an_error_and_not_printed(tmp_path: Path) -> None:

@@ -17,14 +17,19 @@ PATIENCE_S = 5.0
 TELL_AGAIN_S = 30.0
 ASK_TIMEOUT_S = 5.0
 NAMED_MAX = 5
+NO_LEADER = "has no leader"
 
 
-def missing_replicas(name: str, topic: "TopicMetadata") -> list[str]:
+def missing_replicas(
+    name: str, topic: "TopicMetadata", partitions: Sequence[int] | None = None
+) -> list[str]:
     """Return a clause for each partition that has no leader or not all its replicas in sync."""
     found = []
     for number, each in sorted(topic.partitions.items()):
+        if partitions is not None and number not in partitions:
+            continue
         if each.leader < 0:
-            found.append(f"{name}-{number} has no leader")
+            found.append(f"{name}-{number} {NO_LEADER}")
         elif len(each.isrs) < len(each.replicas):
             count = f"{len(each.isrs)} of {len(each.replicas)}"
             found.append(f"{name}-{number} has {count} replicas in sync")
@@ -62,21 +67,29 @@ class WaitTeller:
         self._moved_at = time.monotonic()
         self._due_at = self._moved_at + PATIENCE_S
 
-    def maybe_tell(self) -> None:
-        """Say what is missing, if nothing has come for long and it was not said lately."""
+    def maybe_tell(self, *, only_leaderless: bool = False) -> None:
+        """Say what is missing, if nothing has come for long and it was not said lately.
+
+        Where nothing has to come, only partitions without a leader are worth a word.
+        """
         now = time.monotonic()
         if now < self._due_at:
             return
         self._due_at = now + TELL_AGAIN_S
         waited = f"no {self._waits_for} for {now - self._moved_at:.0f} s"
         missing = self.missing()
+        is_leaderless = any(each.endswith(NO_LEADER) for each in missing)
+        if only_leaderless and not is_leaderless:
+            return
         why = f": {join_clauses(missing)}" if missing else ""
+        if is_leaderless:
+            why += " (kafkaesque doctor says why)"
         self._note(f"{waited}{why}; still trying (Ctrl-C ends it)")
 
-    def missing(self) -> list[str]:
-        """Return what the topic's partitions lack, as far as a broker can be asked."""
+    def missing(self, partitions: Sequence[int] | None = None) -> list[str]:
+        """Return what these partitions of the topic lack, as far as a broker can be asked."""
         try:
             found = self._connection.metadata(self._client, self._topic, ASK_TIMEOUT_S)
         except CommandFailed:
             return []
-        return missing_replicas(self._topic, found.topics[self._topic])
+        return missing_replicas(self._topic, found.topics[self._topic], partitions)

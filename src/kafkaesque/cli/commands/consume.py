@@ -19,7 +19,7 @@ from kafkaesque.cli.topic_name import check_name
 from kafkaesque.cli.wait_teller import WaitTeller, join_clauses
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+    from confluent_kafka import Consumer, Message, TopicPartition
 
     from kafkaesque.cli.kafka import Connection
 
@@ -31,9 +31,13 @@ REQUEST_TIMEOUT_S = 15.0
 #: So long partitions may take to say where they begin and end: an election is over by then.
 BOUNDS_TIMEOUT_S = 20.0
 BOUNDS_AGAIN_S = 0.3
+#: So long one answer may take; what the others have is not printed meanwhile.
+BOUNDS_TRY_S = 2.0
 
-#: What a partition answers whose leader is new, or has not enough replicas to know its end.
+#: What a partition answers that has no leader, a new one, or one that has not enough replicas to
+#: know its end.
 _NOT_YET = (
+    "_UNKNOWN_PARTITION",
     "OFFSET_NOT_AVAILABLE",
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
@@ -143,6 +147,8 @@ def consume(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         count = _consume(reader, printer, stop, partition)
+        if max_messages is None or count < max_messages:
+            reader.check_all_read()
     except KeyboardInterrupt:
         return
     finally:
@@ -182,6 +188,9 @@ class Reader:
         self._place = place
         self._is_member = group is not None
         self._at_end: set[int] = set()
+        #: Partitions that cannot be read yet: nobody says where they begin and end.
+        self._unread: list[int] = []
+        self._unread_due = 0.0
         from kafkaesque.cli.kafka import outage_teller
 
         reset = {PlaceKind.EARLIEST: "earliest", PlaceKind.LATEST: "latest"}
@@ -205,6 +214,8 @@ class Reader:
     def start(self, partitions: list[int] | None) -> int | None:
         """Begin; return how many messages there are to the end, where that is known.
 
+        Partitions without a leader are read as soon as they have one.
+
         Raises:
             CommandFailed: no such topic, partition or place.
         """
@@ -223,14 +234,7 @@ class Reader:
                 raise CommandFailed(
                     f"topic {self._topic} has no partition {number}: it has 0 to {known[-1]}"
                 )
-        from confluent_kafka import KafkaException
-
-        from kafkaesque.cli.kafka import explain_raised
-
-        try:
-            starts, total = self._starts(partitions or known)
-        except KafkaException as raised:
-            raise explain_raised(raised, f"topic {self._topic}") from None
+        starts, total = self._starts(partitions or known)
         self._consumer.assign(starts)
         return total
 
@@ -244,6 +248,10 @@ class Reader:
 
         from kafkaesque.cli.kafka import explain
 
+        if self._unread and time.monotonic() >= self._unread_due:
+            starts, _ = self._starts(self._unread)
+            if starts:
+                self._consumer.incremental_assign(starts)
         messages = []
         for message in self._consumer.consume(min(count_max, BATCH_MAX), POLL_S):
             error = message.error()
@@ -273,80 +281,118 @@ class Reader:
                 # The partition went to another member meanwhile, which gets these once more.
                 pass
 
-    def note_wait(self, *, has_come: bool) -> None:
+    def note_wait(self, *, has_come: bool, is_awaited: bool) -> None:
         """Say what is missing, where what is wanted does not come for long."""
-        if has_come:
+        if self._unread:
+            self._teller.maybe_tell()
+        elif has_come:
             self._teller.moved()
         else:
-            self._teller.maybe_tell()
+            self._teller.maybe_tell(only_leaderless=not is_awaited)
 
     def is_at_end(self) -> bool:
-        """Whether every partition that is ours has been read to its end."""
+        """Whether every partition that is ours has been read to its end, or cannot be read."""
+        if self._unread and time.monotonic() < self._bounds_deadline:
+            return False
         assigned = {each.partition for each in self._consumer.assignment()}
-        return bool(assigned) and assigned <= self._at_end
+        return bool(assigned or self._unread) and assigned <= self._at_end
+
+    def check_all_read(self) -> None:
+        """Check that no partition was left out.
+
+        Raises:
+            CommandFailed: some could not be read all the time.
+        """
+        if not self._unread:
+            return
+        names = [f"{self._topic}-{number}" for number in self._unread]
+        why = join_clauses(self._teller.missing(self._unread))
+        one = len(names) == 1
+        raise CommandFailed(
+            f"{join_clauses(names)} {'does' if one else 'do'} not know at the moment where "
+            f"{'it ends' if one else 'they end'}{f': {why}' if why else ''}; what the other "
+            "partitions have is printed",
+            hint="kafkaesque doctor",
+            exit_code=TIMED_OUT,
+        )
 
     def close(self) -> None:
         """Leave the group, if any, and commit what was printed."""
         self._consumer.close()
 
     def _starts(self, partitions: list[int]) -> "tuple[list[TopicPartition], int]":
-        from confluent_kafka import TopicPartition
+        """Return where to begin in those that can be read, and how much there is in them.
 
-        place = self._place
-        starts, total = [], 0
+        The others are asked again later.
+
+        Raises:
+            CommandFailed: the topic cannot be read.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
+        from kafkaesque.cli.kafka import explain_raised
+
+        known = (
+            self._connection.metadata(self._consumer, self._topic).topics[self._topic].partitions
+        )
+        starts, total, unread = [], 0, []
         for number in partitions:
-            asked = TopicPartition(self._topic, number, place.number)
-            first, end = self._bounds(asked)
-            if place.kind is PlaceKind.TIME:
-                (found,) = self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT_S)
-                begin = found.offset if found.offset >= 0 else end
-            else:
-                begin = {
-                    PlaceKind.EARLIEST: first,
-                    PlaceKind.LATEST: end,
-                    PlaceKind.TAIL: max(first, end - place.number),
-                    PlaceKind.OFFSET: place.number,
-                }[place.kind]
-            starts.append(TopicPartition(self._topic, number, begin))
-            total += max(0, end - begin)
-        return starts, total
-
-    def _bounds(self, partition: "TopicPartition") -> tuple[int, int]:
-        """Return the first offset and the end; a partition that does not know is asked again."""
-        from confluent_kafka import KafkaError, KafkaException
-
-        while True:
+            is_led = number in known and known[number].leader >= 0
             try:
-                bounds = self._consumer.get_watermark_offsets(partition, timeout=REQUEST_TIMEOUT_S)
-                if bounds is None:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-                first, end = bounds
-                return first, end
+                found = self._start(number) if is_led else None
             except KafkaException as raised:
                 if raised.args[0].name() not in _NOT_YET:
-                    raise
-                if time.monotonic() > self._bounds_deadline:
-                    raise self._unknown_bounds(partition.partition, raised) from None
-            self._teller.maybe_tell()
-            time.sleep(BOUNDS_AGAIN_S)
+                    raise explain_raised(raised, f"topic {self._topic}") from None
+                found = None
+            if found is None:
+                unread.append(number)
+            else:
+                begin, end = found
+                starts.append(TopicPartition(self._topic, number, begin))
+                total += max(0, end - begin)
+        self._unread, self._unread_due = unread, time.monotonic() + BOUNDS_AGAIN_S
+        return starts, total
 
-    def _unknown_bounds(self, partition: int, raised: "KafkaException") -> CommandFailed:
-        missing = join_clauses(self._teller.missing())
-        why = f": {missing}" if missing else f" ({raised.args[0].name()})"
-        return CommandFailed(
-            f"{self._topic}-{partition} does not know at the moment where it ends{why}",
-            hint="kafkaesque cluster status",
-            exit_code=TIMED_OUT,
-        )
+    def _start(self, number: int) -> tuple[int, int]:
+        """Return where to begin in a partition, and where it ends.
+
+        Raises:
+            KafkaException: its leader does not say so.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        place = self._place
+        asked = TopicPartition(self._topic, number, place.number)
+        bounds = self._consumer.get_watermark_offsets(asked, timeout=BOUNDS_TRY_S)
+        if bounds is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        first, end = bounds
+        if place.kind is PlaceKind.TIME:
+            (found,) = self._consumer.offsets_for_times([asked], timeout=REQUEST_TIMEOUT_S)
+            return (found.offset if found.offset >= 0 else end), end
+        begin = {
+            PlaceKind.EARLIEST: first,
+            PlaceKind.LATEST: end,
+            PlaceKind.TAIL: max(first, end - place.number),
+            PlaceKind.OFFSET: place.number,
+        }[place.kind]
+        return begin, end
 
     def _outside(self, partition: int) -> CommandFailed:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
-        first, end = self._bounds(TopicPartition(self._topic, partition))
-        held = f"it has {first} to {end - 1}" if end > first else "it is empty"
+        asked = TopicPartition(self._topic, partition)
+        try:
+            bounds = self._consumer.get_watermark_offsets(asked, timeout=REQUEST_TIMEOUT_S)
+        except KafkaException:
+            bounds = None
+        held = ""
+        if bounds is not None:
+            first, end = bounds
+            held = f": it has {first} to {end - 1}" if end > first else ": it is empty"
+            held += f", and the next message gets {end}"
         return CommandFailed(
-            f"{self._topic}-{partition} has no offset {self._place.number}: {held},"
-            f" and the next message gets {end}",
+            f"{self._topic}-{partition} has no offset {self._place.number}{held}",
             hint="--offset earliest, or --partition N for the one that is meant",
         )
 
@@ -370,8 +416,8 @@ def run(reader: Reader, printer: Printer, stop: Stop, bar: Progress) -> int:
     while stop.max_messages is None or count < stop.max_messages:
         wanted = BATCH_MAX if stop.max_messages is None else stop.max_messages - count
         messages = reader.read(wanted)
-        if stop.at_end:
-            reader.note_wait(has_come=bool(messages) or reader.is_at_end())
+        has_come = bool(messages) or (stop.at_end and reader.is_at_end())
+        reader.note_wait(has_come=has_come, is_awaited=stop.at_end)
         if messages:
             printer.write(messages)
             reader.printed(messages)
