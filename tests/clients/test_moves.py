@@ -67,9 +67,14 @@ def in_sync_of(admin: AdminClient, name: str) -> list[list[int]]:
     return [sorted(found[number].isrs) for number in sorted(found)]
 
 
-def run(cluster: KafkaesqueCluster, *arguments: str, code: int = 0) -> str:
+COMMAND = (sys.executable, "-m", "kafkaesque.cli.app")
+
+
+def run(
+    cluster: KafkaesqueCluster, *arguments: str, code: int = 0, servers: str | None = None
+) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "kafkaesque.cli.app", *arguments, "-b", cluster.bootstrap_servers],
+        [*COMMAND, *arguments, "-b", servers or cluster.bootstrap_servers],
         capture_output=True,
         text=True,
         timeout=120,
@@ -79,7 +84,7 @@ def run(cluster: KafkaesqueCluster, *arguments: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def write(cluster: KafkaesqueCluster, topic: str, count: int) -> None:
+def write(cluster: KafkaesqueCluster, topic: str, count: int, *, size: int = 0) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
     failed: list[KafkaError] = []
 
@@ -88,7 +93,7 @@ def write(cluster: KafkaesqueCluster, topic: str, count: int) -> None:
             failed.append(error)
 
     for number in range(count):
-        producer.produce(topic, str(number), on_delivery=on_delivery)
+        producer.produce(topic, str(number).ljust(size), on_delivery=on_delivery)
     assert producer.flush(60) == 0
     assert not failed
 
@@ -145,7 +150,8 @@ def test_a_topic_is_reassigned_by_the_command_line(
     assert "there is no broker 9" in run(
         cluster, "topic", "reassign", "reassigned", "--replicas", "9", code=1
     )
-    run(cluster, "topic", "reassign", "reassigned", "--cancel")
+    told = run(cluster, "topic", "reassign", "reassigned", "--cancel")
+    assert told == "no replica of reassigned moves: there is nothing to cancel\n"
     run(cluster, "topic", "reassign", "nowhere", "--replicas", "1", code=1)
 
 
@@ -170,6 +176,63 @@ def test_a_broker_is_drained_stopped_and_removed(
     run(cluster, "cluster", "rebalance")
     others = set(admin.list_topics(timeout=10).topics) - {"everywhere"}
     assert any(4 in replicas for name in others for replicas in replicas_of(admin, name))
+
+
+def test_a_broker_is_removed_right_after_its_drain(
+    cluster: KafkaesqueCluster, admin: AdminClient
+) -> None:
+    """Whoever was a controller hears late of what was decided; it is asked first here."""
+    make_topic(admin, "leaving", [[4, 1 + number % 3] for number in range(20)])
+    write(cluster, "leaving", 200)
+    last = cluster.brokers[3]
+    servers = ",".join([last.address, *(each.address for each in cluster.brokers[:3])])
+    run(cluster, "cluster", "controllers", "remove", "4")
+    try:
+        told = run(cluster, "cluster", "drain", "4", servers=servers)
+        assert "holds nothing any more" in told
+        refused = run(cluster, "cluster", "remove", "4", code=1)
+        assert "broker 4 runs: stop it first" in refused
+        last.stop()
+        assert run(cluster, "cluster", "remove", "4") == "broker 4 is removed\n"
+        assert len(read(cluster, "leaving", 200)) == 200
+    finally:
+        if not last.is_running():
+            last.start()
+        run(cluster, "cluster", "wait", "--brokers", "4")
+        run(cluster, "cluster", "controllers", "add", "4")
+
+
+def test_a_move_under_way_is_shown_and_is_no_trouble(
+    cluster: KafkaesqueCluster, admin: AdminClient
+) -> None:
+    make_topic(admin, "slow", [[1, 2]])
+    write(cluster, "slow", 4_000, size=1_000)
+    rate = "follower.replication.throttled.rate"
+    run(cluster, "config", "set", f"{rate}=50000", "--all-brokers")
+    try:
+        moving = ("topic", "reassign", "slow", "--replicas", "2,3", "--timeout", "1")
+        late = ",".join(each.address for each in reversed(cluster.brokers))
+        told = run(cluster, *moving, code=5, servers=late)
+        assert "1 partition still on the move after 1 s: slow-0" in told
+        listed = run(cluster, "topic", "reassign", "--list")
+        assert "slow-0\t1,2\t2,3\n" in listed.replace("\t2,1\t", "\t1,2\t")
+        status = json.loads(run(cluster, "cluster", "status", "--json"))
+        assert [each["to"] for each in status["moves"]] == [[2, 3]]
+        assert "slow-0" not in status["under_replicated"]
+        (described,) = json.loads(run(cluster, "topic", "describe", "slow", "--json"))
+        (row,) = described["partitions"]
+        assert (row["adding"], row["removing"]) == ([3], [1])
+        doctor = subprocess.run(
+            [*COMMAND, "doctor", "-b", late], capture_output=True, text=True, check=False
+        ).stdout
+        assert "replicas move from broker(s) 2,1 to 2,3: slow-0" in doctor
+        assert "under-replicated" not in doctor
+        run(cluster, "cluster", "wait", "--brokers", "4", "--in-sync", "--timeout", "30")
+        stopped = run(cluster, "topic", "reassign", "slow", "--cancel")
+        assert stopped == "the replicas of slow are where they were: 1 partition\n"
+    finally:
+        run(cluster, "config", "unset", rate, "--all-brokers")
+    assert replicas_of(admin, "slow") == [[1, 2]]
 
 
 def test_consumers_are_served_in_their_rack(cluster: KafkaesqueCluster, admin: AdminClient) -> None:

@@ -6,7 +6,16 @@ exists takes it for made.
 
 import pytest
 
-from kafkaesque.broker.commands import ControllerCommand, CreateTopic, DeleteTopic
+from kafkaesque.broker.commands import (
+    AskMoves,
+    ControllerCommand,
+    CreateTopic,
+    DeleteTopic,
+    MoveReplicas,
+    MovesResult,
+    MovesView,
+    WantedReplicas,
+)
 from kafkaesque.broker.controller import Outcome
 from kafkaesque.model.errors import NotController, RequestRefused
 from tests.sim.scenario import TOPIC, Scenario
@@ -70,6 +79,21 @@ def test_a_topic_that_was_deleted_elsewhere_is_not_said_to_exist(seed: int) -> N
     assert old in controllers(scenario), "it does not know that it was deposed"
     outcomes = ask(scenario, old, create(TOPIC))
     assert isinstance(outcome_in(scenario, outcomes), NotController)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_move_that_a_deposed_controller_does_not_know_is_not_said_to_be_done(seed: int) -> None:
+    scenario = Scenario(seed)
+    old, new = deposed(scenario)
+    node = int(old[1:])  # it cannot get its copy, so the move stays
+    wanted = [WantedReplicas(topic=TOPIC, partition=0, replicas=[node])]
+    asked = outcome_in(scenario, ask(scenario, new, MoveReplicas(partitions=wanted)))
+    assert asked == MovesResult(refusals=[None])
+    told = outcome_in(scenario, ask(scenario, new, AskMoves()))
+    assert isinstance(told, MovesView)
+    assert [each.removing for each in told.moving] != [()]
+    assert old in controllers(scenario), "it does not know that it was deposed"
+    assert isinstance(outcome_in(scenario, ask(scenario, old, AskMoves())), NotController)
 
 
 def test_a_refusal_of_the_controller_that_leads_is_told() -> None:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from kafkaesque.admin.census import Census, take_census
+from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import MoveReplicas, MovesResult, WantedReplicas
 from kafkaesque.broker.raft_replica import Replica
@@ -15,6 +17,7 @@ from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
+from tests.sim.test_lost_disk import lose_disk
 
 ACTIVITIES = ("moves", "commits", "transfers")
 
@@ -214,3 +217,33 @@ def test_a_change_of_all_voters_in_one_step_is_found(monkeypatch: pytest.MonkeyP
         if not report.ok:
             return
     pytest.fail("no seed has shown it")
+
+
+def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever restarts brokers one after the other must not wait for a move of hours."""
+    with monkeypatch.context() as held:
+        held.setattr(ReplicaMover, "on_sweep", lambda mover: None)
+        leader = scenario.broker(scenario.leader)
+        target = [leader.node, NodeId(5), NodeId(4)]
+        move(scenario, target)
+        scenario.loop.run_until(lambda: scenario.find("b4") is not None, 30_000)
+        assert scenario.partition("b4").log.amnesia, "it has no copy yet"
+        assert reasons_against(scenario.broker("b4")) == []
+        counted: list[Census] = []
+        take_census(leader, counted.append)
+        scenario.loop.run_until(lambda: bool(counted), 1_000)
+        assert (counted[0].led, counted[0].under_replicated) == (1, 0)
+    await_placed(scenario, tuple(target))
+    scenario.kill("b4")
+    lose_disk(scenario, "b4")
+    scenario.boot("b4")
+
+    def reasons() -> list[str]:
+        broker = scenario.cluster.brokers.get("b4")
+        return [] if broker is None else reasons_against(broker)
+
+    scenario.loop.run_until(lambda: any("being copied" in each for each in reasons()), 30_000)
+    scenario.loop.run_until(lambda: not reasons(), 60_000)
+    check(scenario)

@@ -68,9 +68,12 @@ def _count_partition(partition: Partition, census: Census) -> None:
     census.log_bytes += partition.log.size_bytes
     if replica.is_leader:
         census.led += 1
-        in_sync, wanted = len(replica.in_sync()), len(partition.state.replicas)
-        census.under_replicated += in_sync < wanted
-        census.under_min_isr += in_sync < min(partition.config.min_insync_replicas, wanted)
+        in_sync, state = replica.in_sync(), partition.state
+        # While replicas move, the old ones count until all the new ones are in sync.
+        is_whole = any(set(in_sync).issuperset(each) for each in (state.wanted, state.serving))
+        census.under_replicated += not is_whole
+        needed = min(partition.config.min_insync_replicas, len(state.replicas))
+        census.under_min_isr += len(in_sync) < needed
 
 
 def _count_groups(broker: Broker, census: Census) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Whether a broker lives, and whether it is ready for clients: for whoever starts and routes.
 
 *Live* is a broker that a restart would not help. *Ready* is one that serves all that it has: the
-next broker of a rolling restart may be stopped. One sentence says each reason against it.
+next broker of a rolling restart may be stopped. What a move brings is not its own before that is
+over. One sentence says each reason against it.
 """
 
 from kafkaesque.admin.http import Answer, text_answer

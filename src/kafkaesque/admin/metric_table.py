@@ -106,7 +106,8 @@ THROTTLE_SECONDS = _counter("throttle_seconds", "How long they were told to wait
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
 REPLICAS = _gauge("replicas", "Partitions that this broker has a copy of, or is to have.")
 UNDER_REPLICATED = _gauge(
-    "under_replicated_partitions", "Partitions led here with replicas that are not in sync."
+    "under_replicated_partitions",
+    "Partitions led here with replicas that are not in sync; while they move, with old ones.",
 )
 UNDER_MIN_ISR = _gauge(
     "under_min_isr_partitions",
@@ -132,7 +133,8 @@ OFFLINE_REPLICAS = _gauge(
     "offline_replicas", "Copies here that cannot be opened, because they are damaged."
 )
 RECOVERING_REPLICAS = _gauge(
-    "recovering_replicas", "Copies here that are not opened yet, or are made anew from others."
+    "recovering_replicas",
+    "Copies here that are not opened yet, or are made anew; those that a move brings aside.",
 )
 IN_SYNC_SHRINKS = _counter("isr_shrinks", "Replicas that fell out of sync, of partitions led here.")
 IN_SYNC_EXPANDS = _counter("isr_expands", "Replicas that came into sync, of partitions led here.")

@@ -89,6 +89,11 @@ class PartitionState:
         return tuple(node for node in self.target if node not in self.origin)
 
     @property
+    def serving(self) -> tuple[NodeId, ...]:
+        """The replicas that have been there, and serve until a move is over."""
+        return tuple(node for node in self.replicas if node not in self.adding)
+
+    @property
     def removing(self) -> tuple[NodeId, ...]:
         """The replicas that a move takes away."""
         target = self.target

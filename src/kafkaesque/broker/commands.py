@@ -183,6 +183,10 @@ class MoveReplicas(PeerRequest, frozen=True, tag="move-replicas", kw_only=True):
     may_change_factor: bool = True
 
 
+class AskMoves(PeerRequest, frozen=True, tag="ask-moves"):
+    """Which replicas move, as whoever leads the controllers knows."""
+
+
 class TakeUpMove(PeerRequest, frozen=True, tag="take-up-move", kw_only=True):
     """A partition's leader is going to carry out a move: leaders of earlier terms are not to."""
 
@@ -321,6 +325,7 @@ ControllerCommand = (
     | DecideRecovery
     | TellGivenUp
     | MoveReplicas
+    | AskMoves
     | TakeUpMove
     | FinishMove
 )
@@ -391,6 +396,22 @@ class MovesResult(msgspec.Struct, frozen=True, kw_only=True, tag="moves"):
     refusals: list[Refusal | None]
 
 
+class MovingPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition whose replicas move; see `PartitionState`."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class MovesView(msgspec.Struct, frozen=True, kw_only=True, tag="moves-view"):
+    """All partitions whose replicas move."""
+
+    moving: list[MovingPartition]
+
+
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """Nothing more to say."""
 
@@ -427,4 +448,4 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: list[GroupOffset]
 
 
-ControllerResult = TopicResult | ProducerIdBlock | MovesResult | Done
+ControllerResult = TopicResult | ProducerIdBlock | MovesResult | MovesView | Done

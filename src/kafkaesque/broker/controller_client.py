@@ -6,6 +6,7 @@ from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskControllers,
+    AskMoves,
     ChangeConfig,
     ChangeQuotas,
     ControllerCommand,
@@ -34,6 +35,7 @@ _REPEATABLE = (
     AllocateProducerIds,
     ChangeConfig,
     ChangeQuotas,
+    AskMoves,
     TakeUpMove,
     FinishMove,
 )

@@ -12,6 +12,7 @@ from kafkaesque.broker.cluster_state import ClusterState, PartitionState
 from kafkaesque.broker.commands import (
     FinishMove,
     MoveReplicas,
+    MovingPartition,
     Refusal,
     TakeUpMove,
     WantedReplicas,
@@ -125,6 +126,15 @@ def _settled(partition: PartitionState, replicas: tuple[NodeId, ...]) -> Partiti
         move=partition.move + 1,
         mover_term=partition.mover_term,
     )
+
+
+def list_moves(state: ClusterState) -> list[MovingPartition]:
+    """Return the partitions whose replicas move, by topic and number."""
+    moving = [
+        MovingPartition(each.topic, each.partition, each.replicas, each.adding, each.removing)
+        for each in state.moving.values()
+    ]
+    return sorted(moving, key=lambda each: (each.topic, each.partition))
 
 
 def plan_take_up(state: ClusterState, command: TakeUpMove) -> list[ReplicasChanged]:

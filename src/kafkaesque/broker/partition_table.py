@@ -65,7 +65,10 @@ class PartitionTable:
         return len(self._partitions)
 
     def recovery_state(self) -> RecoveryState:
-        """Return which partitions that are placed here do not serve yet, or not at all."""
+        """Return which partitions that are placed here do not serve yet, or not at all.
+
+        A copy that a move brings here counts when the move is over: until then it is the others'.
+        """
         found = RecoveryState([], [], [])
         node = self._broker.node
         for group, state in self._broker.state.partitions_by_group.items():
@@ -74,6 +77,8 @@ class PartitionTable:
             partition = self._partitions.get(group)
             if group in self._damaged:
                 found.damaged.append(str(state.topic_partition))
+            elif node in state.adding:
+                continue
             elif partition is None or partition.replica is None:
                 found.unopened.append(str(state.topic_partition))
             elif partition.log.amnesia:

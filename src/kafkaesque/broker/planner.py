@@ -11,6 +11,7 @@ from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicStat
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskElection,
+    AskMoves,
     BeginRecovery,
     ChangeConfig,
     ChangeControllers,
@@ -26,6 +27,7 @@ from kafkaesque.broker.commands import (
     FinishMove,
     MoveReplicas,
     MovesResult,
+    MovesView,
     ProducerIdBlock,
     RaiseFeature,
     RegisterBroker,
@@ -55,7 +57,7 @@ from kafkaesque.broker.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
-from kafkaesque.broker.move_planner import plan_finish, plan_moves, plan_take_up
+from kafkaesque.broker.move_planner import list_moves, plan_finish, plan_moves, plan_take_up
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.broker.placement import place_partitions
 from kafkaesque.broker.recovery_planner import (
@@ -160,6 +162,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             check_may_move(state)
             moves, refusals = plan_moves(state, command)
             return Plan(records=list(moves), result=MovesResult(refusals=refusals))
+        case AskMoves():
+            return Plan(records=[], result=MovesView(moving=list_moves(state)))
         case TakeUpMove():
             return Plan(records=list(plan_take_up(state, command)), result=Done())
         case FinishMove():

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from kafkaesque.cli.doctor.facts import BrokerFacts, Facts
-from kafkaesque.cli.doctor.probe import look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +26,8 @@ class BrokerDetails:
         return f"{self.disk_free_bytes / 1e9:.1f} GB ({percent:.0f} %)"
 
 
-def read_details(bootstrap: str) -> list[BrokerDetails]:
-    """Ask every broker by itself; those that hold replicas and are not heard of are named, too.
-
-    Raises:
-        CommandFailed: nobody answers.
-    """
-    facts = look(bootstrap)
+def details_of(facts: Facts) -> list[BrokerDetails]:
+    """Return what each broker says; those that are only known to hold replicas are named, too."""
     seen = {each.id: each for each in facts.brokers}
     return [_details(number, seen.get(number), facts) for number in facts.known_brokers]
 

@@ -1,16 +1,19 @@
 """Replicas that are moved: asked for, and watched until they are where they are to be.
 
-librdkafka has no request for it: Kafka's own messages are sent.
+librdkafka has no request for it: Kafka's own messages are sent. Whoever leads the controllers is
+asked where everything is: another broker may not have heard of it yet.
 """
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.long_wait import LongWait
+from kafkaesque.cli.moving_replicas import Move, Where, read_moving
 from kafkaesque.cli.screen import Screen, counted
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -28,13 +31,10 @@ from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
     TopicPartitions,
 )
 from kafkaesque.protocols.kafka.messages.elect_leaders_response import ElectLeadersResponse
-from kafkaesque.protocols.kafka.messages.list_partition_reassignments_request import (
-    ListPartitionReassignmentsRequest,
+from kafkaesque.protocols.kafka.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
 )
-from kafkaesque.protocols.kafka.messages.list_partition_reassignments_response import (
-    ListPartitionReassignmentsResponse,
-)
-from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from kafkaesque.protocols.kafka.messages.metadata_response import MetadataResponse
 
 POLL_S = 0.3
@@ -43,21 +43,16 @@ REQUEST_TIMEOUT_MS = 30_000
 PER_REQUEST_MAX = 1_000
 #: Partitions that one sentence names.
 NAMED_MAX = 5
+#: So long a wait goes on though nobody says how far it is: a controller is elected meanwhile.
+SILENCE_S_MAX = 60.0
 _METADATA_VERSION = 7
 _ELECT_VERSION = 2
 _PREFERRED, _UNCLEAN = 0, 1
 #: So much longer than the brokers may take it is waited for their answer.
 ANSWER_SPARE_S = 5.0
 
-
-class Where(NamedTuple):
-    """A partition."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+#: Tells of a partition's replicas whether they are those that were asked for.
+Arrived = Callable[[Sequence[int]], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +61,30 @@ class Layout:
 
     #: The brokers that are up, each with its rack.
     racks: Mapping[NodeId, str | None]
-    #: The replicas of each partition, the preferred leader first.
+    #: The replicas of each partition, the preferred leader first; while they move, old and new.
     placed: Mapping[Where, tuple[NodeId, ...]]
+    moving: Mapping[Where, Move]
+
+    @property
+    def lasting(self) -> dict[Where, tuple[NodeId, ...]]:
+        """The replicas that there will be when all moves are over."""
+        return {
+            where: tuple(map(NodeId, self.moving[where].target))
+            if where in self.moving
+            else replicas
+            for where, replicas in self.placed.items()
+        }
 
 
 def read_layout(bootstrap: str) -> Layout:
-    """Ask where everything is.
+    """Ask whoever leads the controllers where everything is.
 
     Raises:
-        CommandFailed: nobody answers.
+        CommandFailed: nobody answers, or no controller leads.
     """
-    request = MetadataRequest(None, allow_auto_topic_creation=False)
-    answer: MetadataResponse = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, request)
+    asked = _controller_first(bootstrap)
+    moving = read_moving(asked)
+    answer = _metadata(asked, None)
     return Layout(
         racks={NodeId(broker.node_id): broker.rack for broker in answer.brokers},
         placed={
@@ -87,40 +94,36 @@ def read_layout(bootstrap: str) -> Layout:
             for topic in answer.topics
             for partition in topic.partitions
         },
+        moving=moving,
     )
 
 
-def read_moving(bootstrap: str) -> dict[Where, tuple[list[int], list[int], list[int]]]:
-    """Return replicas, those that are added and those that are removed, where they move.
+def _metadata(bootstrap: str, topics: Sequence[MetadataRequestTopic] | None) -> MetadataResponse:
+    request = MetadataRequest(topics, allow_auto_topic_creation=False)
+    answer: MetadataResponse = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, request)
+    return answer
 
-    Raises:
-        CommandFailed: nobody answers.
-    """
-    request = ListPartitionReassignmentsRequest(REQUEST_TIMEOUT_MS, None)
-    answer: ListPartitionReassignmentsResponse = ask(
-        bootstrap, ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request
-    )
-    return {
-        Where(topic.name, each.partition_index): (
-            list(each.replicas),
-            list(each.adding_replicas),
-            list(each.removing_replicas),
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    }
+
+def _controller_first(bootstrap: str) -> str:
+    """Return the addresses with that of the controller before them, as one of them knows it."""
+    answer = _metadata(bootstrap, ())
+    found = [each for each in answer.brokers if each.node_id == answer.controller_id]
+    return ",".join([*(f"{each.host}:{each.port}" for each in found), bootstrap])
 
 
 def request_moves(
     bootstrap: str, moves: Mapping[Where, Sequence[int] | None], *, is_idle_well: bool = False
-) -> None:
+) -> list[Where]:
     """Ask for other replicas; None stops a move, which with `is_idle_well` need not be there.
+
+    Returns the partitions of which nothing moved that could have been stopped.
 
     Raises:
         CommandFailed: nobody answers, or something is refused; the rest is under way then.
     """
     wanted = list(moves.items())
     refused: list[str] = []
+    idle: list[Where] = []
     for begin in range(0, len(wanted), PER_REQUEST_MAX):
         topics: dict[str, list[ReassignablePartition]] = {}
         for where, replicas in wanted[begin : begin + PER_REQUEST_MAX]:
@@ -139,40 +142,84 @@ def request_moves(
         for topic in answer.responses:
             for each in topic.partitions:
                 if is_idle_well and each.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+                    idle.append(Where(topic.name, each.partition_index))
                     continue
                 if each.error_code:
                     refused.append(f"{topic.name}-{each.partition_index}: {each.error_message}")
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-        raise CommandFailed(f"{refused[0]}{more}", hint="kafkaesque cluster status")
+        raise CommandFailed(f"{refused[0]}{more}", hint="kafkaesque topic reassign --list")
+    return idle
 
 
-def await_moves(screen: Screen, bootstrap: str, moves: Sequence[Where], timeout_s: float) -> None:
-    """Wait until the replicas of these partitions are where they are to be.
+def same_nodes(nodes: Sequence[int]) -> Arrived:
+    """Return whether replicas are exactly these, in whatever order."""
+    wanted = set(nodes)
+    return lambda replicas: set(replicas) == wanted
+
+
+def none_of(nodes: Sequence[int]) -> Arrived:
+    """Return whether replicas are on none of these."""
+    unwanted = set(nodes)
+    return lambda replicas: unwanted.isdisjoint(replicas)
+
+
+def await_moves(
+    screen: Screen, bootstrap: str, wanted: Mapping[Where, Arrived], timeout_s: float
+) -> None:
+    """Wait until the replicas of these partitions are where they are to be, and nothing moves.
+
+    A topic that is deleted meanwhile is not waited for.
 
     Raises:
-        CommandFailed: nobody answers, or it takes longer; they go on moving then.
+        CommandFailed: nobody answers for a minute, or it takes longer; they go on moving then.
     """
-    left = set(moves)
+    left = set(wanted)
     deadline = time.monotonic() + timeout_s
-    with screen.progress("partitions", len(left)) as bar:
+    heard_at = time.monotonic()
+    # A bar says the same where there is one.
+    note = _silent if sys.stderr.isatty() else screen.note
+    with screen.progress("partitions", len(left)) as bar, LongWait(note) as wait:
         while True:
-            still = left & set(read_moving(bootstrap))
+            try:
+                still = left & _under_way(read_layout(bootstrap), wanted)
+                heard_at = time.monotonic()
+            except CommandFailed:
+                if time.monotonic() - heard_at > min(SILENCE_S_MAX, timeout_s):
+                    raise
+                still = left
             bar.advance(len(left) - len(still))
             left = still
             if not left:
                 return
             if time.monotonic() >= deadline:
                 break
+            wait.what = f"{counted(len(left), 'partition')} to be moved: {_some(left)}"
             time.sleep(POLL_S)
-    names = sorted(map(str, left))
-    shown = ", ".join(names[:NAMED_MAX]) + (", ..." if len(names) > NAMED_MAX else "")
     raise CommandFailed(
-        f"{counted(len(left), 'partition')} still on the move after {timeout_s:g} s: {shown}; they "
-        "go on, unless a broker that is to get a copy is down",
-        hint="kafkaesque cluster status, or kafkaesque topic reassign TOPIC --cancel",
+        f"{counted(len(left), 'partition')} still on the move after {timeout_s:g} s: "
+        f"{_some(left)}; they go on, unless a broker that is to get a copy is down",
+        hint="kafkaesque topic reassign --list, or kafkaesque topic reassign TOPIC --cancel",
         exit_code=TIMED_OUT,
     )
+
+
+def _under_way(layout: Layout, wanted: Mapping[Where, Arrived]) -> set[Where]:
+    return {
+        where
+        for where, has_arrived in wanted.items()
+        if where in layout.moving
+        or (where in layout.placed and not has_arrived(layout.placed[where]))
+    }
+
+
+def _some(partitions: Iterable[Where]) -> str:
+    names = sorted(map(str, partitions))
+    return ", ".join(names[:NAMED_MAX]) + (", ..." if len(names) > NAMED_MAX else "")
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
 
 
 def elect_preferred(bootstrap: str) -> int:

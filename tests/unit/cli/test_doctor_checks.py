@@ -20,6 +20,7 @@ from kafkaesque.cli.doctor.facts import (
     View,
 )
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
+from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum, QuorumMember
 from kafkaesque.cli.recoveries import Recovery
 from tests.unit.project.test_documentation import ROOT
@@ -209,6 +210,27 @@ def test_what_was_formed_anew_is_told_in_words() -> None:
     assert replace(recovery(), unclean_at_ms=None).lost is None
 
 
+MOVING = Move(replicas=[4, 1, 2], adding=[4], removing=[])
+
+
+def test_replicas_that_move_are_no_finding() -> None:
+    seen = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
+    under_way = {Where("orders", 1): Move(replicas=[3, 1, 2], adding=[3], removing=[2])}
+    assert diagnose(replace(facts(seen), moves=under_way), Limits()) == []
+    assert "under-replicated" in checks_of(facts(seen))
+
+
+def test_a_move_to_a_broker_that_is_down_is_told_with_what_ends_it() -> None:
+    seen = view({"orders-1": partition(replicas=[4, 1, 2], in_sync=[1, 2])})
+    found = replace(facts(seen), moves={Where("orders", 1): MOVING})
+    checks = checks_of(found)
+    assert sorted(checks) == ["broker-down", "move-waits"]
+    finding = checks["move-waits"]
+    assert finding.what == "1 partition cannot be moved to broker 4: orders-1"
+    assert finding.command == "start broker 4, or kafkaesque topic reassign orders --cancel"
+    assert "| `move-waits` | warning |" in (ROOT / "docs" / "operations.md").read_text()
+
+
 def test_one_broker_alone_is_a_finding() -> None:
     alone = View(
         cluster_id="c",
@@ -286,7 +308,7 @@ def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
     silent = BrokerFacts(id=2, address="h:2", problem="timed out")
     found = replace(facts(), brokers=[broker(1), silent, broker(3)])
     assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
-    assert len(CHECKS) == 11
+    assert len(CHECKS) == 12
 
 
 def test_a_metrics_page_is_read() -> None:

@@ -8,11 +8,20 @@ import pytest
 
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.restart_check import reasons_to_wait
+from kafkaesque.cli.moving_replicas import Move, Where
 from tests.unit.cli.test_doctor_checks import admin, facts, partition, view, with_broker
 
 
 def test_it_may_where_everything_is_in_sync_everywhere() -> None:
     assert reasons_to_wait(facts(), 3) == []
+
+
+def test_it_may_while_replicas_move() -> None:
+    seen = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
+    under_way = {Where("orders", 1): Move(replicas=[3, 1, 2], adding=[3], removing=[])}
+    assert reasons_to_wait(replace(facts(seen), moves=under_way), 3) == []
+    behind = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1])})
+    assert reasons_to_wait(replace(facts(behind), moves=under_way), 3)
 
 
 CASES: dict[str, tuple[Facts, str]] = {

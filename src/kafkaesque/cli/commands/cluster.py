@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
     from kafkaesque.cli.broker_details import BrokerDetails
+    from kafkaesque.cli.doctor.facts import Facts
     from kafkaesque.cli.quorum import Quorum
 
 POLL_S = 0.2
@@ -75,6 +76,9 @@ def status(
 ) -> None:
     """Show brokers, their releases and disks, and partitions that lack a leader or replicas.
 
+    Replicas that move are shown, and none is missing by that: the old ones serve until the new ones
+    are there.
+
     Where the cluster has a secret, also what one of the brokers knows of all by gossip; and which
     partitions are being formed anew from what is left of them, or ever were.
 
@@ -85,23 +89,34 @@ def status(
       kafkaesque cluster status
       kafkaesque cluster status --bootstrap-server 10.0.0.7:9092 --json
     """
-    from kafkaesque.cli.broker_details import read_details
+    from kafkaesque.cli.broker_details import details_of
+    from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.gossip_members import members_table, read_members
+    from kafkaesque.cli.moving_replicas import moves_document, moves_table
     from kafkaesque.cli.recoveries import read_recoveries, recoveries_table
 
-    found = replace(read_status(bootstrap), details=read_details(bootstrap))
+    found, facts = read_status(bootstrap), look(bootstrap)
+    found = replace(found, details=details_of(facts), under_replicated=_lacking(found, facts))
     addresses = [(each.id, each.host, each.port) for each in found.brokers]
     gossip, recoveries = read_members(addresses), read_recoveries(addresses)
     tables = _tables(found)
     if gossip is not None:
         tables.insert(2, members_table(gossip))
+    if facts.moves:
+        tables.append(moves_table(facts.moves))
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
     quorum = _quorum(bootstrap)
-    rows = [("controllers", None if quorum is None else ", ".join(map(str, quorum.voters)))]
+    rows: list[tuple[Cell, ...]] = [
+        ("moving", None if facts.unseen else len(facts.moves)),
+        ("controllers", None if quorum is None else ", ".join(map(str, quorum.voters))),
+    ]
     tables[0] = replace(tables[0], rows=[*tables[0].rows, *rows])
     seen = {"gossip": gossip, "recoveries": recoveries, "quorum": quorum}
-    extra = {name: None if each is None else asdict(each) for name, each in seen.items()}
+    extra: dict[str, object] = {
+        name: None if each is None else asdict(each) for name, each in seen.items()
+    }
+    extra["moves"] = moves_document(facts.moves)
     Screen(json=json).show(tables, {**asdict(found), **extra})
 
 
@@ -129,16 +144,21 @@ def wait(
       kafkaesque cluster wait --brokers 3 --timeout 30
       kafkaesque cluster wait --brokers 3 --in-sync
     """
+    from kafkaesque.cli.long_wait import LongWait
+
+    screen = Screen(json=json)
     deadline = time.monotonic() + timeout
-    while True:
-        found = _try(bootstrap)
-        reasons = _reasons_to_wait(found, bootstrap, brokers, in_sync=in_sync)
-        if isinstance(found, ClusterStatus) and not reasons:
-            Screen(json=json).done(f"ready: {found.summary}", asdict(found))
-            return
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(POLL_S)
+    with LongWait(screen.note) as long_wait:
+        while True:
+            found = _try(bootstrap)
+            reasons = _reasons_to_wait(found, bootstrap, brokers, in_sync=in_sync)
+            if isinstance(found, ClusterStatus) and not reasons:
+                screen.done(f"ready: {found.summary}", asdict(found))
+                return
+            if time.monotonic() >= deadline:
+                break
+            long_wait.what = f"the cluster: {'; '.join(reasons)}"
+            time.sleep(POLL_S)
     if isinstance(found, CommandFailed):
         raise found
     raise CommandFailed(
@@ -167,6 +187,18 @@ def _reasons_to_wait(
         if failure.exit_code != UNREACHABLE:
             raise
         return [failure.message]
+
+
+def _lacking(found: ClusterStatus, facts: "Facts") -> list[str]:
+    """Return the partitions with replicas missing; those that are on their way are not."""
+    from kafkaesque.cli.moving_replicas import Where, missing_in_sync
+
+    lacking = {
+        str(name)
+        for name, each in facts.view.partitions.items()
+        if missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name)))
+    }
+    return [name for name in found.under_replicated if name in lacking]
 
 
 def read_status(bootstrap: str) -> ClusterStatus:

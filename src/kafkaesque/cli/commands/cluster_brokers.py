@@ -1,17 +1,23 @@
 """`kafkaesque cluster drain`, `remove` and `rebalance`: brokers that come and go."""
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption
-from kafkaesque.cli.exit_codes import WRONG_USAGE
+from kafkaesque.cli.exit_codes import TIMED_OUT, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.replica_moves import Where
+    from kafkaesque.cli.moving_replicas import Where
+    from kafkaesque.cli.replica_moves import Layout
+    from kafkaesque.model.ids import NodeId
+
+#: So often a drain looks for what was put on the broker meanwhile: topics that were created.
+ROUNDS_MAX = 10
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", show_default=False, min=1)]
 TimeoutOption = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
@@ -37,17 +43,16 @@ def drain(
 ) -> None:
     """Move everything off a broker, which runs on and can be removed afterwards.
 
-    Ends with 5 when that takes longer than the timeout; it goes on then. The option
-    leader.replication.throttled.rate says how fast.
+    Returns when the controllers know of nothing on it any more: `cluster remove` takes it out then,
+    once it is stopped. Ends with 5 when that takes longer than the timeout; it goes on then. The
+    option leader.replication.throttled.rate says how fast.
 
     \b
     Example:
       kafkaesque cluster drain 3
       kafkaesque cluster drain 3 --dry-run
     """
-    from kafkaesque.broker.placement import plan_drain
-    from kafkaesque.cli.replica_moves import await_moves, read_layout, read_moving, request_moves
-    from kafkaesque.model.errors import InvalidReplicationFactor
+    from kafkaesque.cli.replica_moves import await_moves, none_of, read_layout, request_moves
     from kafkaesque.model.ids import NodeId
 
     screen = Screen(json=json)
@@ -55,30 +60,46 @@ def drain(
     node = NodeId(broker)
     if node not in layout.racks and not any(node in each for each in layout.placed.values()):
         raise _no_such_broker(broker, list(layout.racks))
-    moving = read_moving(bootstrap)
-    placed = {
-        where: tuple(n for n in replicas if where not in moving or n not in moving[where][2])
-        for where, replicas in layout.placed.items()
-    }
+    if dry_run:
+        _show_plan(screen, _plan_drain(node, layout), layout.placed)
+        return
+    deadline = time.monotonic() + timeout
+    moved: dict[Where, None] = {}
+    for _ in range(ROUNDS_MAX):
+        held = [where for where, replicas in layout.placed.items() if node in replicas]
+        if not held:
+            break
+        moves = _plan_drain(node, layout)
+        request_moves(bootstrap, moves)
+        moved |= dict.fromkeys(moves)
+        # What was on its way off it already is waited for, too.
+        gone = dict.fromkeys(held, none_of([node]))
+        await_moves(screen, bootstrap, gone, max(0.0, deadline - time.monotonic()))
+        layout = read_layout(bootstrap)
+    else:
+        raise CommandFailed(
+            f"broker {broker} gets new replicas as fast as they are moved away: topics are created",
+            hint=f"stop it, and then: kafkaesque cluster drain {broker}",
+            exit_code=TIMED_OUT,
+        )
+    screen.done(
+        f"broker {broker} holds nothing any more: {counted(len(moved), 'partition')} moved",
+        {"broker": broker, "moved": [str(where) for where in moved]},
+    )
+
+
+def _plan_drain(node: "NodeId", layout: "Layout") -> "dict[Where, tuple[NodeId, ...]]":
+    from kafkaesque.broker.placement import plan_drain
+    from kafkaesque.model.errors import InvalidReplicationFactor
+
     try:
-        moves = plan_drain(node, placed, layout.racks)
+        return plan_drain(node, layout.lasting, layout.racks)
     except InvalidReplicationFactor as error:
         raise CommandFailed(
-            f"broker {broker} cannot be drained: {error}",
+            f"broker {node} cannot be drained: {error}",
             hint="start another broker, or give the topic fewer replicas: "
             "kafkaesque topic reassign TOPIC --replicas A,B",
         ) from None
-    if dry_run:
-        _show_plan(screen, moves, layout.placed)
-        return
-    request_moves(bootstrap, moves)
-    # What was on its way off it already is waited for, too.
-    leaving = [where for where, (_, _, removing) in moving.items() if broker in removing]
-    await_moves(screen, bootstrap, [*moves, *leaving], timeout)
-    screen.done(
-        f"broker {broker} holds nothing any more: {counted(len(moves), 'partition')} moved",
-        {"broker": broker, "moved": [str(where) for where in moves]},
-    )
 
 
 def remove(
@@ -128,22 +149,22 @@ def rebalance(
         await_moves,
         elect_preferred,
         read_layout,
-        read_moving,
         request_moves,
+        same_nodes,
     )
-    from kafkaesque.model.ids import NodeId
 
     screen = Screen(json=json)
     moves: dict[Where, tuple[NodeId, ...]] = {}
     if not leaders_only:
-        layout, moving = read_layout(bootstrap), read_moving(bootstrap)
-        settled = {where: each for where, each in layout.placed.items() if where not in moving}
+        layout = read_layout(bootstrap)
+        settled = {w: each for w, each in layout.placed.items() if w not in layout.moving}
         moves = plan_balance(settled, layout.racks)
         if dry_run:
             _show_plan(screen, moves, layout.placed)
             return
         request_moves(bootstrap, moves)
-        await_moves(screen, bootstrap, list(moves), timeout)
+        wanted = {where: same_nodes(target) for where, target in moves.items()}
+        await_moves(screen, bootstrap, wanted, timeout)
     elected = elect_preferred(bootstrap)
     screen.done(
         f"{counted(len(moves), 'partition')} moved, {counted(elected, 'leader')} changed",

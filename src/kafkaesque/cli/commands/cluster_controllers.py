@@ -68,13 +68,15 @@ def add(
       kafkaesque cluster controllers add 4
     """
     from kafkaesque.cli.kafka_request import ask
+    from kafkaesque.cli.long_wait import LongWait
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages.add_raft_voter_request import AddRaftVoterRequest
 
     request = AddRaftVoterRequest(
         cluster_id=None, timeout_ms=int(timeout * 1000), voter_id=broker, listeners=[]
     )
-    answer = ask(bootstrap, ApiKey.ADD_RAFT_VOTER, 1, request, timeout + SLACK_S)
+    with LongWait(Screen().note, f"broker {broker} to get the controllers' log"):
+        answer = ask(bootstrap, ApiKey.ADD_RAFT_VOTER, 1, request, timeout + SLACK_S)
     _finish(answer, bootstrap, broker, f"broker {broker} is a controller", json=json)
 
 

@@ -69,21 +69,30 @@ def doctor(
 
 
 def _document(facts: "Facts", found: "list[Finding]") -> dict[str, object]:
+    from kafkaesque.cli.moving_replicas import moves_document
+
     findings = [{**asdict(each), "severity": each.severity.value} for each in found]
     return {
         "cluster_id": facts.view.cluster_id,
         "brokers": facts.known_brokers,
         "partitions": len(facts.view.partitions),
         "findings": findings,
+        "moves": moves_document(facts.moves),
         "unseen": list(facts.unseen),
     }
 
 
 def _show(facts: "Facts", found: "list[Finding]") -> None:
+    from kafkaesque.cli.moving_replicas import sentences
+
     for finding in found:
         print(f"{finding.severity.value}: {finding.what}  [{finding.check}]")
         print(f"    cause: {finding.cause}")
         print(f"    try:   {finding.command}")
+    if facts.moves:
+        print("under way, and nothing wrong:")
+        for each in sentences(facts.moves):
+            print(f"    {each}")
     if facts.unseen:
         print("not looked at:")
         for each in facts.unseen:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from kafkaesque.cli.arguments import (
     wrong_usage,
 )
 from kafkaesque.cli.commands.topic_elect import elect
+from kafkaesque.cli.commands.topic_reassign import reassign
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.moving_replicas import Moves
     from kafkaesque.cli.offline_replicas import Offline
     from kafkaesque.cli.recoveries import Recoveries
 
@@ -34,6 +36,7 @@ POLL_S = 0.05
 TOPIC_CONFIG_SOURCE = 1
 
 app = new_app(help="Create, list, describe, alter and delete topics; move and elect their leaders.")
+app.command()(reassign)
 app.command()(elect)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
@@ -56,6 +59,9 @@ class PartitionRow:
     offline: list[int]
     #: How often it was formed anew, and what came of the last time; None where nobody can say.
     formation: int | None = None
+    #: While they move, `replicas` are old and new ones.
+    adding: list[int] = field(default_factory=list)
+    removing: list[int] = field(default_factory=list)
     recovery: str | None = None
     given_up: str | None = None
 
@@ -166,6 +172,7 @@ def describe(
       kafkaesque topic describe orders
     """
     from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.moving_replicas import moves_of_topics, moves_table
     from kafkaesque.cli.offline_replicas import read_offline
     from kafkaesque.cli.recoveries import read_recoveries
 
@@ -175,15 +182,22 @@ def describe(
     brokers = connection.metadata(admin).brokers.values()
     addresses = [(each.id, str(each.host), int(each.port or 0)) for each in brokers]
     formed = read_recoveries(addresses, names)
+    screen = Screen(json=json)
+    moves = moves_of_topics(bootstrap, names, screen.note)
     found = [
         Description(
             topic=name,
-            partitions=_partitions(_existing(connection, admin, name), name, offline, formed),
+            partitions=_with_moves(
+                _partitions(_existing(connection, admin, name), name, offline, formed), name, moves
+            ),
             options=_options(admin, name, all_options),
         )
         for name in names
     ]
-    Screen(json=json).show(_tables(found), [asdict(each) for each in found])
+    tables = _tables(found)
+    if moves:
+        tables.insert(1, moves_table(moves))
+    screen.show(tables, [asdict(each) for each in found])
 
 
 @app.command()
@@ -232,58 +246,6 @@ def alter(
         "deleted": delete_config or [],
     }
     Screen(json=json).done(f"altered {name}", document)
-
-
-@app.command()
-def reassign(
-    name: NameArgument,
-    replicas: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
-    ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves under way.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 3600.0,
-    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
-    json: JsonOption = False,
-) -> None:
-    """Move a topic's replicas to these brokers; returns when they are there.
-
-    Ends with 5 when that takes longer than the timeout; it goes on then. The option
-    leader.replication.throttled.rate says how fast.
-
-    \b
-    Example:
-      kafkaesque topic reassign orders --replicas 2,3,4
-      kafkaesque topic reassign orders --partition 0 --replicas 4,2,3
-      kafkaesque topic reassign orders --cancel
-    """
-    from kafkaesque.cli.replica_moves import Where, await_moves, read_layout, request_moves
-
-    if (replicas is None) != cancel:
-        raise wrong_usage("one of --replicas and --cancel says what to do", "--replicas 1,2,3")
-    nodes = None if replicas is None else _brokers(replicas)
-    there = [where for where in read_layout(bootstrap).placed if where.topic == name]
-    if not there:
-        raise _missing(name)
-    chosen = [Where(name, number) for number in dict.fromkeys(partition or ())] or there
-    screen = Screen(json=json)
-    request_moves(bootstrap, dict.fromkeys(chosen, nodes), is_idle_well=partition is None)
-    await_moves(screen, bootstrap, chosen, timeout)
-    count = counted(len(chosen), "partition")
-    what = f"on broker(s) {replicas}" if nodes is not None else "where they were"
-    document = {"topic": name, "partitions": [each.partition for each in chosen], "replicas": nodes}
-    screen.done(f"the replicas of {name} are {what}: {count}", document)
-
-
-def _brokers(words: str) -> list[int]:
-    try:
-        return [int(word) for word in words.split(",")]
-    except ValueError:
-        raise wrong_usage(f"--replicas {words} is no list of brokers", "--replicas 1,2,3") from None
 
 
 @app.command()
@@ -383,6 +345,18 @@ def _partitions(
     return rows
 
 
+def _with_moves(rows: list[PartitionRow], name: str, moves: "Moves") -> list[PartitionRow]:
+    from kafkaesque.cli.moving_replicas import Where
+
+    found = []
+    for row in rows:
+        move = moves.get(Where(name, row.partition))
+        if move is not None:
+            row = replace(row, adding=list(move.adding), removing=list(move.removing))
+        found.append(row)
+    return found
+
+
 def _options(admin: "AdminClient", name: str, with_defaults: bool) -> dict[str, str]:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -427,7 +401,7 @@ def _tables(topics: list[Description]) -> list[Table]:
             each.topic,
             row.partition,
             row.leader,
-            _list(row.replicas),
+            _list([node for node in row.replicas if node not in row.adding]),
             _list(row.in_sync),
             _list(row.offline) or None,
         )

@@ -10,7 +10,7 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
-    from kafkaesque.cli.replica_moves import Where
+    from kafkaesque.cli.moving_replicas import Where
 
 TIMEOUT_S = 30.0
 
@@ -45,7 +45,9 @@ def elect(
       kafkaesque topic elect orders
       kafkaesque topic elect orders --partition 3 --unclean
     """
-    from kafkaesque.cli.replica_moves import Where, elect_leaders, read_layout
+    from kafkaesque.cli.long_wait import LongWait
+    from kafkaesque.cli.moving_replicas import Where
+    from kafkaesque.cli.replica_moves import elect_leaders, read_layout
 
     there = [where for where in read_layout(bootstrap).placed if where.topic == name]
     if not there:
@@ -56,7 +58,8 @@ def elect(
             f"Give up what only the missing replicas of {name} have, where no leader is?",
             abort=True,
         )
-    elected, refused = elect_leaders(bootstrap, chosen, is_unclean=unclean, timeout_s=timeout)
+    with LongWait(Screen().note, f"leaders of {name}"):
+        elected, refused = elect_leaders(bootstrap, chosen, is_unclean=unclean, timeout_s=timeout)
     if refused:
         raise _failure(refused, elected)
     idle = len(chosen) - len(elected)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from kafkaesque.cli.doctor.facts import Facts, PartitionName
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
 from kafkaesque.cli.doctor.settings_checks import check_settings
+from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.screen import counted
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -135,7 +136,7 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
     behind: dict[int, list[PartitionName]] = {}
     for name, each in partitions:
         if each.leader >= 0:
-            for node in set(each.replicas) - set(each.in_sync):
+            for node in missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name))):
                 behind.setdefault(node, []).append(name)
     for node, names in sorted(behind.items()):
         yield _under_replicated(node, names, is_dead=node in dead)
@@ -154,6 +155,26 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
             command="kafkaesque log verify DIR    (on its machine); then stop that broker, remove "
             "that partition's directory and start it: the copy is made anew. Never on two brokers "
             "at a time",
+            names=[str(name) for name in names],
+        )
+
+
+def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Replicas that are to move to brokers that are down."""
+    dead = set(facts.dead_brokers)
+    waiting: dict[int, list[PartitionName]] = {}
+    for (topic, number), move in sorted(facts.moves.items()):
+        for node in move.adding:
+            if node in dead:
+                waiting.setdefault(node, []).append(PartitionName(topic, number))
+    for node, names in sorted(waiting.items()):
+        yield Finding(
+            check="move-waits",
+            severity=WARNING,
+            what=f"{counted(len(names), 'partition')} cannot be moved to broker {node}: "
+            f"{named(names)}",
+            cause="it is down; what it is to get stays where it is until it has a copy",
+            command=f"start broker {node}, or kafkaesque topic reassign {names[0].topic} --cancel",
             names=[str(name) for name in names],
         )
 
@@ -344,6 +365,7 @@ CHECKS: Sequence[Check] = (
     check_controllers,
     check_disagreement,
     check_partitions,
+    check_moves,
     check_recoveries,
     check_disks,
     check_clocks,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum
 from kafkaesque.cli.recoveries import Recovery
 
@@ -104,6 +105,8 @@ class Facts:
     groups: Sequence[GroupFacts] = ()
     #: Partitions that were formed anew; those that are being formed come first.
     recoveries: Sequence[Recovery] = ()
+    #: Partitions whose replicas move, by topic and number.
+    moves: Mapping[Where, Move] = field(default_factory=dict)
     #: The controllers, as the one that leads says.
     quorum: Quorum | None = None
     #: What could not be looked at, one sentence each.

@@ -21,6 +21,7 @@ from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import parse_addresses
 from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.moving_replicas import Moves, read_moving
 from kafkaesque.cli.quorum import Quorum, read_quorum
 from kafkaesque.cli.recoveries import read_recoveries
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -35,6 +36,8 @@ from kafkaesque.protocols.kafka.messages.list_transactions_request import ListTr
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 
 ANSWER_TIMEOUT_S = 5.0
+#: So long a broker looks for a controller that says which replicas move.
+MOVES_TIMEOUT_MS = 2_000
 #: Brokers that are asked at the same time.
 AT_ONCE_MAX = 16
 #: Topics whose options are asked for in one request.
@@ -61,7 +64,8 @@ def look(bootstrap: str) -> Facts:
     view = _first_view(bootstrap)
     with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
         brokers = list(pool.map(lambda each: look_at_broker(*each), sorted(view.brokers.items())))
-    return Facts(view=view, brokers=brokers)
+    unseen: list[str] = []
+    return Facts(view=view, brokers=brokers, moves=_moves(brokers, unseen), unseen=unseen)
 
 
 def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
@@ -75,7 +79,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         time.sleep(AGAIN_S)
         found = look(bootstrap)
     alive = [each for each in found.brokers if each.problem is None]
-    unseen: list[str] = []
+    unseen = list(found.unseen)
     brokers = []
     for broker in found.brokers:
         if broker.problem is None:
@@ -108,6 +112,17 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         recoveries=() if recoveries is None else recoveries.recoveries,
         quorum=quorum,
     )
+
+
+def _moves(brokers: Sequence[BrokerFacts], unseen: list[str]) -> Moves:
+    alive = [each.address for each in brokers if each.problem is None]
+    if not alive:
+        return {}
+    try:
+        return read_moving(",".join(alive), MOVES_TIMEOUT_MS)
+    except CommandFailed as failure:
+        unseen.append(failure.message)
+        return {}
 
 
 def _quorum(alive: Sequence[BrokerFacts], unseen: list[str]) -> Quorum | None:

@@ -2,6 +2,7 @@
 
 from kafkaesque.cli.doctor.facts import Facts, PartitionName
 from kafkaesque.cli.doctor.findings import named
+from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.screen import counted
 
 
@@ -9,7 +10,8 @@ def reasons_to_wait(facts: Facts, brokers: int) -> list[str]:
     """Return why no broker is to be stopped now, one sentence each; none if one may be.
 
     Every broker is asked and has to say the same: one that has just been started, or is cut off,
-    knows least, and what it does not know yet is a reason.
+    knows least, and what it does not know yet is a reason. Moves are none: the old replicas
+    serve, and whoever gets a copy goes on with it after its restart.
     """
     problems = {each.id: each.problem for each in facts.brokers}
     found = [
@@ -31,7 +33,8 @@ def reasons_to_wait(facts: Facts, brokers: int) -> list[str]:
         if unheard:
             found.append(f"broker {broker.id} does not hear of {named(unheard)}")
         for name, each in view.partitions.items():
-            if each.leader < 0 or set(each.in_sync) < set(each.replicas) or each.offline:
+            lacking = missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name)))
+            if each.leader < 0 or lacking or each.offline:
                 missing.setdefault(name, broker.id)
     if missing:
         names = sorted(missing)

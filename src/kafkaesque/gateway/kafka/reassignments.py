@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import (
+    AskMoves,
     ControllerResult,
     MoveReplicas,
     MovesResult,
+    MovesView,
+    MovingPartition,
     WantedReplicas,
 )
 from kafkaesque.gateway.kafka.call import Call
@@ -83,25 +85,35 @@ def _answer(
 
 
 def on_list_partition_reassignments(gateway: "KafkaGateway", call: Call) -> None:
-    """Say which replicas move, of all partitions or of those that are named."""
+    """Say which replicas move, of all partitions or of those that are named.
+
+    Whoever leads the controllers says so: this broker may not have heard yet of a move that its
+    client was told of, and what is not listed is taken for done.
+    """
     request: ListPartitionReassignmentsRequest = call.read()
-    moving = list(gateway.broker.state.moving.values())
+    named = None
     if request.topics is not None:
         named = {(each.name, index) for each in request.topics for index in each.partition_indexes}
-        moving = [each for each in moving if (each.topic, each.partition) in named]
-    topics = _by_topic(moving)
-    call.answer(
-        ListPartitionReassignmentsResponse(
-            error_message=None,
-            topics=[OngoingTopicReassignment(name, parts) for name, parts in topics.items()],
-        )
-    )
+
+    def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
+        answer = ListPartitionReassignmentsResponse(error_message=None)
+        if isinstance(outcome, MovesView):
+            moving = outcome.moving
+            answer.topics = _by_topic(
+                each for each in moving if named is None or (each.topic, each.partition) in named
+            )
+        else:
+            assert isinstance(outcome, RequestRefused)
+            answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
+        call.answer(answer)
+
+    gateway.broker.submit(AskMoves(), max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)), on_outcome)
 
 
-def _by_topic(moving: Iterable[PartitionState]) -> dict[str, list[OngoingPartitionReassignment]]:
+def _by_topic(moving: Iterable[MovingPartition]) -> list[OngoingTopicReassignment]:
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
-    for each in sorted(moving, key=lambda state: (state.topic, state.partition)):
+    for each in moving:
         topics.setdefault(each.topic, []).append(
             OngoingPartitionReassignment(each.partition, each.replicas, each.adding, each.removing)
         )
-    return topics
+    return [OngoingTopicReassignment(name, partitions) for name, partitions in topics.items()]

@@ -1,0 +1,211 @@
+"""Moves of replicas as the command line follows them: nothing is said to be done too soon."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaesque.cli import replica_moves
+from kafkaesque.cli.app import app
+from kafkaesque.cli.exit_codes import TIMED_OUT
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.long_wait import LongWait
+from kafkaesque.cli.moving_replicas import Move, Where, missing_in_sync, sentences
+from kafkaesque.cli.replica_moves import Layout, await_moves, same_nodes
+from kafkaesque.cli.screen import Screen
+from kafkaesque.model.ids import NodeId
+
+ORDERS = Where("orders", 0)
+
+
+def layout(placed: dict[Where, list[int]], moving: dict[Where, Move] | None = None) -> Layout:
+    return Layout(
+        racks={NodeId(node): None for node in (1, 2, 3)},
+        placed={where: tuple(map(NodeId, nodes)) for where, nodes in placed.items()},
+        moving=moving or {},
+    )
+
+
+def move(origin: Sequence[int], target: Sequence[int]) -> Move:
+    return Move(
+        replicas=[*target, *(node for node in origin if node not in target)],
+        adding=[node for node in target if node not in origin],
+        removing=[node for node in origin if node not in target],
+    )
+
+
+class Cluster:
+    """Answers with one layout after the other, and with the last one from then on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Layout | CommandFailed) -> None:
+        self.asked: list[object] = []
+        self.requested: list[dict[Where, Sequence[int] | None]] = []
+        self.idle: list[Where] = []
+        self._answers = itertools.chain(answers, itertools.repeat(answers[-1]))
+        monkeypatch.setattr(replica_moves, "POLL_S", 0.001)
+        monkeypatch.setattr(replica_moves, "read_layout", self.read_layout)
+        monkeypatch.setattr(replica_moves, "request_moves", self.request_moves)
+
+    def read_layout(self, _: str) -> Layout:
+        answer = next(self._answers)
+        self.asked.append(answer)
+        if isinstance(answer, CommandFailed):
+            raise answer
+        return answer
+
+    def request_moves(
+        self, _: str, moves: dict[Where, Sequence[int] | None], *, is_idle_well: bool = False
+    ) -> list[Where]:
+        self.requested.append(dict(moves))
+        return self.idle
+
+
+BEFORE = layout({ORDERS: [1, 2]})
+UNDER_WAY = layout({ORDERS: [2, 3, 1]}, {ORDERS: move([1, 2], [2, 3])})
+AFTER = layout({ORDERS: [2, 3]})
+
+
+def test_what_is_not_listed_and_not_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is behind lists nothing and has the replicas where they were."""
+    cluster = Cluster(monkeypatch, BEFORE, BEFORE, UNDER_WAY, AFTER)
+    await_moves(Screen(), "-", {ORDERS: same_nodes([3, 2])}, 10)
+    assert cluster.asked == [BEFORE, BEFORE, UNDER_WAY, AFTER]
+
+
+def test_replicas_that_are_there_and_move_on_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch, layout({ORDERS: [2, 3]}, {ORDERS: move([3], [2])}), AFTER)
+    await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 10)
+    assert len(cluster.asked) == 2
+
+
+def test_a_topic_that_is_deleted_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cluster(monkeypatch, UNDER_WAY, layout({}))
+    await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 10)
+
+
+def test_a_wait_goes_on_while_a_controller_is_elected_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nobody = CommandFailed("nobody leads")
+    Cluster(monkeypatch, UNDER_WAY, nobody, nobody, AFTER)
+    await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 10)
+    Cluster(monkeypatch, UNDER_WAY, nobody)
+    monkeypatch.setattr(replica_moves, "SILENCE_S_MAX", 0.01)
+    with pytest.raises(CommandFailed, match="nobody leads"):
+        await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 10)
+
+
+def test_what_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cluster(monkeypatch, UNDER_WAY)
+    with pytest.raises(CommandFailed, match="orders-0; they go on") as failure:
+        await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0)
+    assert failure.value.exit_code == TIMED_OUT
+
+
+def test_a_drain_is_done_when_nothing_is_left_also_of_new_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Where("late", 0)
+    with_late = layout({ORDERS: [2, 3], late: [1]})
+    cluster = Cluster(
+        monkeypatch, BEFORE, UNDER_WAY, AFTER, with_late, layout({ORDERS: [2, 3], late: [3]})
+    )
+    done = CliRunner().invoke(app, ["cluster", "drain", "1"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "broker 1 holds nothing any more: 2 partitions moved\n"
+    assert [list(each) for each in cluster.requested] == [[ORDERS], [late]]
+
+
+def test_a_drain_that_is_behind_topics_all_the_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = [layout({Where("t", number): [1]}) for number in range(40)]
+    Cluster(monkeypatch, *new)
+    done = CliRunner().invoke(app, ["cluster", "drain", "1"])
+    assert done.exit_code == TIMED_OUT
+    assert "gets new replicas as fast as they are moved away" in done.stderr
+
+
+def test_a_cancel_with_nothing_to_cancel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, BEFORE)
+    cluster.idle = [ORDERS]
+    done = CliRunner().invoke(app, ["topic", "reassign", "orders", "--cancel"])
+    assert done.exit_code == 0
+    assert done.stdout == "no replica of orders moves: there is nothing to cancel\n"
+
+
+def test_a_cancel_is_done_when_the_new_replicas_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Where("orders", 1)
+    still = layout({ORDERS: [2, 3, 1], other: [1]}, {ORDERS: move([1, 2], [2, 3])})
+    Cluster(monkeypatch, still, still, layout({ORDERS: [1, 2, 3], other: [1]}), BEFORE)
+    done = CliRunner().invoke(app, ["topic", "reassign", "orders", "--cancel"])
+    assert done.stdout == "the replicas of orders are where they were: 2 partitions\n"
+
+
+def test_moves_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cluster(monkeypatch, UNDER_WAY)
+    for words in (["orders"], []):
+        done = CliRunner().invoke(app, ["topic", "reassign", *words, "--list"])
+        assert done.stdout == "# moves\nPARTITION\tFROM\tTO\norders-0\t2,1\t2,3\n"
+    done = CliRunner().invoke(app, ["topic", "reassign", "orders", "--list", "-p", "1", "--json"])
+    assert (done.stdout, done.stderr) == ("[]\n", "no replica moves\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["orders"], ["orders", "--list", "--cancel"], ["--cancel"], ["--replicas", "1"]]
+)
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["topic", "reassign", *words]).exit_code == 2
+
+
+CASES = {
+    "settled, and all in sync": ([1, 2], [2, 1], None, []),
+    "settled, and one behind": ([1, 2], [1], None, [2]),
+    "moving, and the old ones in sync": ([3, 4, 1, 2], [1, 2], move([1, 2], [3, 4]), []),
+    "moving, and an old one behind": ([3, 4, 1, 2], [1], move([1, 2], [3, 4]), [2]),
+    "moved, and that is not written down": ([3, 4, 1, 2], [3, 4], move([1, 2], [3, 4]), []),
+    "moved, and a new one is behind": ([3, 4, 1, 2], [3], move([1, 2], [3, 4]), [1, 2]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_replicas_that_are_on_their_way_are_not_missing(case: str) -> None:
+    replicas, in_sync, under_way, missing = CASES[case]
+    assert missing_in_sync(replicas, in_sync, under_way) == missing
+
+
+def test_moves_are_told_in_few_sentences() -> None:
+    many = {Where("t", number): move([1], [number + 2]) for number in range(12)}
+    same = {Where("u", number): move([1, 2], [2, 3]) for number in range(20)}
+    (sentence,) = sentences(same)
+    assert sentence.startswith("replicas move from broker(s) 2,1 to 2,3: u-0, u-1, ")
+    assert sentence.endswith(" and 12 more")
+    assert len(sentences(many)) == 9
+    assert "and 4 more" in sentences(many)[-1]
+
+
+def test_a_long_wait_is_told_again_and_again_and_not_after_its_end() -> None:
+    lines: list[str] = []
+    enough = threading.Event()
+
+    def note(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 3:
+            enough.set()
+
+    with LongWait(note, "the moon", again_s=0.001) as wait:
+        assert enough.wait(30)
+        wait.what = ""
+    assert not any(each.name == "long-wait" for each in threading.enumerate())
+    assert all(line.startswith("still waiting for the moon (") for line in lines)
+
+
+def test_a_short_wait_is_not_told() -> None:
+    lines: list[str] = []
+    with LongWait(lines.append, "the moon", again_s=3600):
+        pass
+    assert not lines
