@@ -2,7 +2,8 @@
 
 Life of a broker: `start` recovers the disk, opens the controller's group and the peer port, and
 then, as the metadata says, the partitions placed here. It registers itself with the controller,
-again and again until that is committed; from then on `is_ready`. `stop` hands leadership over,
+again and again until that is committed; from then on `is_ready`. Before any of that it makes sure
+that no other process has its id (`identity`). `stop` hands leadership over,
 closes the links and leaves the disk in a state that needs no recovery.
 """
 
@@ -22,7 +23,6 @@ from kafkaesque.broker.commands import (
     ControllerCommand,
     Done,
     GroupCommand,
-    RegisterBroker,
     WriteMarker,
 )
 from kafkaesque.broker.config import BrokerConfig
@@ -30,7 +30,6 @@ from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller_voters import ControllerVoters
 from kafkaesque.broker.dynamic_options import resolve_options
-from kafkaesque.broker.features import KNOWN
 from kafkaesque.broker.forwarder import Forwarder
 from kafkaesque.broker.founding import Decision, Founding
 from kafkaesque.broker.gossip_ties import make_gossip
@@ -38,6 +37,7 @@ from kafkaesque.broker.greeting import Greeter
 from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.group_recovery import GroupRecovery
+from kafkaesque.broker.identity import Identity
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.log_cleaner import LogCleaner
@@ -66,6 +66,7 @@ from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
 from kafkaesque.broker.raft_driver import RaftDriver, Replica
 from kafkaesque.broker.recovery_watch import RecoveryWatch
+from kafkaesque.broker.registration import Registration
 from kafkaesque.broker.replica_mover import ReplicaMover
 from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
@@ -76,7 +77,6 @@ from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.errors import (
     DiskFailed,
-    FeatureUpdateFailed,
     LeaderNotAvailable,
     NotLeader,
     RequestRefused,
@@ -93,7 +93,6 @@ from kafkaesque.model.options import OptionValue
 from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.recovery import RecoveryReport
 
-REGISTER_RETRY_MS = 200
 SWEEP_MS = 250
 #: So long another broker's deletion of records waits until they are committed here.
 ADVANCE_TIMEOUT_MS = 5_000
@@ -113,12 +112,16 @@ class Broker:
         config: BrokerConfig,
         report: Callable[[str], None],
         report_error: Callable[[str], None] | None = None,
+        report_warning: Callable[[str], None] | None = None,
     ) -> None:
-        """`report_error` is told what somebody has to look after; without it, `report` is."""
+        """`report_error` is told what somebody has to look after, `report_warning` what may be
+        wrong; without them, `report` is.
+        """
         self.env = env
         self.config = config
         self.report = EventLimit(report, env.clock.call_later).say
         self.report_error = report_error or report
+        self.report_warning = report_warning or report
         self.activity = Activity()
         self.node = config.node
         self.incarnation = int.from_bytes(env.dice.unique_bytes(6), "big")
@@ -128,7 +131,7 @@ class Broker:
         self.failure: Exception | None = None
         #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
         self.on_failed: Callable[[], None] = _nothing
-        #: Told when another process has this broker's id, before this one is registered.
+        #: Told when another process has this broker's id, and this one is the one to stop.
         self.on_contested: Callable[[], None] = _nothing
         #: Told when client quotas have changed in `state`.
         self.on_quotas_changed: Callable[[], None] = _nothing
@@ -140,8 +143,6 @@ class Broker:
         self._sweep: Timer | None = None
         self._dirty_reports: dict[GroupId, None] = {}
         self._reports_asked = False
-        #: Whether it was said that this broker's release is too old for the cluster.
-        self._is_refusal_told = False
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -155,6 +156,8 @@ class Broker:
             report=self.report,
         )
         self.gossip = make_gossip(self)
+        self.identity = Identity(self)
+        self.registration = Registration(self)
         self.store = LogStore(
             disk=env.disk,
             clock=env.clock,
@@ -257,18 +260,25 @@ class Broker:
         )
         self.peers.write_word = self.founding.word_for
         self.peers.on_word = self.founding.on_word
+        self.peers.listen(self.config.peer_address)
+        if self.gossip is not None:
+            self.gossip.bind()
+        self.identity.begin(self._join)
+
+    def _join(self) -> None:
+        """No other process has this broker's id: take part."""
         self.founding.start()
         for node, address in self.config.controllers.items():
             if address is not None:
                 self.peers.add_peer(node, address)
-        for broker in state.brokers.values():
+        for broker in self.state.brokers.values():
             self._on_broker_registered(broker)
-        self.peers.start(self.config.peer_address)
+        self.peers.start()
         if self.gossip is not None:
             self.gossip.start()
         self.driver.start()
         self.partitions.reconcile()
-        self._register()
+        self.registration.start()
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
 
     def _report_recovery(self, found: RecoveryReport) -> None:
@@ -308,6 +318,7 @@ class Broker:
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Hand leadership over, then close everything; data is synced when `on_stopped` comes."""
         self.is_stopping = True
+        self.identity.close()
         self.founding.stop()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -328,32 +339,6 @@ class Broker:
 
         gossip = self.gossip
         self.driver.hand_over_all(finish if gossip is None else lambda: gossip.leave(finish))
-
-    def _register(self) -> None:
-        if self.is_stopping or self.failure is not None:
-            return
-        config = self.config
-        text = config.text_address
-        command = RegisterBroker(
-            node=self.node,
-            host=config.kafka_address.host,
-            kafka_port=config.kafka_address.port,
-            text_port=0 if text is None else text.port,
-            peer_host=config.peer_address.host,
-            peer_port=config.peer_address.port,
-            rack=config.rack,
-            incarnation=self.incarnation,
-            directory_id=self.store.directory_id,
-            features=dict(KNOWN),
-        )
-        self.controller_client.submit(command, 10 * REGISTER_RETRY_MS, self._on_registered)
-
-    def _on_registered(self, outcome: object) -> None:
-        if isinstance(outcome, FeatureUpdateFailed) and not self._is_refusal_told:
-            self._is_refusal_told = True
-            self.report_error(f"broker {self.node} is not taken in: {outcome}")
-        if not isinstance(outcome, Done):
-            self.env.clock.call_later(REGISTER_RETRY_MS, self._register)
 
     def _on_sweep(self) -> None:
         now_ms = self.env.clock.now_ms()
@@ -423,8 +408,15 @@ class Broker:
             draw=self.env.dice.below(1 << 16),
             controllers=self.controller_voters.facts(),
             leader=self.leaders.leader,
+            incarnation=self._incarnation_of,
         )
         return plan(state, command, inputs)
+
+    def _incarnation_of(self, node: NodeId) -> int | None:
+        """Return which process of a broker is alive, as far as this one hears of it."""
+        if node == self.node:
+            return self.incarnation
+        return self.peers.incarnation(node) if self.peers.is_alive(node) else None
 
     def _on_controller_leading(self, leading: bool) -> None:
         if leading:
@@ -484,7 +476,10 @@ class Broker:
             is_known = self.gossip is not None and self.gossip.address(node) is not None
             if self.config.controllers.get(node) is None and not is_known:
                 self.peers.add_peer(node, Address(record.peer_host, record.peer_port))
-        elif record.incarnation == self.incarnation and not self.is_ready:
+        elif record.incarnation != self.incarnation:
+            if self.is_ready and not self.is_stopping:
+                self.registration.on_overwritten(record)
+        elif not self.is_ready:
             self.is_ready = True
             if self._on_ready is not None and not self.is_stopping:
                 self.env.clock.call_soon(self._on_ready)

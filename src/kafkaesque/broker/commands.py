@@ -20,6 +20,7 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     directory_id: str = ""
     #: The first and the last level that it knows, of each feature.
     features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    admin_port: int = 0
 
 
 class RemoveBroker(PeerRequest, frozen=True, tag="remove-broker", kw_only=True):

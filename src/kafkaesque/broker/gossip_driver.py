@@ -110,7 +110,9 @@ class GossipDriver:
         self._core: Final = MembershipCore(
             identity, config.membership, env.dice, env.clock.now_ms()
         )
+        #: Set while this broker takes part; `_bound` from before that.
         self._port: Datagrams | None = None
+        self._bound: Datagrams | None = None
         self._timer: Timer | None = None
         self._timer_due_ms = 0
         self._load_timer: Timer | None = None
@@ -133,14 +135,18 @@ class GossipDriver:
 
     # -- life
 
-    def start(self) -> None:
-        """Take part.
+    def bind(self) -> None:
+        """Open the port, and take no part yet.
 
         Raises:
-            OSError: the port cannot be bound.
+            OSError: it cannot be bound.
         """
+        self._bound = self._env.network.open_datagrams(self._config.peer_address, self._on_datagram)
+
+    def start(self) -> None:
+        """Take part; after `bind`."""
         config = self._config
-        self._port = self._env.network.open_datagrams(config.peer_address, self._on_datagram)
+        self._port = self._bound
         self._peers.on_dial_refused = self._on_dial_refused
         facts = {RELEASE: __version__, KAFKA_ADDRESS: str(config.kafka_address), RACK: config.rack}
         for name, value in facts.items():
@@ -153,6 +159,7 @@ class GossipDriver:
     def leave(self, on_gone: Callable[[], None]) -> None:
         """Say that this broker is about to stop; `on_gone` when that was said often enough."""
         if self._port is None:
+            self.close()
             on_gone()
             return
         self._on_gone = on_gone
@@ -164,9 +171,9 @@ class GossipDriver:
             if timer is not None:
                 timer.cancel()
         self._timer = self._load_timer = self._leads_timer = None
-        if self._port is not None:
-            self._port.close()
-            self._port = None
+        if self._bound is not None:
+            self._bound.close()
+        self._port = self._bound = None
 
     # -- what can be asked
 

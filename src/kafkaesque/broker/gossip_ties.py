@@ -66,13 +66,17 @@ class _Ties:
         return figures
 
     def on_contested(self, address: Address) -> None:
-        """Another process is this broker, too: who is not registered yet is the one too many."""
+        """Another process is this broker, too: who is not registered yet is the one too many.
+
+        A broker that is registered asks the others with which of the two they are linked.
+        """
         broker = self._broker
         sentence = (
             f"another process says that it is broker {broker.node}, too, as heard from {address}"
         )
         if broker.is_ready:
             broker.report_error(f"{sentence}. Give one of them another id")
+            broker.identity.doubt(address)
         elif not broker.is_stopping:
             broker.report_error(f"{sentence}. This one stops: give it another id")
             broker.on_contested()

@@ -25,7 +25,7 @@ from kafkaesque.broker.peer_messages import (
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address
 from kafkaesque.membership.errors import FrameRefused, Refusal
-from kafkaesque.membership.seal import Keyring
+from kafkaesque.membership.seal import ANYBODY, Envelope, Keyring
 from kafkaesque.model.ids import NodeId
 
 #: Senders whose last greeting is remembered; all of them have the secret.
@@ -56,8 +56,8 @@ class Greeter:
         """`life`: this process's number, of which gossip sees to it that it grows."""
         self._node: Final = node
         self._cluster_id: Final = cluster_id
-        self._incarnation: Final = incarnation
-        self._advertised: Final = advertised
+        self.incarnation: Final = incarnation
+        self.advertised: Final = advertised
         self._keyring: Final = Keyring(cluster_id, secrets, b"greeting") if secrets else None
         self._life: Final = life
         self._number = 0
@@ -66,30 +66,70 @@ class Greeter:
 
     def write(self, to: NodeId) -> list[Buffer]:
         """Return the section that greets a broker."""
+        return self._write(to, SectionKind.HELLO, SectionKind.SEALED_HELLO)
+
+    def write_claim(self) -> list[Buffer]:
+        """Return the section that asks whoever gets it about this broker's id."""
+        return self._write(ANYBODY, SectionKind.CLAIM, SectionKind.SEALED_CLAIM)
+
+    def _write(self, to: NodeId, plain: SectionKind, sealed: SectionKind) -> list[Buffer]:
         hello = Hello(
             PROTOCOL_VERSION,
             self._cluster_id,
             self._node,
             to,
-            self._incarnation,
-            *self._advertised,
+            self.incarnation,
+            *self.advertised,
         )
         if self._keyring is None:
-            return write_section(SectionKind.HELLO, hello)
+            return write_section(plain, hello)
         self._number += 1
         packet = msgspec.msgpack.encode(hello)
         frame = self._keyring.seal(self._node, to, self._life(), self._number, packet)
-        return write_raw_section(SectionKind.SEALED_HELLO, frame)
+        return write_raw_section(sealed, frame)
 
-    def read(self, kind: SectionKind, body: memoryview) -> Hello:
+    def read(
+        self,
+        kind: SectionKind,
+        body: memoryview,
+        check: Callable[[Hello], None] = lambda hello: None,
+    ) -> Hello:
         """Return who greets this broker, from a section of one of the two kinds.
+
+        A greeting at which `check` raises is as if it had not come: it outdates none.
 
         Raises:
             GreetingDenied: it is no member of this cluster, or was one before.
             MalformedPeerFrame: it is nobody for this broker.
         """
-        if kind is SectionKind.SEALED_HELLO:
-            hello = self._open(body)
+        hello, envelope = self._read(kind is SectionKind.SEALED_HELLO, body)
+        if hello.to_node != self._node:
+            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self._node}")
+        if hello.node == self._node:
+            raise MalformedPeerFrame(f"it says that it is broker {self._node}, which is this one")
+        if envelope is not None:
+            self._check_order(envelope)
+        check(hello)
+        if envelope is not None:
+            self._remember(envelope)
+        return hello
+
+    def read_claim(self, kind: SectionKind, body: memoryview) -> Hello:
+        """Return who asks about an id; it may be this broker's own. It outdates no greeting.
+
+        Raises:
+            GreetingDenied: it is no member of this cluster.
+            MalformedPeerFrame: it is no question.
+        """
+        hello, _ = self._read(kind is SectionKind.SEALED_CLAIM, body)
+        if hello.to_node != ANYBODY:
+            raise MalformedPeerFrame("a question to somebody else")
+        return hello
+
+    def _read(self, is_sealed: bool, body: memoryview) -> tuple[Hello, Envelope | None]:
+        envelope = None
+        if is_sealed:
+            hello, envelope = self._open(body)
         else:
             hello = read_hello(body)
             if hello.cluster_id == self._cluster_id and self._keyring is not None:
@@ -104,13 +144,9 @@ class Greeter:
                 Denial.OTHER_CLUSTER,
                 f"it belongs to cluster {theirs!r}, this broker to {self._cluster_id!r}",
             )
-        if hello.to_node != self._node:
-            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self._node}")
-        if hello.node == self._node:
-            raise MalformedPeerFrame(f"it says that it is broker {self._node}, which is this one")
-        return hello
+        return hello, envelope
 
-    def _open(self, body: memoryview) -> Hello:
+    def _open(self, body: memoryview) -> tuple[Hello, Envelope]:
         if self._keyring is None:
             raise GreetingDenied(
                 Denial.NO_SECRET,
@@ -127,20 +163,21 @@ class Greeter:
         hello = read_hello(memoryview(envelope.packet))
         if (hello.node, hello.to_node) != (envelope.sender, envelope.receiver):
             raise MalformedPeerFrame("a greeting whose seal is another's")
-        self._admit(envelope.sender, (envelope.life, envelope.number))
-        return hello
+        return hello, envelope
 
-    def _admit(self, sender: NodeId, this: tuple[int, int]) -> None:
-        last = self._last.pop(sender, (0, 0))
-        self._last[sender] = max(last, this)
-        if len(self._last) > SENDERS_MAX:
-            del self._last[next(iter(self._last))]
-        if this <= last:
+    def _check_order(self, envelope: Envelope) -> None:
+        if (envelope.life, envelope.number) <= self._last.get(envelope.sender, (0, 0)):
             raise GreetingDenied(
                 Denial.OUTDATED,
-                f"a greeting of broker {sender} that comes after a later one: "
+                f"a greeting of broker {envelope.sender} that comes after a later one: "
                 "was its clock put back, or is there another one of this id?",
             )
+
+    def _remember(self, envelope: Envelope) -> None:
+        self._last.pop(envelope.sender, None)
+        self._last[envelope.sender] = (envelope.life, envelope.number)
+        if len(self._last) > SENDERS_MAX:
+            del self._last[next(iter(self._last))]
 
 
 def explain(denial: Denial) -> str:
@@ -160,3 +197,5 @@ def explain(denial: Denial) -> str:
             return (
                 "it has had a later greeting: was the clock put back, or is this id in use twice?"
             )
+        case Denial.ID_IN_USE:
+            return "it is linked with another process of this broker's id"

@@ -31,6 +31,8 @@ class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
     directory_id: str = ""
     #: The first and the last level that it knows, of each feature.
     features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    #: At `host`, for whoever wants to know why the Kafka port does not answer; 0: there is none.
+    admin_port: int = 0
 
 
 class FeatureLevelChanged(MetadataRecord, tag="feature", frozen=True, kw_only=True):

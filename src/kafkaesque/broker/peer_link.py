@@ -13,6 +13,10 @@ Who is lost for its silence is hung up on, so that both dial anew: what holds a 
 outlast its cause, such as the kernel's growing pauses between attempts, or a frame without an end.
 Between a broken connection and the proof whether its process is gone, an alive peer is *doubted*.
 
+A process that greets as a peer of which another process is linked is turned away, as long as that
+one is alive: two processes cannot be one broker (see `identity`). Between `listen` and `start`
+nobody is dialled, so nobody is alive, and claims of ids are answered.
+
 Whoever connects is a stranger until it has greeted in a short frame of its own; `peer_door` bounds
 strangers. A peer that greets on another connection has given up the one before.
 
@@ -26,8 +30,9 @@ from typing import Protocol
 
 import msgspec
 
+from kafkaesque.broker.claim_desk import ClaimDesk
 from kafkaesque.broker.founding import ControllerWord
-from kafkaesque.broker.greeting import Greeter, explain
+from kafkaesque.broker.greeting import Greeter
 from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
 from kafkaesque.broker.peer_messages import (
     Denial,
@@ -40,7 +45,6 @@ from kafkaesque.broker.peer_messages import (
     PeerRequest,
     SectionKind,
     read_answer,
-    read_denial,
     read_heartbeat,
     read_leaders,
     read_raft_section,
@@ -52,6 +56,7 @@ from kafkaesque.broker.peer_messages import (
     write_request,
     write_section,
 )
+from kafkaesque.broker.peer_outbound import Outbound
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
@@ -61,20 +66,12 @@ from kafkaesque.model.ids import NodeId
 
 #: A frame between brokers is never longer.
 PEER_FRAME_BYTES_MAX = 256 * 1024 * 1024
-#: Raft messages to a peer that reads too slowly are dropped beyond this; Raft sends them again.
-UNSENT_BYTES_MAX = 64 * 1024 * 1024
 #: Requests under way to one peer.
 REQUESTS_MAX = 10_000
 #: Brokers that are dialled; no other one is let in.
 PEERS_MAX = 1_000
 #: Each peer's connection, one that it has just given up, and strangers.
 CONNECTIONS_MAX = 2 * PEERS_MAX + 2 * STRANGERS_MAX
-
-#: A connection that stood for this long was a good one: it is dialled again at once.
-STABLE_MS = 1_000
-#: Short: a dying process may take one more connection before it refuses the next.
-RECONNECT_MS_MIN = 5
-RECONNECT_MS_MAX = 500
 
 
 class OnWord(Protocol):
@@ -144,129 +141,6 @@ class PeerEvents(Protocol):
         """A connection to the peer stands; what it must know anyway is to be sent now."""
 
 
-class _Outbound:
-    """The link that we dialled, to one peer."""
-
-    __slots__ = (
-        "_opened_ms",
-        "_owner",
-        "_parts",
-        "_retry",
-        "address",
-        "attempts",
-        "connection",
-        "denial",
-        "is_over",
-        "node",
-        "state",
-    )
-
-    def __init__(self, owner: "PeerNetwork", node: NodeId, address: Address) -> None:
-        self._owner = owner
-        self.node = node
-        self.address = address
-        self.connection: Connection | None = None
-        self.state = "idle"
-        self.attempts = 0
-        #: Why the peer does not let us in, as far as it was told of already.
-        self.denial: Denial | None = None
-        #: Whether the peer is not to be dialled any more.
-        self.is_over = False
-        self._opened_ms = 0
-        self._parts: list[Buffer] = []
-        self._retry: Timer | None = None
-
-    def dial(self) -> None:
-        if self.state != "idle" or self.is_over:
-            return
-        self.state = "dialling"
-        options = ListenOptions(
-            framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=GREETING_BYTES_MAX,
-            is_closed_first=True,
-        )
-        self._owner.env.network.connect(self.address, options, self, self._on_failed)
-
-    def _on_failed(self, error: Exception) -> None:
-        self.state = "idle"
-        if isinstance(error, ConnectionRefusedError):
-            self._owner.on_refused(self.node, self.address)
-        self._redial_later()
-
-    def _redial_later(self) -> None:
-        if self.is_over:
-            return
-        delay = min(RECONNECT_MS_MAX, RECONNECT_MS_MIN * 2 ** min(self.attempts, 10))
-        self.attempts += 1
-        self._retry = self._owner.env.clock.call_later(delay, self.dial)
-
-    def on_open(self, connection: Connection) -> None:
-        owner = self._owner
-        if self.is_over:
-            connection.abort()
-            return
-        self.state = "open"
-        self._opened_ms = owner.env.clock.now_ms()
-        self.connection = connection
-        # A frame of its own: the other side takes no long one from somebody it does not know.
-        self._parts = owner.greeter.write(self.node)
-        self.flush()
-        owner.on_link_open(self.node)
-
-    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
-        # Nobody answers on the connection that we dialled, but to turn us away.
-        try:
-            denial = read_denial(data)
-        except MalformedPeerFrame:
-            pass
-        else:
-            if denial is not self.denial:
-                self.denial = denial
-                self._owner.report(
-                    f"broker {self.node} at {self.address} turns this broker away: "
-                    f"{explain(denial)}"
-                )
-        if self.connection is not None:
-            self.connection.abort()
-
-    def on_writable(self) -> None:
-        pass
-
-    def on_close(self, error: Exception | None) -> None:
-        self.connection = None
-        self.state = "idle"
-        self._parts.clear()
-        self._owner.on_outbound_lost(self.node)
-        if self._owner.env.clock.now_ms() - self._opened_ms >= STABLE_MS:
-            # At once: a refused connection is the quickest proof that a process is gone.
-            self.attempts = 0
-            self.dial()
-        else:
-            self._redial_later()
-
-    def add(self, parts: list[Buffer]) -> None:
-        if self.state == "open":
-            self._parts.extend(parts)
-            self._owner.schedule_flush()
-
-    def is_congested(self) -> bool:
-        return self.connection is None or self.connection.unsent_bytes() > UNSENT_BYTES_MAX
-
-    def flush(self) -> None:
-        if not self._parts or self.connection is None:
-            return
-        parts, self._parts = self._parts, []
-        size = sum(len(part) for part in parts)
-        self.connection.write([size.to_bytes(4, "big"), *parts])
-
-    def close(self) -> None:
-        self.is_over = True
-        if self._retry is not None:
-            self._retry.cancel()
-        if self.connection is not None:
-            self.connection.close()
-
-
 class _Inbound:
     """A connection that a peer dialled."""
 
@@ -293,6 +167,8 @@ class _Inbound:
         pass
 
     def on_close(self, error: Exception | None) -> None:
+        if self.connection is not None:
+            self._owner.claims.on_closed(self.connection)
         self.connection = None
         self._owner.on_inbound_lost(self)
 
@@ -317,6 +193,7 @@ class _Peer:
     """What is known about one other broker."""
 
     __slots__ = (
+        "advertised",
         "alive",
         "doubted",
         "heard",
@@ -336,6 +213,8 @@ class _Peer:
         self.incarnation = 0
         self.sequence_seen = 0
         self.inbound: _Inbound | None = None
+        #: Where the process that has greeted last says that it is.
+        self.advertised: Address | None = None
 
 
 class PeerNetwork:
@@ -357,6 +236,9 @@ class PeerNetwork:
         self.report = report
         self.closed = False
         self.door = PeerDoor(env.clock, report)
+        self.claims = ClaimDesk(self)
+        #: Told when a peer is linked with another process of this broker's id.
+        self.on_id_in_use: Callable[[NodeId], None] = lambda node: None
         #: What heartbeats say of this broker's controller, and who is told what others' say.
         self.write_word: Callable[[NodeId], ControllerWord] = lambda node: ControllerWord()
         self.on_word: OnWord = _no_word
@@ -364,10 +246,12 @@ class PeerNetwork:
         self.on_dial_refused: Callable[[NodeId, Address], None] = lambda node, address: None
         self._timings = timings
         self._events = events
-        self._outbound: dict[NodeId, _Outbound] = {}
+        self._outbound: dict[NodeId, Outbound] = {}
         self._peers: dict[NodeId, _Peer] = {}
         self._flush_asked = False
-        self._sequence = 0
+        self._is_dialling = False
+        #: The newest heartbeat that was sent.
+        self.sequence = 0
         self._correlation = 0
         self._waiting: dict[int, tuple[NodeId, Callable[[PeerAnswer | PeerUnreachable], None]]] = {}
         self._beat: Timer | None = None
@@ -377,8 +261,8 @@ class PeerNetwork:
 
     # -- start and stop
 
-    def start(self, address: Address) -> Address:
-        """Listen and begin to beat; return the bound address."""
+    def listen(self, address: Address) -> Address:
+        """Let others connect; return the bound address."""
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=GREETING_BYTES_MAX,
@@ -386,25 +270,33 @@ class PeerNetwork:
             is_closed_first=True,
         )
         self._listener = self.env.network.listen(address, options, lambda: _Inbound(self))
-        self._beat_due_ms = self.env.clock.now_ms()
-        self._on_beat()
         return self._listener.address
 
+    def start(self) -> None:
+        """Dial the peers that are known, and begin to beat."""
+        self._is_dialling = True
+        for link in list(self._outbound.values()):
+            link.dial()
+        self._beat_due_ms = self.env.clock.now_ms()
+        self._on_beat()
+
     def add_peer(self, node: NodeId, address: Address) -> None:
-        """Dial a peer from now on; a changed address replaces the old one."""
+        """Dial a peer from now on; a changed address replaces the old one.
+
+        Not while the process is alive that says that it is where it is dialled: then another one
+        says that it is this peer, and counts when the first one is gone.
+        """
         if node == self.node:
             return
-        self._peers.setdefault(node, _Peer())
+        peer = self._peers.setdefault(node, _Peer())
         known = self._outbound.get(node)
         if known is not None:
-            if known.address != address:
-                known.address = address
-                known.denial = None
-                if known.connection is not None:
-                    known.connection.abort()
+            stays = peer.alive and peer.inbound is not None and peer.advertised == known.address
+            known.move(address, at_once=not stays)
             return
-        link = self._outbound[node] = _Outbound(self, node, address)
-        link.dial()
+        link = self._outbound[node] = Outbound(self, node, address)
+        if self._is_dialling:
+            link.dial()
 
     def remove_peer(self, node: NodeId) -> None:
         """Dial a peer no more, and forget it; harmless if it is not known."""
@@ -447,6 +339,22 @@ class PeerNetwork:
         """Return the peers that are dialled."""
         return list(self._outbound)
 
+    def incarnation(self, node: NodeId) -> int | None:
+        """Return which process of a peer is linked with us; None if none is."""
+        peer = self._peers.get(node)
+        return peer.incarnation if peer is not None and peer.inbound is not None else None
+
+    def advertised(self, node: NodeId) -> Address | None:
+        """Return where a peer's process says that it is, or else where it is dialled."""
+        peer, link = self._peers.get(node), self._outbound.get(node)
+        if peer is not None and peer.advertised is not None:
+            return peer.advertised
+        return None if link is None else link.address
+
+    def addresses(self) -> list[Address]:
+        """Return where peers are dialled."""
+        return [link.address for link in self._outbound.values()]
+
     def is_linked(self, node: NodeId) -> bool:
         """Tell whether the connection that was dialled to a peer stands."""
         link = self._outbound.get(node)
@@ -467,7 +375,7 @@ class PeerNetwork:
         now_ms = self.env.clock.now_ms()
         self._forgive_own_stall(now_ms)
         self.door.sweep(now_ms)
-        self._sequence += 1
+        self.sequence += 1
         self.hold_flush()
         wall_ms = self.env.clock.wall_ms()
         for node, link in self._outbound.items():
@@ -477,7 +385,7 @@ class PeerNetwork:
                 if peer.inbound is not None and peer.inbound.connection is not None:
                     peer.inbound.connection.abort()
             word = self.write_word(node)
-            beat = Heartbeat(self._sequence, peer.sequence_seen, wall_ms, *word)
+            beat = Heartbeat(self.sequence, peer.sequence_seen, wall_ms, *word)
             link.add(write_section(SectionKind.HEARTBEAT, beat))
         self.flush()
         self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
@@ -519,6 +427,7 @@ class PeerNetwork:
         if peer is None or peer.inbound is not inbound:
             return
         peer.inbound = None
+        self.claims.on_holder_gone(inbound.node)
         self._maybe_doubt(inbound.node, peer)
         link = self._outbound.get(inbound.node)
         if link is not None and link.state == "open" and link.connection is not None:
@@ -566,13 +475,32 @@ class PeerNetwork:
             if kind in (SectionKind.HELLO, SectionKind.SEALED_HELLO):
                 if inbound.node is not None:
                     raise MalformedPeerFrame(f"broker {inbound.node} greets a second time")
-                self._on_hello(inbound, self.greeter.read(kind, body))
+                self._on_hello(inbound, self.greeter.read(kind, body, self._check_id))
+            elif kind in (SectionKind.CLAIM, SectionKind.SEALED_CLAIM):
+                if inbound.node is not None or inbound.connection is None:
+                    raise MalformedPeerFrame("a claim of a peer that has greeted")
+                self.claims.on_claim(inbound.connection, self.greeter.read_claim(kind, body))
             elif inbound.node is None:
                 raise MalformedPeerFrame("the first section must be a greeting")
             else:
                 self._on_section(inbound.node, kind, body)
         if inbound.node is not None:
             self._peers[inbound.node].heard_ms = self.env.clock.now_ms()
+
+    def _check_id(self, hello: Hello) -> None:
+        """Turn away a second process of one id, while the first one is there."""
+        peer = self._peers.get(NodeId(hello.node))
+        if (
+            peer is not None
+            and peer.alive
+            and peer.inbound is not None
+            and peer.incarnation != hello.incarnation
+        ):
+            raise GreetingDenied(
+                Denial.ID_IN_USE,
+                f"it says that it is broker {hello.node}, at {hello.host}:{hello.port}, and "
+                f"another process, at {peer.advertised}, is",
+            )
 
     def _on_hello(self, inbound: _Inbound, hello: Hello) -> None:
         node = NodeId(hello.node)
@@ -593,6 +521,7 @@ class PeerNetwork:
             self._lose(node, peer)
         peer.restarted = peer.restarted or restarted
         peer.incarnation = hello.incarnation
+        peer.advertised = Address(hello.host, hello.port)
         peer.heard_ms = self.env.clock.now_ms()
         peer.heard = True
         self._outbound[node].denial = None
@@ -622,11 +551,12 @@ class PeerNetwork:
 
     def _on_heartbeat(self, node: NodeId, peer: _Peer, beat: Heartbeat) -> None:
         peer.sequence_seen = beat.sequence
+        self.claims.on_echo(node, beat.echoed_sequence)
         self.on_word(
             node,
             peer.incarnation,
             ControllerWord(beat.standing, beat.founding, beat.term),
-            own_sequence=self._sequence,
+            own_sequence=self.sequence,
             echoed_sequence=beat.echoed_sequence,
         )
 

@@ -38,8 +38,13 @@ class SectionKind(IntEnum):
     RESPONSE = 6
     #: A greeting under the cluster's secret; see `greeting`.
     SEALED_HELLO = 7
-    #: The answer to a greeting that is not accepted, and the only section that ever is an answer.
+    #: The answer to a greeting that is not accepted.
     DENIED = 8
+    #: Somebody asks whether another process has its id; see `identity`. Plain, or sealed.
+    CLAIM = 9
+    SEALED_CLAIM = 10
+    #: The answer to that.
+    CLAIMED = 11
 
 
 class Denial(IntEnum):
@@ -50,6 +55,7 @@ class Denial(IntEnum):
     NO_SECRET = 3
     OTHER_SECRET = 4
     OUTDATED = 5
+    ID_IN_USE = 6
 
 
 class MalformedPeerFrame(ValueError):
@@ -75,6 +81,28 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     #: Where the sender can be dialled, for a receiver that does not know it yet.
     host: str
     port: int
+
+
+class Verdict(IntEnum):
+    """What a broker knows of the id that somebody claims."""
+
+    #: No other process has it, as far as this broker knows.
+    FREE = 0
+    #: This broker is linked with the very process that asks.
+    YOURS = 1
+    #: Another process has it, and has been heard after the question came.
+    IN_USE = 2
+
+
+class Claimed(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a claim."""
+
+    #: Who answers.
+    node: int
+    verdict: int
+    #: Where the other process is, or may be: there it is to be asked itself. Empty: not known.
+    host: str = ""
+    port: int = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
@@ -117,6 +145,7 @@ class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
+_claimed_decoder = msgspec.msgpack.Decoder(Claimed)
 _heartbeat_decoder = msgspec.msgpack.Decoder(Heartbeat)
 _leaders_decoder = msgspec.msgpack.Decoder(list[LeaderReport])
 
@@ -236,6 +265,25 @@ def read_denial(frame: Buffer) -> Denial:
                 return Denial(msgspec.msgpack.decode(body, type=int))
             except (msgspec.MsgspecError, ValueError):
                 break
+    raise MalformedPeerFrame("an answer that is none")
+
+
+def read_claimed(frame: Buffer) -> Claimed:
+    """Return the answer to a claim.
+
+    Raises:
+        MalformedPeerFrame: the frame says anything else.
+    """
+    for kind, body in read_sections(frame):
+        if kind is not SectionKind.CLAIMED:
+            break
+        try:
+            claimed = _claimed_decoder.decode(body)
+        except msgspec.MsgspecError:
+            break
+        is_address = claimed.port == 0 or 1 <= claimed.port <= PORT_MAX
+        if is_address and len(claimed.host) <= HOST_CHARACTERS_MAX and claimed.host.isprintable():
+            return claimed
     raise MalformedPeerFrame("an answer that is none")
 
 

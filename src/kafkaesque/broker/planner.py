@@ -71,6 +71,7 @@ from kafkaesque.broker.topic_names import check_topic_name, find_collision
 from kafkaesque.model.errors import (
     BrokerNotRegistered,
     ConfigError,
+    DuplicateBroker,
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -115,6 +116,8 @@ class PlanInputs:
     controllers: ControllerFacts = ControllerFacts()
     #: Who leads a group, as far as is heard.
     leader: Callable[[GroupId], NodeId | None] = lambda group: None
+    #: Which process of a broker is alive, as far as is heard.
+    incarnation: Callable[[NodeId], int | None] = lambda node: None
 
 
 def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) -> Plan:
@@ -171,6 +174,11 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
 
 
 def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: PlanInputs) -> Plan:
+    if inputs.incarnation(NodeId(command.node)) not in (None, command.incarnation):
+        raise DuplicateBroker(
+            f"broker {command.node} runs: another process, at {command.peer_host}:"
+            f"{command.peer_port}, cannot be registered as the same one"
+        )
     record = BrokerRegistered(
         node=command.node,
         host=command.host,
@@ -182,6 +190,7 @@ def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: Pla
         incarnation=command.incarnation,
         directory_id=command.directory_id,
         features=command.features,
+        admin_port=command.admin_port,
     )
     levels = plan_first_levels(state, command)
     founders = plan_founders(state, levels, inputs.controllers)

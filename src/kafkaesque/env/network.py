@@ -18,6 +18,10 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+class NameUnknown(OSError):
+    """A machine's name has no address, as far as can be found out now."""
+
+
 class Framing(Enum):
     """How the bytes of a connection are cut for the handler."""
 

@@ -157,6 +157,10 @@ class BrokerNotRegistered(RequestRefused):
     """No broker of this id is part of the cluster."""
 
 
+class DuplicateBroker(RequestRefused):
+    """Another process of this broker's id is alive."""
+
+
 class DuplicateVoter(RequestRefused):
     """The broker is a controller already."""
 

@@ -2,7 +2,7 @@
 
 import socket
 
-from kafkaesque.env.network import Address
+from kafkaesque.env.network import Address, NameUnknown
 
 #: An address family, and what a socket of that family takes for an address.
 Target = tuple[int, tuple[str, int]]
@@ -23,8 +23,12 @@ def resolve(address: Address) -> list[Target]:
     """Return the addresses of a name, IPv4 first; waits, so it is called in a worker.
 
     Raises:
-        OSError: the name is unknown.
+        NameUnknown: the name has no address, or nobody can say now.
     """
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "it cannot be a name"
+        raise NameUnknown(f"the name of {address} does not resolve: {reason}") from None
     targets = [(int(entry[0]), (str(entry[4][0]), int(entry[4][1]))) for entry in found]
     return sorted(targets, key=lambda target: target[0] != socket.AF_INET)

@@ -47,7 +47,11 @@ class Server:
         self._config = config
         self._network = world.env.network
         self._broker = Broker(
-            env=world.env, config=config.broker, report=_log.info, report_error=_log.error
+            env=world.env,
+            config=config.broker,
+            report=_log.info,
+            report_error=_log.error,
+            report_warning=_log.warning,
         )
         self._kafka = KafkaGateway(self._broker, _log.info)
         self._text = TextGateway(self._broker, _log.info)

@@ -91,7 +91,8 @@ class Port:
             events=events,
             report=reports.append,
         )
-        made.start(Address(f"b{number}", PORT))
+        made.listen(Address(f"b{number}", PORT))
+        made.start()
         return made
 
     def meet(self) -> None:

@@ -30,6 +30,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.FeatureUpdateFailed: ErrorCode.FEATURE_UPDATE_FAILED,
     errors.DuplicateVoter: ErrorCode.DUPLICATE_VOTER,
     errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
+    errors.DuplicateBroker: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
     errors.BrokerNotRegistered: ErrorCode.BROKER_ID_NOT_REGISTERED,
     errors.NoReassignmentInProgress: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
