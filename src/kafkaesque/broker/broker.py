@@ -38,6 +38,7 @@ from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.group_recovery import GroupRecovery
 from kafkaesque.broker.identity import Identity
+from kafkaesque.broker.leader_reports import LeaderReports
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.log_cleaner import LogCleaner
@@ -64,7 +65,7 @@ from kafkaesque.broker.peer_messages import LeaderReport, PeerAnswer
 from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, write_outcome
 from kafkaesque.broker.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.producer_ids import ProducerIds
-from kafkaesque.broker.raft_driver import RaftDriver, Replica
+from kafkaesque.broker.raft_driver import RaftDriver
 from kafkaesque.broker.recovery_watch import RecoveryWatch
 from kafkaesque.broker.registration import Registration
 from kafkaesque.broker.replica_mover import ReplicaMover
@@ -82,7 +83,6 @@ from kafkaesque.model.errors import (
     RequestRefused,
 )
 from kafkaesque.model.ids import (
-    CONTROLLER_GROUP,
     GroupId,
     NodeId,
     TopicId,
@@ -125,7 +125,8 @@ class Broker:
         self.activity = Activity()
         self.node = config.node
         self.incarnation = int.from_bytes(env.dice.unique_bytes(6), "big")
-        self.leaders = LeadersTable()
+        self.leaders = LeadersTable(self.node)
+        self.leader_reports = LeaderReports(self)
         self.is_ready = False
         self.is_stopping = False
         self.failure: Exception | None = None
@@ -141,8 +142,6 @@ class Broker:
         self._refused_options: tuple[str, ...] = ()
         self._on_ready: Callable[[], None] | None = None
         self._sweep: Timer | None = None
-        self._dirty_reports: dict[GroupId, None] = {}
-        self._reports_asked = False
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -173,7 +172,7 @@ class Broker:
             peers=self.peers,
             config=replace(config.raft, in_sync_lag_ticks=self._lag_ticks()),
             tick_ms=config.tick_ms,
-            on_leadership=self._on_leadership,
+            on_leadership=self.leader_reports.on_leadership,
             on_failed=self._on_disk_failed,
             activity=self.activity,
             report=self.report,
@@ -343,6 +342,7 @@ class Broker:
     def _on_sweep(self) -> None:
         now_ms = self.env.clock.now_ms()
         self.partitions.on_sweep(now_ms)
+        self.leader_reports.on_sweep()
         self.replica_mover.on_sweep()
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
@@ -394,6 +394,10 @@ class Broker:
     def when_led(self, topic: str, timeout_ms: int, on_done: Callable[[], None]) -> None:
         """Call when all partitions of a topic are known to have leaders, or the time is up."""
         self._leader_waits.wait(topic, timeout_ms, on_done)
+        self.check_leader_waits()
+
+    def check_leader_waits(self) -> None:
+        """Leaders or topics have changed: see whom `when_led` can tell."""
         self._leader_waits.check(self.state, self.leaders)
 
     # -- the controller's part
@@ -509,37 +513,6 @@ class Broker:
             for sentence in TOPIC_OPTIONS.parse_stored(topic.configs)[1].values():
                 self.report(f"an option of topic {topic.name} does not hold: {sentence}")
 
-    # -- who leads what
-
-    def _on_leadership(self, replica: Replica) -> None:
-        """A replica here began or ceased to lead, or its in-sync set changed."""
-        if replica.group == CONTROLLER_GROUP:
-            return
-        if replica.is_leader:
-            self._dirty_reports[replica.group] = None
-            if not self._reports_asked:
-                self._reports_asked = True
-                self.env.clock.call_soon(self._send_reports)
-            return
-        known = self.leaders.get(replica.group)
-        # The leader's own report may have come before this replica followed it in the same term.
-        if known is not None and (known.term < replica.term or known.leader == self.node):
-            self.leaders.retire(replica.group, replica.term)
-
-    def _send_reports(self) -> None:
-        self._reports_asked = False
-        dirty, self._dirty_reports = self._dirty_reports, {}
-        reports = []
-        for group in dirty:
-            report = self.driver.leader_report(group)
-            if report is not None and self.leaders.learn(report):
-                reports.append(report)
-                if self.gossip is not None:
-                    self.gossip.leads(group, report.term)
-        for node in self.peers.peers():
-            self.peers.send_leaders(node, reports)
-        self._leader_waits.check(self.state, self.leaders)
-
     # -- PeerEvents
 
     def on_raft(self, node: NodeId, group: int, message: memoryview) -> None:
@@ -548,11 +521,7 @@ class Broker:
 
     def on_leaders(self, node: NodeId, reports: list[LeaderReport]) -> None:
         """See `PeerEvents`."""
-        for report in reports:
-            if report.leader == node and self.leaders.learn(report):
-                self.driver.on_leader_report(report)
-                self.log_starts.on_leader_report(report)
-        self._leader_waits.check(self.state, self.leaders)
+        self.leader_reports.on_reports(node, reports)
 
     def on_request(
         self, node: NodeId, request: msgspec.Raw, answer: Callable[[PeerAnswer], None]
@@ -592,7 +561,7 @@ class Broker:
         sentence = f"broker {self.node} hears of broker {node}"
         self.report(LogLine("broker.joined", sentence, peer=node, restarted=restarted))
         self.leaders.hear(node, restarted=restarted)
-        self._leader_waits.check(self.state, self.leaders)
+        self.check_leader_waits()
         self.driver.on_peer_seen(node, restarted=restarted)
 
     def on_peer_lost(self, node: NodeId) -> None:
@@ -613,11 +582,11 @@ class Broker:
     def on_peer_trusted(self, node: NodeId) -> None:
         """See `PeerEvents`."""
         self.leaders.hear(node, restarted=False)
-        self._leader_waits.check(self.state, self.leaders)
+        self.check_leader_waits()
 
     def on_link_up(self, node: NodeId) -> None:
         """See `PeerEvents`."""
-        self.peers.send_leaders(node, self.leaders.led_by(self.node))
+        self.leader_reports.on_link_up(node)
 
     # -- the disk
 

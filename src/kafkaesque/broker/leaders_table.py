@@ -3,25 +3,29 @@
 Where no leader has said so, what gossip has heard is asked (ADR 15).
 
 Soft state: it is spread between brokers directly, is lost with the process and learnt again from
-the leaders. A report counts if its term is not older than what is known.
+the leaders. A report counts if its term is not older than what is known. One that names no leader
+says that its term has ended: then only a later one counts, whoever tells of it.
 
 A broker that is not heard of is *silent*: what it leads is led by nobody as long as that lasts. Its
 reports are kept, because it need not have noticed anything, and then does not send them again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from kafkaesque.broker.peer_messages import LeaderReport
-from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.model.ids import NO_NODE, GroupId, NodeId
 
 
 class LeadersTable:
-    """The newest report of each group."""
+    """The newest report of each group, on the broker of that id."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: NodeId) -> None:
+        self._node = node
         self._reports: dict[GroupId, LeaderReport] = {}
         #: Brokers that are not heard of, each with what it led then.
         self._silent: dict[NodeId, list[LeaderReport]] = {}
+        #: The last terms in which this broker led groups that it leads no more, and did not tell.
+        self._ended: dict[GroupId, int] = {}
         #: Grows with every change; for caches of what is derived from the table.
         self.version = 0
         #: Who is said to lead a group in this term or a later one, if anybody.
@@ -35,7 +39,7 @@ class LeadersTable:
         """Return who leads a group, as far as is known; nobody that is silent."""
         report = self._reports.get(group)
         if report is None or report.leader < 0:
-            hinted = self.hint(group, 0 if report is None else report.term)
+            hinted = self.hint(group, 0 if report is None else report.term + 1)
             return None if hinted in self._silent else hinted
         return None if report.leader in self._silent else NodeId(report.leader)
 
@@ -46,23 +50,47 @@ class LeadersTable:
             self.version += 1
 
     def learn(self, report: LeaderReport) -> bool:
-        """Take a report; tell whether it was news."""
+        """Take a leader's report; tell whether it was news."""
         group = GroupId(report.group)
         known = self._reports.get(group)
-        if known is not None and (known.term > report.term or known == report):
-            return False
+        if known is not None:
+            is_over = known.leader < 0 and known.term == report.term
+            if known.term > report.term or is_over or known == report:
+                return False
+            self._note_ended(known, report.leader)
         self._reports[group] = report
         self.version += 1
         return True
 
     def retire(self, group: GroupId, term: int) -> None:
-        """The leader of that term leads no more, and who does is not known yet."""
+        """That term and all before have ended, and who leads now is not known yet."""
         known = self._reports.get(group)
-        if known is not None and known.term <= term and known.leader >= 0:
-            self._reports[group] = LeaderReport(
-                group, term, -1, known.in_sync, offline=known.offline
-            )
-            self.version += 1
+        if known is None or known.term > term or (known.term == term and known.leader < 0):
+            return
+        self._note_ended(known, NO_NODE)
+        self._reports[group] = LeaderReport(
+            group, term, NO_NODE, known.in_sync, offline=known.offline
+        )
+        self.version += 1
+
+    def retire_all_but(self, node: NodeId, groups: Container[int]) -> None:
+        """A broker leads none of the groups that it was known to lead, but for these."""
+        for report in self.led_by(node):
+            if report.group not in groups:
+                self.retire(GroupId(report.group), report.term)
+
+    def _note_ended(self, known: LeaderReport, leader: int) -> None:
+        if known.leader == self._node != leader:
+            self._ended[GroupId(known.group)] = known.term
+
+    def take_ended(self) -> list[LeaderReport]:
+        """Return what others are to be told: the ends of terms in which this broker led."""
+        ended, self._ended = self._ended, {}
+        return [
+            LeaderReport(group, term, NO_NODE, ())
+            for group, term in ended.items()
+            if (known := self._reports.get(group)) is not None and known.leader != self._node
+        ]
 
     def silence(self, node: NodeId) -> None:
         """A broker is not heard of any more."""
@@ -79,6 +107,7 @@ class LeadersTable:
 
     def forget(self, group: GroupId) -> None:
         """The group is gone."""
+        self._ended.pop(group, None)
         if self._reports.pop(group, None) is not None:
             self.version += 1
 

@@ -12,6 +12,7 @@ from enum import IntEnum
 import msgspec
 
 from kafkaesque.env.disk import Buffer
+from kafkaesque.model.ids import CONTROLLER_GROUP, NO_NODE
 
 PROTOCOL_VERSION = 1
 
@@ -119,7 +120,10 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
-    """A group's leader says that it is."""
+    """A group's leader says that it is; or, with -1 for the leader, that it was, in that term.
+
+    Earlier releases take no note of the second.
+    """
 
     group: int
     term: int
@@ -128,6 +132,10 @@ class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
     log_start_offset: int = 0
     #: Replicas that the leader cannot have, though their brokers live.
     offline: tuple[int, ...] = ()
+
+
+#: Sent with all that a broker leads: there is nothing else. Of that group nobody reports.
+ALL_LED = LeaderReport(CONTROLLER_GROUP, 0, NO_NODE, ())
 
 
 class PeerRequest(msgspec.Struct, frozen=True, tag_field="kind"):

@@ -33,7 +33,7 @@ def tell_leaders(broker: "Broker", added: ConfirmPartitions, coordinator_epoch: 
         except UnknownTopicOrPartition:
             continue
         report, leader = broker.leaders.get(group), broker.leaders.leader(group)
-        if report is not None and leader is not None:
+        if report is not None and report.leader == leader:
             by_leader.setdefault(leader, []).append(
                 LedPartition(topic=where.topic, partition=where.partition, leader_epoch=report.term)
             )

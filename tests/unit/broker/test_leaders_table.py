@@ -7,7 +7,7 @@ from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.model.ids import GroupId, NodeId
 
 GROUP = GroupId(7)
-ONE, TWO = NodeId(1), NodeId(2)
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
 def reported(term: int, leader: NodeId) -> LeaderReport:
@@ -19,7 +19,7 @@ def known(table: LeadersTable) -> NodeId | None:
 
 
 def test_a_report_counts_unless_its_term_is_older() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     assert known(table) is None
     assert table.learn(reported(3, ONE))
     assert not table.learn(reported(3, ONE))
@@ -30,7 +30,7 @@ def test_a_report_counts_unless_its_term_is_older() -> None:
 
 
 def test_a_silent_broker_leads_nothing_until_it_is_heard_again_with_nothing_new_to_say() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     table.learn(reported(3, ONE))
     table.silence(ONE)
     assert known(table) is None
@@ -39,7 +39,7 @@ def test_a_silent_broker_leads_nothing_until_it_is_heard_again_with_nothing_new_
 
 
 def test_who_took_over_from_a_silent_broker_leads_on_when_that_is_heard_again() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     table.learn(reported(3, ONE))
     table.silence(ONE)
     table.learn(reported(4, TWO))
@@ -49,7 +49,7 @@ def test_who_took_over_from_a_silent_broker_leads_on_when_that_is_heard_again() 
 
 
 def test_a_restarted_broker_leads_nothing_that_it_led_before() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     table.learn(reported(3, ONE))
     table.silence(ONE)
     table.hear(ONE, restarted=True)
@@ -57,7 +57,7 @@ def test_a_restarted_broker_leads_nothing_that_it_led_before() -> None:
 
 
 def test_what_a_restarted_broker_says_before_it_counts_as_alive_is_not_lost() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     table.learn(reported(3, ONE))
     table.silence(ONE)
     table.learn(reported(4, ONE))
@@ -67,7 +67,7 @@ def test_what_a_restarted_broker_says_before_it_counts_as_alive_is_not_lost() ->
 
 
 def test_every_change_of_an_answer_changes_the_version() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     versions = [table.version]
     table.learn(reported(3, ONE))
     versions.append(table.version)
@@ -79,7 +79,7 @@ def test_every_change_of_an_answer_changes_the_version() -> None:
 
 
 def test_a_hint_counts_only_while_no_leader_has_said_so_itself() -> None:
-    table = LeadersTable()
+    table = LeadersTable(THREE)
     asked: list[tuple[GroupId, int]] = []
 
     def hint(group: GroupId, term_min: int) -> NodeId | None:
@@ -98,6 +98,55 @@ def test_a_hint_counts_only_while_no_leader_has_said_so_itself() -> None:
     assert table.version == before
     table.retire(GROUP, 4)
     assert known(table) == TWO
-    assert asked == [(GROUP, 0), (GROUP, 4)]
+    # What a leader has said of itself in a term that has ended is not to be heard again.
+    assert asked == [(GROUP, 0), (GROUP, 5)]
     table.silence(TWO)
     assert known(table) is None
+
+
+def test_a_term_that_has_ended_does_not_come_back_and_a_later_one_counts() -> None:
+    table = LeadersTable(THREE)
+    table.retire(GROUP, 3)
+    assert table.get(GROUP) is None
+    table.learn(reported(3, ONE))
+    table.retire(GROUP, 2)
+    assert known(table) == ONE
+    table.retire(GROUP, 3)
+    assert known(table) is None
+    assert not table.learn(reported(3, ONE))
+    assert not table.learn(reported(2, TWO))
+    assert table.learn(reported(4, TWO))
+    # Told late, as the end of a term is.
+    table.retire(GROUP, 3)
+    assert known(table) == TWO
+
+
+def test_who_says_all_that_it_leads_leads_nothing_else() -> None:
+    table = LeadersTable(THREE)
+    for group, leader in ((1, ONE), (2, ONE), (3, TWO)):
+        table.learn(LeaderReport(group, 5, leader, (1, 2)))
+    table.silence(ONE)
+    table.retire_all_but(ONE, {1})
+    table.hear(ONE, restarted=False)
+    assert [table.leader(GroupId(group)) for group in (1, 2, 3)] == [ONE, None, TWO]
+    # What was known of it is told to clients still.
+    report = table.get(GroupId(2))
+    assert report is not None
+    assert (report.term, report.leader, report.in_sync) == (5, -1, (1, 2))
+
+
+def test_the_ends_of_its_own_terms_are_to_be_told_once_however_it_hears_of_them() -> None:
+    table = LeadersTable(ONE)
+    for group in range(1, 6):
+        table.learn(LeaderReport(group, 5, ONE, (1, 2)))
+    table.learn(LeaderReport(1, 5, ONE, (1,)))
+    assert table.take_ended() == []
+    table.retire(GroupId(2), 7)
+    table.learn(LeaderReport(3, 6, TWO, (1, 2)))
+    table.retire(GroupId(4), 5)
+    table.learn(LeaderReport(4, 8, ONE, (1, 2)))
+    table.retire(GroupId(5), 5)
+    table.forget(GroupId(5))
+    ended = [(each.group, each.term, each.leader) for each in table.take_ended()]
+    assert ended == [(2, 5, -1), (3, 5, -1)]
+    assert table.take_ended() == []

@@ -63,11 +63,14 @@ class ClusterView:
         offline = tuple(n for n in partition.replicas if n not in alive or n in told)
         if report is None:
             return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, -1, (), offline)
-        if self.broker.leaders.leader(partition.group) not in alive:
+        leader = self.broker.leaders.leader(partition.group)
+        if leader is None or leader not in alive:
             return Placement(
                 ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, report.term, report.in_sync, offline
             )
-        return Placement(0, report.leader, report.term, report.in_sync, offline)
+        # Of one that has not said so itself nobody knows the term.
+        term = report.term if report.leader == leader else -1
+        return Placement(0, leader, term, report.in_sync, offline)
 
     def as_of(self) -> tuple[object, ...]:
         """Return what changes whenever an answer that is derived from the cluster may change."""
