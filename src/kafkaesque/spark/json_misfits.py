@@ -1,60 +1,67 @@
-"""Which field of a JSON object has another type than a schema wants, asked of bad objects only."""
+"""Which field of a JSON object has another type than a schema wants, asked of bad objects only.
+
+A stream plans every micro-batch anew, so one expression goes over a literal with all the fields.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 #: Of a wider schema the fields that come first are looked at.
 FIELDS_MAX = 200
+#: So many arrays and maps are looked into.
+COLLECTIONS_MAX = 4
 _CORRUPT = "__corrupt"
 
 
 def first_misfit(text: Any, payload: Any, schema: StructType) -> Any:
     """Return a column that names the first field that is in the text and could not be read.
 
-    `payload` is what Spark's reader made of the text, which leaves such fields null. Null where
-    there is none: the text is no object then.
+    `payload` is what Spark's reader made of the text, which leaves such fields null. Arrays and
+    maps that it has read in part come last. Null where there is none: the text is no object then.
     """
-    found: Any = f.lit(None).cast("string")
-    # The last `when` that is wrapped around the others is the first to be asked.
-    for path, column, kind in reversed(list(_fields(payload, schema, ()))[:FIELDS_MAX]):
-        part = f.get_json_object(text, _json_path(path))
-        is_misfit = part.isNotNull() & (column.isNull() | _has_misfits(part, kind))
-        told = f"the field {'.'.join(path)} has to be {kind.simpleString()}"
-        found = f.when(is_misfit, f.lit(told)).otherwise(found)
-    return found
+    fields = list(_fields(schema, ()))[:FIELDS_MAX]
+    listed = [{"path": _json_path(path), "told": _told(path, kind)} for path, kind in fields]
+    candidates = f.from_json(f.lit(json.dumps(listed)), "array<struct<path: string, told: string>>")
+    read = f.to_json(payload)
+
+    def is_misfit(each: Any) -> Any:
+        path = each.getField("path")
+        is_there = f.call_function("get_json_object", text, path).isNotNull()
+        return is_there & f.call_function("get_json_object", read, path).isNull()
+
+    first = f.get(f.filter(candidates, is_misfit), f.lit(0)).getField("told")
+    collections = [each for each in fields if isinstance(each[1], ArrayType | MapType)]
+    return f.coalesce(first, *(_partly_read(text, *each) for each in collections[:COLLECTIONS_MAX]))
 
 
 def _fields(
-    column: Any, schema: StructType, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Any, DataType]]:
-    """Yield the path, column and type of all fields, those of a structure after itself."""
+    schema: StructType, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """Yield the path and type of all fields, those of a structure after itself."""
     for field in schema.fields:
-        there, inner = (*path, field.name), column.getField(field.name)
-        yield there, inner, field.dataType
+        yield (*path, field.name), field.dataType
         if isinstance(field.dataType, StructType):
-            yield from _fields(inner, field.dataType, there)
+            yield from _fields(field.dataType, (*path, field.name))
 
 
-def _has_misfits(part: Any, kind: DataType) -> Any:
-    """Whether an array or a map has what does not fit: of those that are read in part."""
-    if not isinstance(kind, ArrayType | MapType):
-        return f.lit(False)
+def _partly_read(text: Any, path: tuple[str, ...], kind: DataType) -> Any:
+    """Return a column that names an array or a map with an element that does not fit."""
     schema = StructType([StructField("all", kind), StructField(_CORRUPT, StringType())])
+    part = f.get_json_object(text, _json_path(path))
     whole = f.concat(f.lit('{"all":'), part, f.lit("}"))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return f.from_json(whole, schema, options).getField(_CORRUPT).isNotNull()
+    is_misfit = f.from_json(whole, schema, options).getField(_CORRUPT).isNotNull()
+    return f.when(is_misfit, f.lit(_told(path, kind)))
+
+
+def _told(path: tuple[str, ...], kind: DataType) -> str:
+    return f"the field {'.'.join(path)} has to be {kind.simpleString()}"
 
 
 def _json_path(path: tuple[str, ...]) -> str:
