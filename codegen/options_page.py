@@ -14,9 +14,10 @@ from kafkaesque.broker.absent_options import absent_options  # noqa: E402
 from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS  # noqa: E402
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
+from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
 
 HEAD = """\
-<!-- Written by codegen/options_page.py from the tables in src/kafkaesque/broker: never edit. -->
+<!-- Written by codegen/options_page.py from the tables in the code: never edit. -->
 
 # Options
 
@@ -40,6 +41,18 @@ BROKERS = """
 
 In `[options]` of a broker's file, or for one broker or all of them while they run. What is set for
 one broker goes before what is set for all, and that before the file.
+"""
+
+FILE = """
+## The keys of `[broker]`
+
+In a broker's file, which `kafkaesque broker --config FILE` takes; `--check` says what is wrong with
+it. A variable of the environment goes over the file (`kafka.port` is `KAFKAESQUE_KAFKA_PORT`), and
+`--option NAME=VALUE` over both. All of them are read when the broker starts. Beside this section a
+file may have `[options]`, with the broker options above, and `[controllers]`: the voters that a new
+cluster begins with, each broker id with its peer address, such as `1 = "10.0.0.1:9190"`, or `""`
+where gossip finds it ([Membership](membership.md)). Without `[controllers]` a broker founds a
+cluster of its own, unless its seeds know one.
 """
 
 QUOTAS = """
@@ -92,10 +105,19 @@ def _rows(options: Iterable[Option], *, are_quotas: bool = False) -> list[str]:
     return lines
 
 
+def _file_rows() -> list[str]:
+    lines = ["", "| name | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    for option in SERVER_OPTIONS:
+        cells = [f"`{option.name}`", option.type.name.lower(), _default(option)]
+        lines.append(f"| {' | '.join(map(_text, [*cells, option.allowed, option.doc]))} |")
+    return lines
+
+
 def page_source() -> str:
     """Returns the whole page."""
     lines = [HEAD + TOPICS.rstrip("\n"), *_rows(TOPIC_OPTIONS)]
     lines += [BROKERS.rstrip("\n"), *_rows(BROKER_OPTIONS)]
+    lines += [FILE.rstrip("\n"), *_file_rows()]
     lines += [QUOTAS.rstrip("\n"), *_rows(CLIENT_QUOTAS, are_quotas=True)]
     lines += [ADDRESSES.rstrip("\n"), *_rows(IP_QUOTAS, are_quotas=True)]
     lines += [ABSENT.rstrip("\n"), "", "| name | of | why, or what there is |", "|---|---|---|"]

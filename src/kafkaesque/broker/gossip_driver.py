@@ -86,6 +86,7 @@ class GossipDriver:
         on_hint: Callable[[GroupId], None],
         on_contested: Callable[[Address], None],
         report: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         """`load`: figures that others are to know; `led`: the groups that this broker leads."""
         self._env: Final = env
@@ -97,6 +98,7 @@ class GossipDriver:
         self._on_hint: Final = on_hint
         self._on_contested: Final = on_contested
         self._report: Final = report
+        self._warn: Final = warn
         self._strangers: Final = ReportLimit(report, env.clock.call_later)
         self._seeds: Final = config.seed_addresses()
         identity = Identity(
@@ -292,9 +294,10 @@ class GossipDriver:
         if self._core.is_welcome or self._has_complained or waited_ms < LOAD_EVERY_MS:
             return
         self._has_complained = True
-        self._report(
+        self._warn(
             f"broker {self._config.node}: none of {', '.join(map(str, self._seeds))} has answered "
-            "yet. Do they run, does UDP reach them, and have they this cluster.id and this secret?"
+            "yet. Do they run, are these peer ports and not Kafka's, does UDP reach them, and have "
+            "they this cluster.id and this secret?"
         )
 
     # -- driving

@@ -36,6 +36,7 @@ def make_gossip(broker: "Broker") -> GossipDriver | None:
         on_hint=broker.leaders.on_hint,
         on_contested=ties.on_contested,
         report=broker.report,
+        warn=broker.report_warning,
     )
     broker.leaders.hint = gossip.leader
     return gossip

@@ -30,24 +30,47 @@ SECRET_FILE_BYTES_MAX = 64 * 1024
 SERVER_OPTIONS = OptionTable(
     "[broker]",
     [
-        Option(name="id", type=INT, default=1, minimum=1, maximum=2**31 - 1, doc="Broker id."),
+        Option(
+            name="id",
+            type=INT,
+            default=1,
+            minimum=1,
+            maximum=2**31 - 1,
+            doc="Broker id. No two brokers of a cluster have the same; it may be left away only by "
+            "a broker that is alone: without [controllers], seeds and cluster.secret.file.",
+        ),
         Option(
             name="cluster.id",
             type=STRING,
             default="kafkaesque",
             doc="All brokers of a cluster have the same, and nobody else.",
         ),
-        Option(name="data", type=STRING, default="data", doc="The data directory."),
-        Option(name="rack", type=STRING, default="", doc="Where the machine stands."),
+        Option(
+            name="data",
+            type=STRING,
+            default="data",
+            doc="The data directory, made if it is not there.",
+        ),
+        Option(
+            name="rack",
+            type=STRING,
+            default="",
+            doc="Where the machine stands: replicas are spread over racks.",
+        ),
         Option(name="host", type=STRING, default="127.0.0.1", doc="Address to listen on."),
         Option(
             name="advertised.host",
             type=STRING,
             default="",
-            doc="What clients and brokers are told to connect to; default: host.",
+            doc="What clients and other brokers are told to connect to; empty: host.",
         ),
         Option(
-            name="kafka.port", type=INT, default=9092, minimum=1, maximum=PORT_MAX, doc="Kafka."
+            name="kafka.port",
+            type=INT,
+            default=9092,
+            minimum=1,
+            maximum=PORT_MAX,
+            doc="Clients of Kafka.",
         ),
         Option(
             name="text.port",
@@ -178,6 +201,8 @@ def _make(
     broker: Mapping[str, object], options: Mapping[str, object], controllers: object
 ) -> ServerConfig:
     values: dict[str, OptionValue] = {**SERVER_OPTIONS.defaults(), **SERVER_OPTIONS.parse(broker)}
+    _check_id_is_given(values, has_id="id" in broker, has_controllers=bool(controllers))
+    _check_ports(values)
     node = NodeId(int(values["id"]))
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
@@ -205,6 +230,31 @@ def _make(
         log_format=str(values["log.format"]),
         broker=config,
     )
+
+
+def _check_id_is_given(
+    values: Mapping[str, OptionValue], *, has_id: bool, has_controllers: bool
+) -> None:
+    """A default would make this broker one that is another machine's."""
+    names = [name for name in ("seeds", "cluster.secret.file") if values[name]]
+    if has_controllers:
+        names.append("[controllers]")
+    if names and not has_id:
+        raise ConfigError(
+            f"id is missing in [broker]: a broker of a cluster, as {names[0]} makes it one, needs "
+            "a number that no other broker has, such as id = 4"
+        )
+
+
+def _check_ports(values: Mapping[str, OptionValue]) -> None:
+    seen: dict[OptionValue, str] = {}
+    for name in ("kafka.port", "text.port", "admin.port", "peer.port"):
+        port = values[name]
+        if port and port in seen:
+            raise ConfigError(
+                f"{name} and {seen[port]} are both {port}: each needs a port of its own"
+            )
+        seen[port] = name
 
 
 def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address | None]:
@@ -251,12 +301,18 @@ def read_secrets(path: Path) -> tuple[bytes, ...]:
     where = f"cluster.secret.file {path}"
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise ConfigError(f"{where}: others may read it; chmod o= {path}")
+            is_for_others = os.fstat(file.fileno()).st_mode & stat.S_IRWXO
             lines = file.read(SECRET_FILE_BYTES_MAX + 1).split(b"\n")
     except OSError as error:
         raise ConfigError(f"cannot read {where}: {error.strerror}") from None
     secrets = tuple(line.strip() for line in lines if line.strip())
+    if not secrets:
+        raise ConfigError(
+            f"{where} is empty: write the cluster's secret into it, the same on every machine: "
+            f"(umask 077; head -c 32 /dev/urandom | base64 > {path})"
+        )
+    if is_for_others:
+        raise ConfigError(f"{where}: others may read it; chmod o= {path}")
     if sum(map(len, lines)) > SECRET_FILE_BYTES_MAX:
         raise ConfigError(f"{where} is longer than {SECRET_FILE_BYTES_MAX} bytes")
     try:

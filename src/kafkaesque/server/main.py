@@ -16,6 +16,7 @@ from kafkaesque.model.errors import DiskFailed, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
+from kafkaesque.server.config_checks import find_own_seed, make_data_directory
 from kafkaesque.server.logs import set_up_logging
 
 EXIT_CANNOT_START = 1
@@ -131,8 +132,11 @@ def run_broker(config: ServerConfig) -> int:
         servers[0].start()
         return servers[0]
 
+    own_seed = find_own_seed(config)
+    if own_seed is not None:
+        _log.warning("broker %d: %s", config.broker.node, own_seed)
     try:
-        config.data.mkdir(parents=True, exist_ok=True)
+        make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
         where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""

@@ -46,7 +46,8 @@ def test_a_file_of_one_line_or_two(
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
-        ("", 0o600, "there must be one cluster secret, or 2 while it is changed, not 0"),
+        ("", 0o600, "is empty: write the cluster's secret into it"),
+        ("\n", 0o644, "is empty: write the cluster's secret into it"),
         (f"{ONE}\n{TWO}\n{ONE}{TWO}", 0o600, "not 3"),
         ("too short\n", 0o600, "at least 16 bytes"),
         (f"{ONE}\n{ONE}\n", 0o600, "the new cluster secret is the old one"),
@@ -107,4 +108,4 @@ def test_controllers_are_the_seeds_where_there_are_none(tmp_path: Path) -> None:
 )
 def test_what_contradicts_itself(tmp_path: Path, broker: str, controllers: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        load_config(configured(tmp_path, broker, controllers), environment={})
+        load_config(configured(tmp_path, f"id = 1\n{broker}", controllers), environment={})

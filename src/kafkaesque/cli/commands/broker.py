@@ -11,6 +11,7 @@ from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS, load_config
+from kafkaesque.server.config_checks import check_data_directory, find_own_seed, look_at_seeds
 
 app = new_app()
 
@@ -58,10 +59,15 @@ def broker(
     given.update(parse_pairs(option or (), "--option", "log.retention.ms=3600000"))
     environment = {**os.environ, **_as_environment(given)}
     try:
-        load_config(config, environment=environment)
+        loaded = load_config(config, environment=environment)
+        if check:
+            check_data_directory(loaded.data)
     except ConfigError as error:
         raise wrong_usage(str(error)) from None
     if check:
+        for sentence in (find_own_seed(loaded), *look_at_seeds(loaded)):
+            if sentence is not None:
+                typer.echo(f"warning: {sentence}", err=True)
         typer.echo(f"{config} is right")
         return
     # A new program in this process: nothing of the command line stays in the broker's memory.

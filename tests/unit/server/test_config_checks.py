@@ -1,0 +1,120 @@
+"""What is found wrong with a broker's file before the broker runs, and who is told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.model.errors import ConfigError
+from kafkaesque.server.config import ServerConfig, load_config
+from kafkaesque.server.config_checks import (
+    check_data_directory,
+    find_own_seed,
+    look_at_seeds,
+    make_data_directory,
+)
+
+SECRET = "0123456789abcdef"
+
+
+def load(directory: Path, broker: str, more: str = "") -> ServerConfig:
+    path = directory / "broker.toml"
+    path.write_text(f"[broker]\n{broker}\n{more}\n")
+    return load_config(path, environment={})
+
+
+def with_seeds(directory: Path, seeds: str) -> ServerConfig:
+    secret = directory / "cluster.secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    return load(directory, f'id = 1\nseeds = "{seeds}"\ncluster.secret.file = "{secret}"')
+
+
+@pytest.mark.parametrize(
+    ("broker", "more", "named"),
+    [
+        ("", '[controllers]\n1 = "10.0.0.1:9190"', "[controllers]"),
+        ('seeds = "10.0.0.1:9190"', "", "seeds"),
+        ('cluster.secret.file = "secret"', "", "cluster.secret.file"),
+    ],
+)
+def test_a_broker_of_a_cluster_must_have_an_id_in_its_file(
+    tmp_path: Path, broker: str, more: str, named: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, broker, more)
+    assert "id is missing in [broker]" in str(refused.value)
+    assert named in str(refused.value)
+
+
+def test_the_id_may_come_from_the_environment_and_a_broker_that_is_alone_needs_none(
+    tmp_path: Path,
+) -> None:
+    assert load(tmp_path, "").broker.node == 1
+    path = tmp_path / "broker.toml"
+    path.write_text('[controllers]\n1 = "10.0.0.1:9190"\n')
+    assert load_config(path, environment={"KAFKAESQUE_ID": "7"}).broker.node == 7
+
+
+def test_no_two_ports_are_the_same(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, "peer.port = 9092")
+    assert str(refused.value) == (
+        "peer.port and kafka.port are both 9092: each needs a port of its own"
+    )
+    load(tmp_path, "text.port = 0\nadmin.port = 0")
+
+
+def test_a_data_directory_that_cannot_be_made_is_named_and_a_check_makes_none(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "data", Path("/proc/x")):
+        for look in (make_data_directory, check_data_directory):
+            with pytest.raises(ConfigError, match=f"the data directory {path} cannot be made"):
+                look(path)
+    check_data_directory(tmp_path / "a" / "b")
+    assert not (tmp_path / "a").exists()
+    make_data_directory(tmp_path / "a" / "b")
+    check_data_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_seed_that_is_the_broker_itself_is_told_of(tmp_path: Path) -> None:
+    assert find_own_seed(with_seeds(tmp_path, "127.0.0.1:9191")) is None
+    among = find_own_seed(with_seeds(tmp_path, "127.0.0.1:9190,127.0.0.1:9191"))
+    assert among is not None
+    assert "127.0.0.1:9190 is this broker's own peer address" in among
+    alone = find_own_seed(with_seeds(tmp_path, "127.0.0.1:9190"))
+    assert alone is not None
+    assert alone.startswith("the only seed")
+
+
+def test_a_seed_whose_name_does_not_resolve_is_told_of(tmp_path: Path) -> None:
+    (sentence,) = look_at_seeds(with_seeds(tmp_path, "no-such-host.invalid:9190"))
+    assert sentence.startswith("the name of the seed no-such-host.invalid:9190 does not resolve")
+
+
+@pytest.mark.parametrize("answer", [b"\0\0\0\x0a\0\0\0\1\0\0", b""], ids=["kafka", "other"])
+def test_a_seed_that_is_a_kafka_port_is_told_of(tmp_path: Path, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(64)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = server.getsockname()[1]
+        found = look_at_seeds(with_seeds(tmp_path, f"127.0.0.1:{port}"))
+        thread.join()
+    assert [f"the seed 127.0.0.1:{port} is a Kafka port" in each for each in found] == (
+        [True] if answer else []
+    )
+    # Nobody listens there any more: that is no fault of the file.
+    assert look_at_seeds(with_seeds(tmp_path, f"127.0.0.1:{port}")) == []
