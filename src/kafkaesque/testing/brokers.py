@@ -12,6 +12,7 @@ from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import StorageConfig
+from kafkaesque.testing.arguments import is_whole, whole
 
 BROKERS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 3
@@ -37,7 +38,9 @@ class TestedCluster(SimCluster):
 
         Raises:
             ConfigError: an option is none, or has no such value.
+            TypeError, ValueError: there cannot be so many brokers.
         """
+        brokers = whole("the number of brokers", brokers, 1, BROKERS_MAX)
         self._extra: Final = BROKER_OPTIONS.parse(options)
         self._advertised: Final = advertised
         sizes = SimOptions(
@@ -51,8 +54,10 @@ class TestedCluster(SimCluster):
         """Return the machine of broker `number`, which counts from 1.
 
         Raises:
-            ValueError: there is none.
+            TypeError, ValueError: there is none.
         """
+        if not is_whole(number):
+            raise TypeError(f"a broker is named by its number, from 1 on, not by {number!r}")
         if not 1 <= number <= len(self.names):
             raise ValueError(f"there are brokers 1 to {len(self.names)}, and no broker {number}")
         return self.world.machines[self.names[number - 1]]
@@ -70,6 +75,21 @@ class TestedCluster(SimCluster):
             if machine.running and not machine.paused:
                 found.append(broker)
         return found
+
+    def partition_counts(self) -> dict[str, int] | None:
+        """Return how many partitions each topic has; None while no broker can be sure."""
+        found: dict[str, int] = {}
+        # One that has just started has not got all metadata yet.
+        brokers = [each for each in self.running() if each.is_ready]
+        for broker in brokers:
+            for name, topic in broker.state.topics.items():
+                found[name] = max(found.get(name, 0), len(topic.partitions))
+        return found if brokers else None
+
+    def stopped(self) -> list[int]:
+        """Return the brokers whose machines do not run, or are paused."""
+        machines = [self.world.machines[name] for name in self.names]
+        return [n for n, each in enumerate(machines, 1) if not each.running or each.paused]
 
     def is_whole(self) -> bool:
         """Whether every broker is ready and hears of all others."""

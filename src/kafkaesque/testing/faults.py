@@ -6,13 +6,18 @@ from typing import TypeVar
 
 from kafkaesque.sim.env import Machine
 from kafkaesque.sim.faults import Ground
+from kafkaesque.testing import arguments
 from kafkaesque.testing.brokers import TestedCluster
 
 Result = TypeVar("Result")
 
 
 class Faults:
-    """Faults on demand; brokers are named by number, from 1 on."""
+    """Faults on demand; brokers are named by number, from 1 on.
+
+    What makes no sense (a broker that is none, one on two sides, a negative size) is a `TypeError`
+    or a `ValueError`, and nothing happens.
+    """
 
     _cluster: TestedCluster
 
@@ -54,7 +59,10 @@ class Faults:
 
     def partition(self, *sides: Iterable[int]) -> None:
         """Cut the network between brokers of different sides; a broker in none reaches all."""
-        names = [[self._cluster.machine(each).name for each in side] for side in sides]
+        names = [
+            [self._cluster.machine(each).name for each in side]  # type: ignore[arg-type]
+            for side in arguments.sides(sides)
+        ]
 
         def cut() -> None:
             for one, other in combinations(names, 2):
@@ -72,10 +80,13 @@ class Faults:
     def cut_one_way(self, source: int, target: int) -> None:
         """Lose whatever `source` sends to `target`."""
         a, b = self._cluster.machine(source).name, self._cluster.machine(target).name
+        if a == b:
+            raise ValueError(f"broker {source} cannot be cut off from itself")
         self._do(lambda: self._cluster.world.wire.block(a, b))
 
     def delay(self, ms: float) -> None:
         """Have everything between brokers take longer by so much, each way."""
+        ms = arguments.number("a delay in ms", ms)
 
         def slow() -> None:
             for a, b in self._pairs():
@@ -90,10 +101,12 @@ class Faults:
 
     def slow_disk(self, broker: int, factor: float) -> None:
         """Have a broker's disk take `factor` times as long for everything."""
+        factor = arguments.positive("the factor of a slow disk", factor)
         self._on(broker, lambda machine: setattr(machine.drive.faults, "slowness", factor))
 
     def fill_disk(self, broker: int, room_bytes: int = 0) -> None:
         """Leave so much room on a broker's disk."""
+        room_bytes = arguments.whole("the room on a disk, in bytes,", room_bytes, 0)
 
         def fill(machine: Machine) -> None:
             machine.drive.faults.capacity_bytes = machine.drive.used_bytes() + room_bytes
@@ -102,6 +115,7 @@ class Faults:
 
     def fail_syncs(self, broker: int, count: int = 1) -> None:
         """Have the next syncs of a broker's disk fail."""
+        count = arguments.whole("the number of syncs that fail", count, 0)
         self._on(broker, lambda machine: setattr(machine.drive.faults, "failing_syncs", count))
 
     def lose_disk(self, broker: int) -> None:
@@ -117,10 +131,13 @@ class Faults:
 
     def jump_clock(self, broker: int, ms: int) -> None:
         """Set a broker's wall clock forward, or back."""
+        if not arguments.is_whole(ms):
+            raise TypeError(f"a clock jumps by whole milliseconds, not by {ms!r}")
         self._on(broker, lambda machine: machine.oscillator.jump_wall(ms))
 
     def set_clock_rate(self, broker: int, rate: float) -> None:
         """Have a broker's clocks run `rate` times as fast as they should."""
+        rate = arguments.positive("the rate of a clock", rate)
         self._on(broker, lambda machine: machine.oscillator.set_rate(rate))
 
     # -- the end of it

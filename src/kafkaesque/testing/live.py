@@ -18,8 +18,9 @@ from typing import Any, Final, Self, TypeVar
 
 from kafkaesque.env.network import Address
 from kafkaesque.sim.env import World
+from kafkaesque.testing.arguments import whole
 from kafkaesque.testing.bridge import Bridge
-from kafkaesque.testing.brokers import TestedCluster, start_cluster
+from kafkaesque.testing.brokers import BROKERS_MAX, TestedCluster, start_cluster
 from kafkaesque.testing.faults import Faults
 
 #: The world's time is at most so much ahead of what was let pass in one go.
@@ -43,7 +44,9 @@ class LiveCluster(Faults):
 
         Raises:
             ConfigError: an option is none, or has no such value.
+            TypeError, ValueError: there cannot be so many brokers.
         """
+        whole("the number of brokers", brokers, 1, BROKERS_MAX)
         self._listeners: Final = [_listen() for _ in range(brokers)]
         world = World(seed)
         ports = {f"b{n}": each.getsockname()[1] for n, each in enumerate(self._listeners, start=1)}

@@ -32,6 +32,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 from kafkaesque.sim.clients.kafka_client import BrokerLink, KafkaClient
 from kafkaesque.sim.env import World
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
+from kafkaesque.testing import arguments
 from kafkaesque.testing.brokers import TestedCluster, start_cluster
 from kafkaesque.testing.faults import Faults
 
@@ -76,6 +77,7 @@ class SimulatedCluster(Faults):
 
         Raises:
             ConfigError: an option is none, or has no such value.
+            TypeError, ValueError: there cannot be so many brokers.
         """
         self.world: Final = World(seed)
         self._cluster = TestedCluster(self.world, brokers, options or {})
@@ -85,6 +87,8 @@ class SimulatedCluster(Faults):
         #: Producer id and epoch, and the next sequence number in each partition.
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[tuple[str, int], int] = {}
+        #: Why the last attempt at something came to nothing.
+        self._obstacle = ""
 
     # -- time and history
 
@@ -105,6 +109,7 @@ class SimulatedCluster(Faults):
 
     def run_for(self, ms: float) -> None:
         """Let so much time pass."""
+        arguments.number("a time in ms", ms)
         self.world.loop.run_for(ms)
 
     def run_until(self, condition: Callable[[], bool], timeout_ms: float = TIMEOUT_MS) -> None:
@@ -154,6 +159,9 @@ class SimulatedCluster(Faults):
             Refused: it exists, or cannot be.
             TimedOut: no controller does it.
         """
+        partitions = arguments.whole("the number of partitions", partitions, 1)
+        if replicas != -1:
+            replicas = arguments.whole("the number of replicas", replicas, 1)
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -190,9 +198,11 @@ class SimulatedCluster(Faults):
         """Append one batch, exactly once, with acks=all; return its first offset.
 
         Raises:
-            Refused: for good.
+            Refused: for good; there is no such topic or partition.
             TimedOut: not acknowledged in time; it may be there, or come to be.
         """
+        arguments.values(values, key)
+        self._check_partition(topic, partition)
         deadline_ms = self.now_ms + timeout_ms
         producer_id, epoch = self._producer_id(timeout_ms)
         sequence = self._sequences.get((topic, partition), 0)
@@ -208,7 +218,7 @@ class SimulatedCluster(Faults):
         client, offsets = self._client(topic), [-1]
 
         def attempt() -> bool:
-            link = client.leader_link(partition)
+            link = self._leader_link(client, partition)
             if link is None:
                 return False
             data = TopicProduceData(
@@ -238,13 +248,16 @@ class SimulatedCluster(Faults):
         """Return what is committed from an offset on: to the end, and at least `count` messages.
 
         Raises:
-            Refused: for good, as with an offset that is not there.
+            Refused: for good: there is no such topic, partition or offset.
             TimedOut: there were not as many in time.
         """
+        arguments.whole("an offset", offset, 0)
+        arguments.whole("a count of messages", count, 0)
+        self._check_partition(topic, partition)
         client, found = self._client(topic), list[Message]()
 
         def attempt() -> bool:
-            link = client.leader_link(partition)
+            link = self._leader_link(client, partition)
             if link is None:
                 return False
             begin = found[-1].offset + 1 if found else offset
@@ -275,6 +288,7 @@ class SimulatedCluster(Faults):
                 return False
             found.extend(_messages(bytes(got.records or b""), begin))
             end = found[-1].offset + 1 if found else offset
+            self._obstacle = f"{len(found)} of {count} messages are there"
             return len(found) >= count and end >= got.high_watermark
 
         self._until(attempt, timeout_ms, client)
@@ -303,11 +317,33 @@ class SimulatedCluster(Faults):
             client = self._clients[topic] = KafkaClient(self._env, self.addresses, topic)
         return client
 
+    def _check_partition(self, topic: str, partition: int) -> None:
+        """Refuse what no broker knows: to wait for it would not help."""
+        arguments.whole("a partition", partition, 0)
+        counts = self._cluster.partition_counts()
+        if counts is None or partition < counts.get(topic, 0):
+            return
+        self._sequences.pop((topic, partition), None)
+        sentence = f"the partitions of topic {topic} are 0 to {counts.get(topic, 0) - 1}"
+        if topic not in counts:
+            there = ", ".join(sorted(counts)) or "none"
+            sentence = f"there is no topic {topic!r}; there are: {there}"
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, sentence)
+
+    def _leader_link(self, client: KafkaClient, partition: int) -> BrokerLink | None:
+        link = client.leader_link(partition)
+        if link is None:
+            self._check_partition(client.topic, partition)
+            self._obstacle = f"nobody is known to lead {client.topic}-{partition}"
+        return link
+
     def _ask(self, link: BrokerLink, api_key: int, version: int, request: Any) -> Any:
         """Return the response; None if there is none."""
         answers: list[Any] = []
         link.send(api_key, version, request, answers.append)
         self.run_until(lambda: bool(answers))
+        if answers[0] is None:
+            self._obstacle = f"{link.address.host} does not answer"
         return answers[0]
 
     def _is_done(self, code: int, message: str | None) -> bool:
@@ -318,18 +354,27 @@ class SimulatedCluster(Faults):
         """
         if code and not ErrorCode(code).retriable:
             raise Refused(ErrorCode(code).name, message)
+        if code:
+            self._obstacle = str(Refused(ErrorCode(code).name, message))
         return not code
 
     def _until(
         self, attempt: Callable[[], bool], timeout_ms: float, client: KafkaClient | None = None
     ) -> None:
-        deadline_ms = self.now_ms + timeout_ms
+        arguments.number("a time in ms", timeout_ms)
+        deadline_ms, self._obstacle = self.now_ms + timeout_ms, ""
         while not attempt():
             if self.now_ms >= deadline_ms:
-                raise TimedOut(f"seed {self.seed}: not done within {timeout_ms:g} ms")
+                raise TimedOut(
+                    f"seed {self.seed}: not done within {timeout_ms:g} ms: {self._why_not()}"
+                )
             if client is not None:
                 client.refresh()
             self.run_for(AGAIN_MS)
+
+    def _why_not(self) -> str:
+        stopped = ", ".join(map(str, self._cluster.stopped()))
+        return self._obstacle + (f"; brokers that do not run: {stopped}" if stopped else "")
 
     def _do(self, act: Callable[[], Result]) -> Result:
         return act()

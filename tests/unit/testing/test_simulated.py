@@ -1,12 +1,14 @@
 """Clusters for users' own tests, in virtual time."""
 
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.testing import Refused, SimulatedCluster, TimedOut
+from kafkaesque.testing import LiveCluster, Refused, SimulatedCluster, TimedOut
 
 #: What is promised; the best of some starts counts, for the machine is busy with other tests.
 READY_S_MAX = 0.5
@@ -122,6 +124,99 @@ def test_wrong_brokers_and_options_are_refused_by_name(cluster: SimulatedCluster
         cluster.kill(4)
     with pytest.raises(ConfigError, match=r"num\.partitons"):
         SimulatedCluster(options={"num.partitons": "3"})
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: SimulatedCluster(brokers=0), ValueError, "brokers is from 1 to 9, not 0"),
+        (lambda: SimulatedCluster(brokers="3"), TypeError, "brokers is a whole number, not '3'"),  # type: ignore[arg-type]
+        (lambda: LiveCluster(brokers=10), ValueError, "brokers is from 1 to 9, not 10"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(
+    make: Callable[[], object], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        make()
+
+
+WRONG_CALLS: Mapping[str, tuple[Callable[[Any], object], type[Exception], str]] = {
+    "id": (lambda c: c.kill("1"), TypeError, "named by its number, from 1 on, not by '1'"),
+    "no id": (lambda c: c.kill(None), TypeError, "not by None"),
+    "two sides": (lambda c: c.partition([1], [1, 2]), ValueError, "broker 1 cannot be on two"),
+    "one side": (lambda c: c.partition([1, 2]), ValueError, "two sides or more"),
+    "no side": (lambda c: c.partition(1, 2), TypeError, "a side is a list of brokers"),
+    "itself": (lambda c: c.cut_one_way(1, 1), ValueError, "cut off from itself"),
+    "delay": (lambda c: c.delay(-1), ValueError, "is not negative"),
+    "factor": (lambda c: c.slow_disk(1, 0), ValueError, "is above 0, not 0"),
+    "room": (lambda c: c.fill_disk(1, -1), ValueError, "is at least 0, not -1"),
+    "syncs": (lambda c: c.fail_syncs(1, 1.5), TypeError, "is a whole number, not 1.5"),
+    "clock": (lambda c: c.jump_clock(1, "1"), TypeError, "by whole milliseconds, not by '1'"),
+    "rate": (lambda c: c.set_clock_rate(1, -2), ValueError, "is not negative"),
+    "time": (lambda c: c.run_for(-1), ValueError, "is not negative"),
+    "partitions": (lambda c: c.create_topic("u", partitions=0), ValueError, "at least 1, not 0"),
+    "replicas": (lambda c: c.create_topic("u", replicas=0), ValueError, "at least 1, not 0"),
+    "nothing": (lambda c: c.produce("t"), ValueError, "nothing to produce"),
+    "text": (lambda c: c.produce("t", "a"), TypeError, "a value is bytes, not 'a'"),
+    "key": (lambda c: c.produce("t", b"a", key="k"), TypeError, "a key is bytes or None, not 'k'"),
+    "offset": (lambda c: c.read("t", offset=-1), ValueError, "an offset is at least 0, not -1"),
+    "timeout": (lambda c: c.read("t", timeout_ms=-1), ValueError, "is not negative"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_what_makes_no_sense_is_refused_in_a_sentence_and_nothing_happens(
+    cluster: SimulatedCluster, name: str
+) -> None:
+    call, error, sentence = WRONG_CALLS[name]
+    cluster.create_topic("t")
+    before = cluster.digest()
+    with pytest.raises(error, match=sentence):
+        call(cluster)
+    assert cluster.digest() == before
+
+
+def test_an_unknown_topic_is_refused_at_once_and_may_come_to_be(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("other")
+    begun_ms = cluster.now_ms
+    for call in (lambda: cluster.read("t"), lambda: cluster.produce("t", b"a")):
+        with pytest.raises(Refused, match="there is no topic 't'; there are: ") as raised:
+            call()
+        assert raised.value.code == "UNKNOWN_TOPIC_OR_PARTITION"
+    with pytest.raises(Refused, match="the partitions of topic other are 0 to 0"):
+        cluster.read("other", partition=1)
+    assert cluster.now_ms - begun_ms < 1_000
+    cluster.create_topic("t")
+    assert cluster.produce("t", b"a") == 0
+
+
+def test_a_topic_is_not_unknown_to_brokers_that_have_just_started(
+    cluster: SimulatedCluster,
+) -> None:
+    cluster.create_topic("t")
+    cluster.produce("t", b"a")
+    for broker in (1, 2, 3):
+        cluster.kill(broker)
+    for broker in (1, 2, 3):
+        cluster.start(broker)
+    assert [each.value for each in cluster.read("t", count=1)] == [b"a"]
+
+
+def test_what_takes_too_long_says_why(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t", configs={"min.insync.replicas": "3"})
+    cluster.produce("t", b"a")
+    with pytest.raises(TimedOut, match="within 500 ms: 1 of 2 messages are there"):
+        cluster.read("t", count=2, timeout_ms=500)
+    leader = cluster.leader("t") or 1
+    follower = leader % 3 + 1
+    cluster.kill(follower)
+    with pytest.raises(TimedOut, match=f"NOT_ENOUGH_REPLICAS.*do not run: {follower}$"):
+        cluster.produce("t", b"b")
+    for broker in (1, 2, 3):
+        cluster.kill(broker)
+    with pytest.raises(TimedOut, match="does not answer; brokers that do not run: 1, 2, 3"):
+        cluster.read("t", timeout_ms=500)
 
 
 def test_a_message_as_large_as_a_topic_takes_goes_through(cluster: SimulatedCluster) -> None:
