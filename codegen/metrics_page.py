@@ -34,6 +34,10 @@ broker does, which is 127.0.0.1 unless `host` says otherwise.
 | `/health/live` | 200, or 503 when only a restart of the broker helps |
 | `/health/ready` | 200, or 503 with one line for each reason why not: not registered, metadata \
 not caught up, no controller known, partitions of its own still recovering or damaged, stopping |
+| `/brokers` | all brokers that are registered, where their ports are, and whether this one \
+hears of them, as JSON |
+| `/offline-replicas` | copies that this broker cannot open: what is wrong, in which file, and \
+what helps, as JSON |
 | `/members` | what the broker knows of the others by gossip, as JSON |
 | `/recoveries` | partitions that are being formed anew or ever were, as JSON; \
 `?topic=orders`: of this topic |

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,20 +27,32 @@ KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 
 
 class Patient:
-    """Three brokers with admin ports."""
+    """Some brokers with admin ports."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = 3) -> None:
         options = {"offsets.topic.num.partitions": "2"}
-        self.cluster = LocalCluster(directory, free_ports(3), options=options)
+        self.brokers = brokers
+        self.cluster = LocalCluster(directory, free_ports(brokers), options=options)
         self.cluster.prepare()
         self.cluster.start()
-        self.wait_until_ready(3)
+        self.wait_until_ready(brokers)
 
     def wait_until_ready(self, count: int) -> None:
         while count:
             count -= isinstance(self.cluster.events.get(timeout=DEADLINE_S), BrokerReady)
-        done = self.wait("--brokers", "3", "--timeout", str(DEADLINE_S))
+        done = self.wait("--brokers", str(self.brokers), "--timeout", str(DEADLINE_S))
         assert done.returncode == 0, done.stderr
+
+    def stop(self, number: int, how: signal.Signals = signal.SIGTERM) -> None:
+        """Have a broker end."""
+        broker = self.cluster.broker(number)
+        broker.signal(how)
+        assert broker.wait(DEADLINE_S)
+
+    def start(self, number: int) -> None:
+        """Start a broker, and wait until it is there."""
+        self.cluster.broker(number).start(self.cluster.events)
+        self.wait_until_ready(1)
 
     def wait(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `kafkaesque cluster wait`."""
@@ -172,12 +186,84 @@ def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, to
         code, found = patient.examine()
         assert code == 1
         assert found["leaderless"]["names"]
-        assert "broker-down" in found
+        assert "broker-down" not in found
+        assert found["broker-hangs"]["cause"].startswith("its process is there")
         assert patient.get(1, "/health/live") == (200, "live\n")
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     eventually(lambda: patient.get(1, "/health/ready")[0] == 200, "it is ready again")
+
+
+#: More than a broker's log, less than what is written to a partition.
+FILE_BYTES_MAX = 1_000_000
+
+
+def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
+    patient: Patient, topic: str
+) -> None:
+    servers = patient.cluster.bootstrap_servers
+    # From here on, whatever it writes beyond that is refused by the system.
+    limit = (FILE_BYTES_MAX, FILE_BYTES_MAX)
+    resource.prlimit(patient.cluster.broker(3).pid, resource.RLIMIT_FSIZE, limit)
+    try:
+        produce(servers, topic, [b"v" * 10_000] * (3 * FILE_BYTES_MAX // 10_000))
+        eventually(lambda: "disk-failed" in patient.examine()[1], "the doctor sees it")
+        assert patient.cluster.broker(3).is_running()
+        _, found = patient.examine()
+        assert found["disk-failed"]["names"] == ["3"]
+        assert "File too large" in found["disk-failed"]["cause"]
+        assert not {"broker-down", "broker-not-ready"} & set(found)
+        assert found["under-replicated"]["command"] == (
+            "do what is said of broker 3, which is running"
+        )
+        words = ["cluster", "status", "--json", "-b", servers]
+        status = subprocess.run([*KAFKAESQUE, *words], check=True, capture_output=True)
+        details = json.loads(status.stdout)["details"]
+        assert {each["id"]: each["state"] for each in details}[3] == "disk failed"
+    finally:
+        patient.stop(3, signal.SIGKILL)
+        patient.start(3)
+
+
+def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
+    patient: Patient, topic: str
+) -> None:
+    produce(patient.cluster.bootstrap_servers, topic, [b"v" * 1000] * 200)
+    patient.stop(3)
+    copy = patient.cluster.broker(3).data / f"{topic}-0"
+    try:
+        (segment,) = copy.glob("*.log")
+        segment.write_bytes(segment.read_bytes()[:-100])
+        patient.start(3)
+        eventually(lambda: "damaged-replica" in patient.examine()[1], "the doctor sees it")
+        found = patient.examine()[1]["damaged-replica"]
+        assert found["names"] == [f"{topic}-0"]
+        assert f"{topic}-0/{segment.name} has only " in found["cause"]
+        assert f"move {topic}-0 out of {copy.parent}" in found["command"]
+        patient.stop(3)
+    finally:
+        shutil.rmtree(copy)
+        patient.start(3)
+    eventually(lambda: "damaged-replica" not in patient.examine()[1], "it is made anew")
+
+
+def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path) -> None:
+    patient = Patient(tmp_path / "data", brokers=4)  # three of them are controllers
+    try:
+        patient.stop(4, signal.SIGKILL)
+        eventually(lambda: "broker-down" in patient.examine()[1], "the doctor sees it")
+        _, found = patient.examine()
+        assert found["broker-down"]["names"] == ["4"]
+        assert found["broker-down"]["cause"] == "it says: connection refused"
+        assert found["broker-down"]["command"].endswith("kafkaesque cluster remove 4")
+        words = ["cluster", "remove", "4", "-b", patient.cluster.bootstrap_servers]
+        eventually(
+            lambda: not subprocess.run([*KAFKAESQUE, *words], check=False).returncode, "removed"
+        )
+        eventually(lambda: "broker-down" not in patient.examine()[1], "it belongs there no more")
+    finally:
+        patient.cluster.close()
 
 
 def test_nobody_to_ask_is_another_exit_code() -> None:

@@ -9,7 +9,9 @@ from kafkaesque.admin.http import Handler, Request, Respond, text_answer
 from kafkaesque.admin.loop_watch import LoopWatch
 from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
+from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.recoveries import answer_recoveries
+from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
@@ -32,7 +34,9 @@ class AdminGateway:
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(broker)),
             "/health/ready": lambda _, respond: respond(answer_ready(broker)),
+            "/brokers": lambda _, respond: respond(answer_brokers(broker)),
             "/members": lambda _, respond: respond(answer_members(broker)),
+            "/offline-replicas": lambda _, respond: respond(answer_offline_replicas(broker)),
             "/recoveries": lambda request, respond: respond(answer_recoveries(broker, request)),
         }
 

@@ -8,7 +8,7 @@ over. One sentence says each reason against it.
 from kafkaesque.admin.http import Answer, text_answer
 from kafkaesque.broker.broker import Broker
 
-#: Partitions that a reason names.
+#: Partitions that a reason names, or damaged ones with a reason each.
 NAMED_MAX = 5
 
 
@@ -52,9 +52,13 @@ def _partition_reasons(broker: Broker) -> list[str]:
     found = (
         (state.unopened, "not opened yet"),
         (state.copied, "being copied from other replicas, and have no vote until then"),
-        (state.damaged, "offline here, because their logs are damaged: kafkaesque doctor"),
     )
-    return [f"{_named(names)}: {what}" for names, what in found if names]
+    reasons = [f"{_named(names)}: {what}" for names, what in found if names]
+    damaged = sorted(state.damaged.items())
+    reasons += [f"{name} is offline on this broker: {why}" for name, why in damaged[:NAMED_MAX]]
+    if len(damaged) > NAMED_MAX:
+        reasons.append(f"{len(damaged) - NAMED_MAX} more are offline: GET /offline-replicas")
+    return reasons
 
 
 def _named(names: list[str]) -> str:

@@ -35,7 +35,8 @@ class RecoveryState(NamedTuple):
     unopened: list[str]
     #: Made anew from other replicas.
     copied: list[str]
-    damaged: list[str]
+    #: With what is wrong, where, and what helps.
+    damaged: dict[str, str]
 
 
 class PartitionTable:
@@ -49,8 +50,8 @@ class PartitionTable:
         self._lost: list[str] = []
         #: Something could not be opened, and a timer runs.
         self._is_retry_asked = False
-        #: Groups whose logs here cannot be used.
-        self._damaged: dict[GroupId, None] = {}
+        #: Groups whose logs here cannot be used, and why.
+        self._damaged: dict[GroupId, str] = {}
         self._retention_due_ms = 0
         self._rebalanced_ms = broker.env.clock.now_ms()
 
@@ -69,14 +70,14 @@ class PartitionTable:
 
         A copy that a move brings here counts when the move is over: until then it is the others'.
         """
-        found = RecoveryState([], [], [])
+        found = RecoveryState([], [], {})
         node = self._broker.node
         for group, state in self._broker.state.partitions_by_group.items():
             if node not in state.replicas:
                 continue
             partition = self._partitions.get(group)
             if group in self._damaged:
-                found.damaged.append(str(state.topic_partition))
+                found.damaged[str(state.topic_partition)] = self._damaged[group]
             elif node in state.adding:
                 continue
             elif partition is None or partition.replica is None:
@@ -151,7 +152,7 @@ class PartitionTable:
         try:
             self._open(state)
         except StorageCorrupt as error:
-            self._damaged[state.group] = None
+            self._damaged[state.group] = str(error)
             self._broker.driver.set_offline(state.group)
             name = str(state.topic_partition)
             sentence = f"{name} stays offline on this broker: {error}"

@@ -30,7 +30,7 @@ def read_page(brokers: Sequence[BrokerAddress], path: str, kind: type[T]) -> T |
     for number, host, port in brokers:
         try:
             admin = _admin_address(number, host, port)
-            found = _get(admin, path, kind) if admin else None
+            found = get_page(admin, path, kind) if admin else None
         except (OSError, EOFError, MalformedRequest, HTTPException, ValueError):
             continue
         if found is not None:
@@ -48,7 +48,12 @@ def _admin_address(number: int, host: str, port: int) -> str:
     return values[0] if values else ""
 
 
-def _get(admin: str, path: str, kind: type[T]) -> T | None:
+def get_page(admin: str, path: str, kind: type[T]) -> T | None:
+    """Return a page of one admin port; None where it has none such.
+
+    Raises:
+        OSError, HTTPException, ValueError: nobody answers, or not as such a port does.
+    """
     host, _, port = admin.rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
     try:

@@ -10,7 +10,7 @@ class BrokerDetails:
     """One broker, up or not; None is what could not be seen."""
 
     id: int
-    #: `up`, `not ready`, `silent` (it is named and does not answer) or `down`.
+    #: `up`, `not ready`, `disk failed`, `hangs` (its port is open and says nothing) or `down`.
     state: str
     leads: int
     version: str | None = None
@@ -48,6 +48,10 @@ def _details(number: int, broker: BrokerFacts | None, facts: Facts) -> BrokerDet
 def _state(broker: BrokerFacts | None) -> str:
     if broker is None:
         return "down"
-    if broker.problem is not None:
-        return "silent"
+    if broker.has_failed:
+        return "disk failed"
+    if broker.hangs:
+        return "hangs"
+    if broker.problem is not None and broker.admin is None:
+        return "down"
     return "not ready" if broker.admin is not None and broker.admin.reasons else "up"

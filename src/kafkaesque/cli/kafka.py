@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.exit_codes import DAMAGED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
 
@@ -195,12 +196,8 @@ def _why_not(host: str, port: int) -> str | None:
     """Return why nobody can be reached there, or None."""
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
-    except TimeoutError:
-        return "no answer"
-    except socket.gaierror:
-        return "no such host"
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        return why(error)
     return None
 
 

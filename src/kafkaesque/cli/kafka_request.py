@@ -7,6 +7,7 @@ from typing import Any, Self
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
+from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 from kafkaesque.protocols.kafka.wire import Message
@@ -66,7 +67,7 @@ def ask(
             with Exchange(host, port, timeout_s) as exchange:
                 return exchange.ask(api_key, api_version, request)
         except (OSError, EOFError) as error:
-            refused.append(f"{host}:{port} ({str(error) or 'closed the connection'})")
+            refused.append(f"{host}:{port} ({why(error)})")
         except MalformedRequest as error:
             raise CommandFailed(
                 f"{host}:{port} does not answer as a Kafka broker does: {error}",

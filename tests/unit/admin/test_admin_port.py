@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +11,10 @@ from kafkaesque import __version__
 from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
 
@@ -68,12 +72,19 @@ class Visitor:
         return len(body) >= length or self.is_closed
 
 
+class ClusterWithPorts(SimCluster):
+    """Every broker has an admin port, as it says at its registration."""
+
+    def _config(self, name: str) -> BrokerConfig:
+        return replace(super()._config(name), admin_address=Address(name, PORT))
+
+
 class Ground:
     """Three simulated brokers, the first with an admin port."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
-        self.cluster = SimCluster(self.world)
+        self.cluster = ClusterWithPorts(self.world)
         self.lines: list[str] = []
         self._count = 0
         self.cluster.start()
@@ -140,6 +151,34 @@ def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) ->
     for path in ("/health/live", "/health/ready"):
         status, body = ground.visit().ask(path)
         assert (status, "I/O error" in body) == (503, True)
+
+
+def test_every_registered_broker_has_its_ports_on_a_page_whether_it_is_up_or_not(
+    ground: Ground,
+) -> None:
+    ground.world.machines["b3"].kill()
+    ground.run_until(lambda: not ground.broker.peers.is_alive(NodeId(3)))
+    status, body = ground.visit().ask("/brokers")
+    assert status == 200
+    brokers = {each["id"]: each for each in json.loads(body)["brokers"]}
+    assert {number: each["is_alive"] for number, each in brokers.items()} == {
+        1: True,
+        2: True,
+        3: False,
+    }
+    assert brokers[3]["admin"] == f"b3:{PORT}"
+
+
+def test_a_damaged_copy_is_told_with_its_file_and_what_helps(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "t-0/0.log has only 3 of 9 bytes: stop this broker and remove the directory t-0"
+    damaged = RecoveryState([], [], {"t-0": reason})
+    monkeypatch.setattr(ground.broker.partitions, "recovery_state", lambda: damaged)
+    status, body = ground.visit().ask("/health/ready")
+    assert (status, body) == (503, f"t-0 is offline on this broker: {reason}\n")
+    status, body = ground.visit().ask("/offline-replicas")
+    assert json.loads(body)["replicas"] == [{"partition": "t-0", "reason": reason}]
 
 
 def test_one_connection_serves_one_request_after_another(ground: Ground) -> None:

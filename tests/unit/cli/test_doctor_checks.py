@@ -148,7 +148,12 @@ def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
 CASES: Mapping[str, Facts] = {
     "controllers-missing": replace(facts(), quorum=quorum(3, 2)),
     "recovery-waits": replace(facts(), recoveries=[recovery(31_000, told=[1])]),
-    "broker-down": with_broker(facts(), 2, problem="timed out", view=None, disk=None, admin=None),
+    "broker-down": with_broker(
+        facts(), 2, problem="connection refused", view=None, disk=None, admin=None
+    ),
+    "broker-hangs": with_broker(
+        facts(), 2, problem="no answer", hangs=True, view=None, disk=None, admin=None
+    ),
     "broker-not-ready": with_broker(facts(), 2, admin=replace(admin(), reasons=["because"])),
     "brokers-disagree": with_broker(facts(), 2, view=view(controller=3)),
     "leaderless": facts(view({"orders-1": partition(leader=-1, in_sync=[])})),
@@ -258,6 +263,62 @@ def test_a_broker_that_only_the_replicas_name_is_down() -> None:
     assert found["under-replicated"].cause == "it is down"
 
 
+FAILED = replace(
+    admin(kafkaesque_broker_failed=1), reasons=["the disk of broker 3 failed: No space left"]
+)
+
+
+def closed(found: Facts, number: int, **changes: object) -> Facts:
+    """Have a broker's Kafka port be closed."""
+    nothing = {"problem": "connection refused", "view": None, "disk": None, "admin": None}
+    return with_broker(found, number, **{**nothing, **changes})
+
+
+def test_a_broker_that_only_its_admin_port_tells_of_is_not_to_be_started() -> None:
+    found = checks_of(closed(facts(view({"orders-1": partition(in_sync=[1, 2])})), 3, admin=FAILED))
+    assert list(found) == ["disk-failed", "under-replicated"]
+    assert "No space left" in found["disk-failed"].cause
+    assert "stop its process, which still runs" in found["disk-failed"].command
+    assert found["under-replicated"].command == "do what is said of broker 3, which is running"
+
+
+def test_a_broker_that_is_starting_is_not_to_be_started_again() -> None:
+    starting = replace(admin(), reasons=["broker 3 is not registered with the controller yet"])
+    (finding,) = diagnose(closed(facts(), 3, admin=starting), Limits())
+    assert finding.check == "broker-not-ready"
+    assert "lets no clients in" in finding.what
+
+
+def test_who_hangs_is_not_to_be_started_and_who_is_down_is() -> None:
+    lost = facts(view({"orders-1": partition(leader=-1, in_sync=[])}))
+    found = checks_of(closed(closed(lost, 2), 3, problem="no answer", hangs=True))
+    assert found["broker-down"].names == ["2"]
+    assert "kafkaesque broker --config broker-2.toml" in found["broker-down"].command
+    assert found["broker-hangs"].names == ["3"]
+    assert "-CONT" in found["broker-hangs"].command
+    assert "--config" not in found["broker-hangs"].command
+    wanted = "start broker 2; do what is said of broker 3, which is running"
+    assert found["leaderless"].command == wanted
+
+
+def test_a_broker_that_holds_nothing_is_down_until_it_is_removed() -> None:
+    found = replace(facts(), registered=[1, 2, 3, 4])
+    (finding,) = diagnose(found, Limits())
+    assert (finding.check, finding.names) == ("broker-down", ["4"])
+    assert finding.command.endswith("kafkaesque cluster remove 4")
+    (other,) = diagnose(closed(found, 3), Limits())[:1]
+    assert "cluster remove" not in other.command
+
+
+def test_a_copy_that_is_offline_is_told_with_its_file_and_what_helps() -> None:
+    damaged = {"orders-0": "orders-0/00000.log has only 3 of 9 bytes: stop this broker"}
+    hurt = with_broker(facts(), 2, admin=replace(admin(), damaged=damaged))
+    finding = checks_of(hurt)["damaged-replica"]
+    assert finding.what == "broker 2 cannot open its copy of orders-0"
+    assert finding.cause == f"orders-0: {damaged['orders-0']}"
+    assert finding.command.startswith("stop broker 2, move orders-0 out of /srv/data, start it")
+
+
 def test_who_is_missing_for_a_leader_is_named() -> None:
     lost = partition(leader=-1, in_sync=[])
     found = with_broker(
@@ -305,10 +366,10 @@ def test_critical_findings_come_first() -> None:
 
 
 def test_every_check_copes_with_a_broker_that_says_nothing() -> None:
-    silent = BrokerFacts(id=2, address="h:2", problem="timed out")
+    silent = BrokerFacts(id=2, address="h:2", problem="connection refused")
     found = replace(facts(), brokers=[broker(1), silent, broker(3)])
     assert [each.check for each in diagnose(found, Limits())] == ["broker-down"]
-    assert len(CHECKS) == 12
+    assert len(CHECKS) == 13
 
 
 def test_a_metrics_page_is_read() -> None:

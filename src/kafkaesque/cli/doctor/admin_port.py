@@ -4,6 +4,8 @@ import re
 import time
 from http.client import HTTPConnection, HTTPException
 
+import msgspec
+
 from kafkaesque.cli.doctor.facts import AdminFacts
 
 TIMEOUT_S = 5.0
@@ -13,13 +15,25 @@ REASONS_MAX = 20
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})? (\S+)")
 _VERSION = re.compile(r'version="([^"]*)"')
+_BROKER = re.compile(r'kafkaesque_broker_info\{[^}]*\bbroker="([0-9]+)"')
 
 
-def ask_admin(address: str) -> AdminFacts:
+class _OfflineReplica(msgspec.Struct, frozen=True):
+    partition: str
+    reason: str
+
+
+class _OfflineReplicas(msgspec.Struct, frozen=True):
+    """The page `/offline-replicas`; earlier releases have none."""
+
+    replicas: list[_OfflineReplica]
+
+
+def ask_admin(address: str, number: int) -> AdminFacts:
     """Return what a broker says of itself.
 
     Raises:
-        OSError: it does not answer, or something else does.
+        OSError: it does not answer, or somebody else does.
     """
     host, _, port = address.rpartition(":")
     connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
@@ -29,6 +43,8 @@ def ask_admin(address: str) -> AdminFacts:
         begun = time.time()
         _, page = _get(connection, "/metrics")
         ended = time.time()
+        offline, damaged = _get(connection, "/offline-replicas")
+        copies = msgspec.json.decode(damaged, type=_OfflineReplicas) if offline == 200 else None
     except (HTTPException, ValueError) as error:
         raise OSError(f"{address} is no admin port: {error!r}") from None
     finally:
@@ -37,12 +53,15 @@ def ask_admin(address: str) -> AdminFacts:
     told = metrics.get("kafkaesque_broker_time_seconds")
     if told is None:
         raise OSError(f"{address} is no admin port of a broker")
+    if (broker := _BROKER.search(page)) is not None and int(broker[1]) != number:
+        raise OSError(f"it is the admin port of broker {broker[1]}, not of broker {number}")
     return AdminFacts(
         metrics=metrics,
         version=version,
         reasons=() if status == 200 else ready.splitlines()[:REASONS_MAX],
         clock_ahead_s=told - (begun + ended) / 2,
         clock_error_s=(ended - begun) / 2,
+        damaged={e.partition: e.reason for e in copies.replicas} if copies is not None else {},
     )
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kafkaesque.cli.doctor.facts import Facts, PartitionName
-from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.facts import BrokerFacts, Facts, PartitionName
+from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
 from kafkaesque.cli.doctor.settings_checks import check_settings
 from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.screen import counted
@@ -29,29 +29,56 @@ def diagnose(facts: Facts, limits: Limits) -> list[Finding]:
 
 def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Brokers that are down, or up and not answering, or not ready."""
-    problems = {each.id: (each.address, each.problem) for each in facts.brokers if each.problem}
+    seen = {each.id: each for each in facts.brokers}
     for node in facts.dead_brokers:
-        address, problem = problems.get(node, ("", ""))
-        yield Finding(
-            check="broker-down",
-            severity=CRITICAL,
-            what=f"broker {node} " + (f"at {address} does not answer" if address else "is down"),
-            cause=f"it says: {problem}" if problem else "the other brokers do not hear of it",
-            command=f"kafkaesque broker --config broker-{node}.toml    (on its machine; its log "
-            "says how it ended)",
-            names=[str(node)],
-        )
+        broker = seen.get(node)
+        if broker is None or (broker.admin is None and not broker.hangs):
+            yield _is_down(facts, node, broker)
+        elif broker.hangs:
+            yield _hangs(broker)
     for broker in facts.brokers:
-        if broker.admin is not None and broker.admin.reasons:
+        if broker.admin is not None and broker.admin.reasons and not broker.has_failed:
             yield Finding(
                 check="broker-not-ready",
                 severity=WARNING,
-                what=f"broker {broker.id} is up and not ready",
+                what=f"broker {broker.id} is up and not ready"
+                + ("" if broker.problem is None else ", and lets no clients in"),
                 cause="; ".join(broker.admin.reasons),
                 command=f"curl http://{broker.options.get('admin.listener', '')}/health/ready    "
                 "(until it says ready)",
                 names=[str(broker.id)],
             )
+
+
+def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
+    place = "is down" if broker is None else f"at {broker.address} does not answer"
+    problem = "" if broker is None else broker.problem
+    command = f"kafkaesque broker --config broker-{node}.toml    (on its machine; its log says how "
+    command += "it ended)"
+    if not any(node in each.replicas for each in facts.view.partitions.values()):
+        command += f"; it holds nothing: if it is gone for good, kafkaesque cluster remove {node}"
+    return Finding(
+        check="broker-down",
+        severity=CRITICAL,
+        what=f"broker {node} {place}",
+        cause=f"it says: {problem}" if problem else "the other brokers do not hear of it",
+        command=command,
+        names=[str(node)],
+    )
+
+
+def _hangs(broker: BrokerFacts) -> Finding:
+    return Finding(
+        check="broker-hangs",
+        severity=CRITICAL,
+        what=f"broker {broker.id} at {broker.address} accepts connections and answers nothing",
+        cause="its process is there and does not get on: it is stopped (SIGSTOP), or waits for its "
+        "disk, or its machine has no processor or memory for it",
+        command="ps axo pid,stat,args | grep kafkaesque    (on its machine: T is stopped, kill "
+        "-CONT PID; D waits for its disk. It holds its directory: before another one is started, "
+        "kill -9 PID)",
+        names=[str(broker.id)],
+    )
 
 
 def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
@@ -115,7 +142,7 @@ def _disagreement(what: str, seen: dict[int, str], names: Sequence[str]) -> Find
 
 
 def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Partitions without a leader, with replicas missing, or with damaged copies."""
+    """Partitions without a leader, or with replicas missing."""
     partitions = sorted(facts.view.partitions.items())
     dead = set(facts.dead_brokers)
     leaderless = [(name, each) for name, each in partitions if each.leader < 0]
@@ -130,7 +157,7 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
             if missing
             else "their replicas are up, and have elected nobody: this passes within a second, or "
             "their disks or their network are hurt",
-            command=f"start {_brokers(missing)}" if missing else "kafkaesque doctor    (again)",
+            command=_bring_back(facts, missing) if missing else "kafkaesque doctor    (again)",
             names=[str(name) for name, _ in leaderless],
         )
     behind: dict[int, list[PartitionName]] = {}
@@ -139,24 +166,40 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
             for node in missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name))):
                 behind.setdefault(node, []).append(name)
     for node, names in sorted(behind.items()):
-        yield _under_replicated(node, names, is_dead=node in dead)
-    damaged: dict[int, list[PartitionName]] = {}
-    for name, each in partitions:
-        for node in each.offline:
-            if node not in dead:
-                damaged.setdefault(node, []).append(name)
-    for node, names in sorted(damaged.items()):
+        yield _under_replicated(facts, node, names)
+
+
+def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
+    """Copies that cannot be opened: of each its broker says why, and the leader only that."""
+    dead = set(facts.dead_brokers)
+    damaged: dict[int, dict[str, str]] = {
+        each.id: dict(each.admin.damaged) for each in facts.brokers if each.admin is not None
+    }
+    for name, each in sorted(facts.view.partitions.items()):
+        for node in set(each.offline) - dead:
+            damaged.setdefault(node, {}).setdefault(str(name), "")
+    for node, copies in sorted(damaged.items()):
+        if not copies:
+            continue
+        reasons = [f"{name}: {why}" for name, why in copies.items() if why]
+        directory = next(iter(copies)) if len(copies) == 1 else "PARTITION"
         yield Finding(
             check="damaged-replica",
             severity=CRITICAL,
-            what=f"broker {node} cannot open its copies of {named(names)}",
-            cause="their logs on its disk are damaged, or the disk cannot be read; its log says "
-            "which file",
-            command="kafkaesque log verify DIR    (on its machine); then stop that broker, remove "
-            "that partition's directory and start it: the copy is made anew. Never on two brokers "
-            "at a time",
-            names=[str(name) for name in names],
+            what=f"broker {node} cannot open its "
+            f"{'copy' if len(copies) == 1 else 'copies'} of {named(list(copies))}",
+            cause="; ".join(reasons[:NAMED_MAX])
+            or "their logs on its disk are damaged, or the disk cannot be read; its log says which "
+            "file",
+            command=f"stop broker {node}, move {directory} out of {_place(facts, node)}, start it: "
+            "the copy is made anew from the others. Never on two brokers at a time",
+            names=list(copies),
         )
+
+
+def _place(facts: Facts, node: int) -> str:
+    disks = [each.disk for each in facts.brokers if each.id == node and each.disk is not None]
+    return disks[0].directory if disks else "its data directory"
 
 
 def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
@@ -201,29 +244,50 @@ def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
         what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
         f"{max(each.open_ms for each in stuck) // 1000} s: {named([e.name for e in stuck])}",
         cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
-        command=f"start {_brokers(missing)}; if that cannot be: {elect}" if missing else elect,
+        command=f"{_bring_back(facts, missing)}; if that cannot be: {elect}" if missing else elect,
         names=[each.name for each in stuck],
     )
 
 
-def _are(nodes: Sequence[int]) -> str:
-    return "is down" if len(nodes) == 1 else "are down"
-
-
-def _under_replicated(node: int, names: Sequence[PartitionName], *, is_dead: bool) -> Finding:
+def _under_replicated(facts: Facts, node: int, names: Sequence[PartitionName]) -> Finding:
+    if node in facts.dead_brokers:
+        cause = "it serves nobody" if _runs(facts, node) else "it is down"
+        command = _bring_back(facts, [node])
+    else:
+        cause = (
+            "it is slower than the others, or catching up since its last start: "
+            "replica.lag.time.max.ms says how long it may be behind"
+        )
+        command = (
+            "kafkaesque doctor    (again, in a minute: fewer partitions means that it catches up)"
+        )
     return Finding(
         check="under-replicated",
         severity=WARNING,
         what=f"broker {node} is out of sync in {counted(len(names), 'partition')}: {named(names)}",
-        cause="it is down"
-        if is_dead
-        else "it is slower than the others, or catching up since its last start: "
-        "replica.lag.time.max.ms says how long it may be behind",
-        command=f"start broker {node}"
-        if is_dead
-        else "kafkaesque doctor    (again, in a minute: fewer partitions means that it catches up)",
+        cause=cause,
+        command=command,
         names=[str(name) for name in names],
     )
+
+
+def _runs(facts: Facts, node: int) -> bool:
+    """Tell whether a broker that does not serve has a process, so that to start it cannot help."""
+    return any(each.hangs or each.admin for each in facts.brokers if each.id == node)
+
+
+def _bring_back(facts: Facts, nodes: Sequence[int]) -> str:
+    """Return what to do that brokers serve again."""
+    running = [node for node in nodes if _runs(facts, node)]
+    down = [node for node in nodes if node not in running]
+    words = [f"start {_brokers(down)}"] if down else []
+    if running:
+        words.append(f"do what is said of {_brokers(running)}, which {_are(running, 'running')}")
+    return "; ".join(words)
+
+
+def _are(nodes: Sequence[int], what: str = "down") -> str:
+    return f"is {what}" if len(nodes) == 1 else f"are {what}"
 
 
 def _brokers(nodes: Sequence[int]) -> str:
@@ -237,18 +301,10 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
     """Disks that fill, have failed, or take nothing any more."""
     for broker in facts.brokers:
         disk = broker.disk
-        if disk is None:
+        if broker.has_failed:
+            yield _has_failed(broker)
             continue
-        if disk.has_failed:
-            yield Finding(
-                check="disk-failed",
-                severity=CRITICAL,
-                what=f"broker {broker.id} has given up its disk ({disk.directory})",
-                cause="a write or a sync failed: what came last may be lost there, so it "
-                "acknowledges nothing any more; its log has the error",
-                command="free some space or replace the disk, then restart that broker",
-                names=[str(broker.id)],
-            )
+        if disk is None:
             continue
         if not disk.total_bytes or disk.free_bytes is None:
             continue
@@ -266,6 +322,21 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
                 "retention.ms)",
                 names=[str(broker.id)],
             )
+
+
+def _has_failed(broker: BrokerFacts) -> Finding:
+    place = f" ({broker.disk.directory})" if broker.disk is not None else ""
+    reasons = [] if broker.admin is None else broker.admin.reasons
+    why = "; ".join(reasons) or "a write or a sync failed, its log has the error"
+    return Finding(
+        check="disk-failed",
+        severity=CRITICAL,
+        what=f"broker {broker.id} has given up its disk{place}",
+        cause=f"{why}: what came last may be lost there, so it acknowledges nothing any more",
+        command="free some space or replace the disk; then stop its process, which still runs and "
+        f"holds the directory, and start it: kafkaesque broker --config broker-{broker.id}.toml",
+        names=[str(broker.id)],
+    )
 
 
 def check_clocks(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -365,6 +436,7 @@ CHECKS: Sequence[Check] = (
     check_controllers,
     check_disagreement,
     check_partitions,
+    check_copies,
     check_moves,
     check_recoveries,
     check_disks,

@@ -62,6 +62,13 @@ class AdminFacts:
     #: By how much the broker's clock is ahead of the one here, and how uncertain that is.
     clock_ahead_s: float
     clock_error_s: float
+    #: Copies that it cannot open: what is wrong with each, in which file, and what helps.
+    damaged: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its disk has failed, and only a restart helps."""
+        return self.metrics.get("kafkaesque_broker_failed", 0.0) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +77,10 @@ class BrokerFacts:
 
     id: int
     address: str
-    #: Why it does not answer, if it does not.
+    #: Why its Kafka port does not answer, if it does not.
     problem: str | None = None
+    #: Somebody accepts connections there, and says nothing.
+    hangs: bool = False
     view: View | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     disk: Disk | None = None
@@ -80,6 +89,12 @@ class BrokerFacts:
     admin_problem: str = ""
     #: Transactional ids whose transactions are open for longer than was asked.
     hanging: Sequence[str] = ()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has given up its disk, as it says itself, at whichever port still answers."""
+        by_disk = self.disk is not None and self.disk.has_failed
+        return by_disk or (self.admin is not None and self.admin.has_failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,8 @@ class Facts:
     #: Of the first broker that answered.
     view: View
     brokers: Sequence[BrokerFacts]
+    #: Brokers that belong to the cluster, up or not: all but those that were removed.
+    registered: Sequence[int] = ()
     #: Options in force, by topic.
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
@@ -116,7 +133,7 @@ class Facts:
     def known_brokers(self) -> list[int]:
         """All brokers that are named anywhere, whether they are up or not."""
         named = {node for each in self.view.partitions.values() for node in each.replicas}
-        return sorted(named | {each.id for each in self.brokers})
+        return sorted(named | {each.id for each in self.brokers} | set(self.registered))
 
     @property
     def dead_brokers(self) -> list[int]:

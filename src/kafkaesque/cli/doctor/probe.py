@@ -4,9 +4,11 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from http.client import HTTPException
 from typing import Any
 
+from kafkaesque.cli.admin_pages import get_page
 from kafkaesque.cli.doctor.admin_port import ask_admin
 from kafkaesque.cli.doctor.facts import (
     BrokerFacts,
@@ -24,9 +26,11 @@ from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.cli.moving_replicas import Moves, read_moving
 from kafkaesque.cli.quorum import Quorum, read_quorum
 from kafkaesque.cli.recoveries import read_recoveries
+from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.errors import MalformedRequest
+from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -49,10 +53,24 @@ GROUPS_S = 15.0
 #: Brokers that disagree are asked again after this: news takes a moment to come round.
 AGAIN_S = 1.0
 
+_CLUSTER = 2
 _METADATA, _CONFIGS, _LOG_DIRS, _TRANSACTIONS = 12, 4, 4, 1
 _TOPIC, _BROKER = 2, 4
 
 Trouble = (OSError, EOFError, MalformedRequest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RegisteredBroker:
+    id: int
+    admin: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RegisteredBrokers:
+    """The page `/brokers`."""
+
+    brokers: list[_RegisteredBroker]
 
 
 def look(bootstrap: str) -> Facts:
@@ -61,11 +79,20 @@ def look(bootstrap: str) -> Facts:
     Raises:
         CommandFailed: no broker answers.
     """
-    view = _first_view(bootstrap)
+    view, registered = _first_view(bootstrap)
+    addresses = sorted({**registered, **view.brokers}.items())
     with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
-        brokers = list(pool.map(lambda each: look_at_broker(*each), sorted(view.brokers.items())))
+        brokers = list(pool.map(lambda each: look_at_broker(*each), addresses))
+        admins = find_admin_ports(brokers)
+        brokers = list(pool.map(lambda each: look_behind(each, admins.get(each.id, "")), brokers))
     unseen: list[str] = []
-    return Facts(view=view, brokers=brokers, moves=_moves(brokers, unseen), unseen=unseen)
+    return Facts(
+        view=view,
+        brokers=brokers,
+        registered=sorted(registered),
+        moves=_moves(brokers, unseen),
+        unseen=unseen,
+    )
 
 
 def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
@@ -86,7 +113,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
             try:
                 broker = replace(broker, hanging=_hanging(broker.address, transaction_s))
             except Trouble as error:
-                unseen.append(f"transactions of broker {broker.id}: {error}")
+                unseen.append(f"transactions of broker {broker.id}: {why(error)}")
         brokers.append(broker)
     topics: dict[str, dict[str, str]] = {}
     groups: list[GroupFacts] = []
@@ -94,7 +121,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         try:
             topics = _topic_options(alive[0].address, found.view)
         except Trouble as error:
-            unseen.append(f"options of topics: {error}")
+            unseen.append(f"options of topics: {why(error)}")
         groups = _groups_in_time(",".join(each.address for each in alive), unseen)
     quorum = _quorum(alive, unseen)
     unseen += [
@@ -140,14 +167,15 @@ def _split(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _first_view(bootstrap: str) -> View:
+def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
+    """Return what the first broker that answers sees, and all brokers that are registered."""
     refused = []
     for host, port in parse_addresses(bootstrap):
         try:
             with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
-                return _view(exchange)
+                return _view(exchange), _registered(exchange)
         except Trouble as error:
-            refused.append(f"{host}:{port} ({str(error) or 'closed the connection'})")
+            refused.append(f"{host}:{port} ({why(error)})")
     raise CommandFailed(
         f"no broker answers at {', '.join(refused)}",
         hint="kafkaesque doctor --bootstrap-server HOST:PORT,... with more of the brokers",
@@ -157,9 +185,12 @@ def _first_view(bootstrap: str) -> View:
 
 def look_at_broker(number: int, address: str) -> BrokerFacts:
     """Return what one broker says; it may say nothing, or only a part."""
-    host, _, port = address.rpartition(":")
     try:
-        with Exchange(host, int(port), ANSWER_TIMEOUT_S) as exchange:
+        exchange = Exchange(*_split(address), ANSWER_TIMEOUT_S)
+    except OSError as error:
+        return BrokerFacts(id=number, address=address, problem=why(error))
+    try:
+        with exchange:
             found = BrokerFacts(
                 id=number,
                 address=address,
@@ -168,16 +199,50 @@ def look_at_broker(number: int, address: str) -> BrokerFacts:
                 disk=_disk(exchange),
             )
     except Trouble as error:
-        return BrokerFacts(
-            id=number, address=address, problem=str(error) or "it closed the connection"
-        )
+        hangs = isinstance(error, TimeoutError)
+        return BrokerFacts(id=number, address=address, problem=why(error), hangs=hangs)
     admin = found.options.get("admin.listener", "")
     if not admin:
         return found
     try:
-        return replace(found, admin=ask_admin(admin))
+        return replace(found, admin=ask_admin(admin, number))
     except OSError as error:
-        return replace(found, admin_problem=f"{admin}: {error}")
+        return replace(found, admin_problem=f"{admin}: {why(error)}")
+
+
+def find_admin_ports(brokers: Sequence[BrokerFacts]) -> dict[int, str]:
+    """Return the admin ports of brokers whose Kafka ports do not answer, as others know them."""
+    silent = {each.id for each in brokers if each.problem is not None}
+    if silent:
+        for admin in [each.options.get("admin.listener", "") for each in brokers if each.admin]:
+            try:
+                page = get_page(admin, "/brokers", _RegisteredBrokers)
+            except (OSError, HTTPException, ValueError):
+                continue
+            if page is not None:
+                return {each.id: each.admin for each in page.brokers if each.admin}
+    return {}
+
+
+def look_behind(broker: BrokerFacts, admin: str) -> BrokerFacts:
+    """Return what a broker whose Kafka port is closed says at its admin port, if it does."""
+    if broker.problem is None or broker.hangs or not admin:
+        return broker
+    try:
+        found = ask_admin(admin, broker.id)
+    except OSError as error:
+        return replace(broker, admin_problem=f"{admin}: {why(error)}")
+    return replace(broker, admin=found, options={"admin.listener": admin})
+
+
+def _registered(exchange: Exchange) -> dict[int, str]:
+    """Return where all brokers are that are registered, up or not."""
+    request = DescribeClusterRequest(include_fenced_brokers=True)
+    try:
+        answer = exchange.ask(ApiKey.DESCRIBE_CLUSTER, _CLUSTER, request)
+    except Trouble:
+        return {}  # by a release that does not say so
+    return {each.broker_id: f"{each.host}:{each.port}" for each in answer.brokers}
 
 
 def _view(exchange: Exchange) -> View:

@@ -1,0 +1,23 @@
+"""`/offline-replicas`: copies that this broker cannot open, and why, as JSON."""
+
+from typing import Final
+
+import msgspec
+
+from kafkaesque.admin.http import Answer
+from kafkaesque.broker.broker import Broker
+
+JSON: Final = "application/json"
+#: The rest is only counted.
+LISTED_MAX: Final = 1_000
+
+
+def answer_offline_replicas(broker: Broker) -> Answer:
+    """Return each partition with what is wrong, in which file, and what helps."""
+    damaged = sorted(broker.partitions.recovery_state().damaged.items())
+    body = {
+        "broker": broker.node,
+        "count": len(damaged),
+        "replicas": [{"partition": n, "reason": why} for n, why in damaged[:LISTED_MAX]],
+    }
+    return Answer(status=200, body=msgspec.json.encode(body), content_type=JSON)

@@ -1,0 +1,29 @@
+"""`/brokers`: all that are registered, up or not, and where their ports are, as JSON."""
+
+from typing import Final
+
+import msgspec
+
+from kafkaesque.admin.http import Answer
+from kafkaesque.broker.broker import Broker
+
+JSON: Final = "application/json"
+
+
+def answer_brokers(broker: Broker) -> Answer:
+    """Return each broker's addresses, and whether this one hears of it.
+
+    A broker whose disk has failed closes its Kafka port and is heard of no more: its admin port
+    says why, and here is where that is.
+    """
+    brokers = [
+        {
+            "id": each.node,
+            "is_alive": broker.peers.is_alive(node),
+            "kafka": f"{each.host}:{each.kafka_port}",
+            "admin": f"{each.host}:{each.admin_port}" if each.admin_port else None,
+        }
+        for node, each in sorted(broker.state.brokers.items())
+    ]
+    body = msgspec.json.encode({"seen_by": broker.node, "brokers": brokers})
+    return Answer(status=200, body=body, content_type=JSON)
