@@ -425,3 +425,23 @@ def test_without_a_majority_of_the_rest_a_removal_is_refused() -> None:
     assert isinstance(refusal, InvalidRequest)
     change(scenario, int(last[1:]), is_added=False)
     await_voters(scenario, *(node for node in (1, 2, 3) if f"b{node}" != last))
+
+
+def test_a_former_controller_that_is_elected_once_more_says_what_it_is() -> None:
+    scenario = grown(2, 3, 4)
+    learners = scenario.told("__cluster_metadata-0: this broker has its copy")
+    assert len(learners) == 2  # 4 and 5, when they were new
+    assert not [line for line in learners if "vote" in line]
+    for name in scenario.running():
+        scenario.kill(name)
+    led = len(scenario.told("leads the controller group"))
+    former, *others = scenario.cluster.names
+    scenario.boot(former)
+    # It stands for election before the others may: it cannot know that its removal is committed.
+    scenario.loop.run_for(1_500)
+    for name in others:
+        scenario.boot(name)
+    scenario.loop.run_for(10_000)
+    assert scenario.told("broker 1 is no controller any more")
+    (line,) = scenario.told("leads the controller group")[led:]
+    assert "broker 1" not in line

@@ -424,8 +424,7 @@ class Broker:
 
     def _on_controller_leading(self, leading: bool) -> None:
         if leading:
-            sentence = f"broker {self.node} leads the controller group"
-            self.report(LogLine("controller.elected", sentence, leader=self.node))
+            self.report(self.controller_voters.describe_leading())
             self.controller_voters.on_sweep(self.state)
 
     def _on_snapshot_loaded(self, state: ClusterState) -> None:

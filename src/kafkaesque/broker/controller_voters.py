@@ -16,6 +16,7 @@ from kafkaesque.broker.controller_planner import ControllerFacts, wanted_control
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.model.errors import NotController, NotLeader
 from kafkaesque.model.ids import NodeId
+from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.errors import ConfigurationChangeRefused, TransferRefused
 from kafkaesque.raft.progress import ProgressState
@@ -95,6 +96,17 @@ class ControllerVoters:
             term=replica.term,
             high_watermark=replica.log.offset_after(core.commit_index),
             copies=copies,
+        )
+
+    def describe_leading(self) -> LogLine | str:
+        """Return what people are told of this broker's beginning to lead."""
+        if self.replica is None or self._node in self.current():
+            sentence = f"broker {self._node} leads the controller group"
+            return LogLine("controller.elected", sentence, leader=self._node)
+        # It could not know whether the change that removes it was committed (dissertation 4.2.2).
+        return (
+            f"broker {self._node} is no controller any more; it was elected to commit what it has"
+            " of the controllers' log, and hands over"
         )
 
     def on_sweep(self, state: ClusterState) -> None:

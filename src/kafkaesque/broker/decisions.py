@@ -66,7 +66,7 @@ class Decisions:
             LogLine("log.truncated", sentence, partition=name, term=term, offset=end_offset)
         )
 
-    def on_readmitted(self, name: str, term: int) -> None:
-        """A replica that had lost its log has it again."""
-        sentence = f"{name}: this broker has its copy again, and may vote"
+    def on_readmitted(self, name: str, term: int, *, may_vote: bool) -> None:
+        """A replica that had lost its log, or has never had one, has it."""
+        sentence = f"{name}: this broker has its copy{' again, and may vote' if may_vote else ''}"
         self._report(LogLine("replica.readmitted", sentence, partition=name, term=term))

@@ -381,7 +381,8 @@ class Replica:
         self.log.save_amnesia(0)
         self._syncs_pending += 1
         self.driver.note_written(self, None, None, 0)
-        self.driver.decisions.on_readmitted(self.name, self.core.term)
+        may_vote = self.core.is_wanted
+        self.driver.decisions.on_readmitted(self.name, self.core.term, may_vote=may_vote)
 
     def _append(self, entries: Sequence[EntryMeta]) -> bool:
         """Write entries to the log, buffered; tell whether marks were among them."""

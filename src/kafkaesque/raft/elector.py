@@ -470,6 +470,11 @@ class Elector:
             self._leadership.is_astray = True
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether this member is to be a voter."""
+        return self.node in self._wanted_voters
+
+    @property
     def concerned(self) -> tuple[NodeId, ...]:
         """The nodes of whose life this member is to be told: its fellows, and who is to be one."""
         return tuple(dict.fromkeys((*self.configuration.members, *self._wanted_voters)))

@@ -65,6 +65,8 @@ def test_each_decision_has_its_event_and_fields() -> None:
     decisions.on_role("t-0", Role.CANDIDATE, 6, was_leading=False, leader=None)
     decisions.on_role("t-0", Role.FOLLOWER, 7, was_leading=True, leader=nodes[1])
     decisions.on_truncated("t-0", 7, 4711)
+    decisions.on_readmitted("t-0", 7, may_vote=True)
+    decisions.on_readmitted("t-0", 7, may_vote=False)
     assert activity.in_sync_shrinks == 2
     assert activity.in_sync_expands == 0
     assert (activity.elections_begun, activity.leaderships_lost, activity.truncations) == (1, 1, 1)
@@ -74,4 +76,6 @@ def test_each_decision_has_its_event_and_fields() -> None:
         ("isr.shrunk", {"partition": "t-0", "term": 5, "in_sync": "1"}),
         ("leadership.lost", {"partition": "t-0", "term": 7, "leader": 2}),
         ("log.truncated", {"partition": "t-0", "term": 7, "offset": 4711}),
+        *[("replica.readmitted", {"partition": "t-0", "term": 7})] * 2,
     ]
+    assert ["vote" in each for each in lines[-2:]] == [True, False]
