@@ -308,6 +308,8 @@ def test_a_broker_that_holds_nothing_is_down_until_it_is_removed() -> None:
     assert finding.command.endswith("kafkaesque cluster remove 4")
     (other,) = diagnose(closed(found, 3), Limits())[:1]
     assert "cluster remove" not in other.command
+    voting = checks_of(replace(found, quorum=quorum(4, 4)))
+    assert "cluster remove" not in voting["broker-down"].command
 
 
 def test_a_copy_that_is_offline_is_told_with_its_file_and_what_helps() -> None:
