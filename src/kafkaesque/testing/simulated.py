@@ -323,7 +323,6 @@ class SimulatedCluster(Faults):
         counts = self._cluster.partition_counts()
         if counts is None or partition < counts.get(topic, 0):
             return
-        self._sequences.pop((topic, partition), None)
         sentence = f"the partitions of topic {topic} are 0 to {counts.get(topic, 0) - 1}"
         if topic not in counts:
             there = ", ".join(sorted(counts)) or "none"

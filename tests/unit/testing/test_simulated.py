@@ -191,16 +191,27 @@ def test_an_unknown_topic_is_refused_at_once_and_may_come_to_be(cluster: Simulat
     assert cluster.produce("t", b"a") == 0
 
 
-def test_a_topic_is_not_unknown_to_brokers_that_have_just_started(
-    cluster: SimulatedCluster,
-) -> None:
+def test_what_is_unknown_is_said_by_brokers_that_can_know(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("unread")
     cluster.create_topic("t")
     cluster.produce("t", b"a")
     for broker in (1, 2, 3):
         cluster.kill(broker)
     for broker in (1, 2, 3):
         cluster.start(broker)
+    # Nobody is ready when this is asked for.
+    with pytest.raises(Refused, match="there is no topic 'new'"):
+        cluster.produce("new", b"lost")
+    cluster.create_topic("new")
+    assert cluster.produce("new", b"b") == 0
     assert [each.value for each in cluster.read("t", count=1)] == [b"a"]
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.lose_disk(1)
+    cluster.start(1)
+    cluster.run_for(100)
+    with pytest.raises(TimedOut, match="brokers that do not run: 2, 3"):
+        cluster.read("unread", timeout_ms=1_000)
 
 
 def test_what_takes_too_long_says_why(cluster: SimulatedCluster) -> None:
