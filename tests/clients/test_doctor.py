@@ -230,16 +230,22 @@ def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
     patient: Patient, topic: str
 ) -> None:
     produce(patient.cluster.bootstrap_servers, topic, [b"v" * 1000] * 200)
+    assert patient.wait("--brokers", "3", "--in-sync").returncode == 0
     patient.stop(3)
     copy = patient.cluster.broker(3).data / f"{topic}-0"
     try:
         (segment,) = copy.glob("*.log")
         segment.write_bytes(segment.read_bytes()[:-100])
         patient.start(3)
-        eventually(lambda: "damaged-replica" in patient.examine()[1], "the doctor sees it")
+        wanted = f"{topic}-0: {topic}-0/{segment.name} has only "
+
+        def is_told() -> bool:
+            found = patient.examine()[1].get("damaged-replica", {"cause": ""})
+            return str(found["cause"]).startswith(wanted)
+
+        eventually(is_told, "the doctor sees it, and its file")
         found = patient.examine()[1]["damaged-replica"]
         assert found["names"] == [f"{topic}-0"]
-        assert f"{topic}-0/{segment.name} has only " in found["cause"]
         assert f"move {topic}-0 out of {copy.parent}" in found["command"]
         patient.stop(3)
     finally:
