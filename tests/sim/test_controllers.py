@@ -1,10 +1,11 @@
 """Controllers are added and removed at work, while what may go wrong does."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kafkaesque.broker import registration
+from kafkaesque.broker import founding, identity, registration
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import (
     ChangeConfig,
@@ -445,3 +446,42 @@ def test_a_former_controller_that_is_elected_once_more_says_what_it_is() -> None
     assert scenario.told("broker 1 is no controller any more")
     (line,) = scenario.told("leads the controller group")[led:]
     assert "broker 1" not in line
+
+
+def test_a_broker_that_asks_for_its_id_for_long_does_not_take_its_log_for_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 6063 under all faults: it heard of the others' log before it had looked at its own.
+
+    It gave up its vote, and when another broker lost its disk, the controllers had no majority.
+    """
+    monkeypatch.setattr(identity, "START_MS_MAX", 3 * founding.GRACE_MS)
+    scenario = Scenario(21)
+    scenario.write(10)
+    scenario.world.machines["b3"].cut_power()
+    scenario.kill("b2")
+    scenario.boot("b2")
+    scenario.loop.run_for(5 * founding.GRACE_MS)
+    assert scenario.told("broker 2 has an empty directory") == []
+    assert scenario.broker("b2").is_ready
+    scenario.write(10)
+    assert scenario.findings.anomalies == []
+
+
+def test_damaged_metadata_are_told_as_a_failed_disk_and_nobody_believes_them() -> None:
+    scenario = Scenario(22)
+    scenario.write(10)
+    machine = scenario.world.machines["b2"]
+    replica: Any = scenario.broker("b2").controller.replica
+    path = replica.log.segments.segments[0].path
+    scenario.cluster.restart(machine)  # So that no write-ahead log makes it good again.
+    scenario.loop.run_until(lambda: not machine.running, 10_000)
+    scenario.loop.run_until(lambda: scenario.cluster.is_back(machine), 10_000)
+    scenario.kill("b2")
+    inode: Any = machine.drive.volume.find(path)
+    inode.content[80] ^= 1
+    scenario.boot("b2")
+    scenario.loop.run_until(lambda: scenario.cluster.failed() == ["b2"], 10_000)
+    assert scenario.told(f"broker 2: the disk failed: {path}, byte ")
+    scenario.write(10)
+    assert not any("defect" in each for each in scenario.findings.anomalies)

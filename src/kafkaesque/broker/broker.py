@@ -90,6 +90,7 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.options import OptionValue
+from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.recovery import RecoveryReport
 
@@ -257,8 +258,6 @@ class Broker:
             on_decided=self._open_controller,
             report=self.report_error,
         )
-        self.peers.write_word = self.founding.word_for
-        self.peers.on_word = self.founding.on_word
         self.peers.listen(self.config.peer_address)
         if self.gossip is not None:
             self.gossip.bind()
@@ -266,6 +265,9 @@ class Broker:
 
     def _join(self) -> None:
         """No other process has this broker's id: take part."""
+        # Before, what others say would be taken for a fresh broker's question.
+        self.peers.write_word = self.founding.word_for
+        self.peers.on_word = self.founding.on_word
         self.founding.start()
         for node, address in self.config.controllers.items():
             if address is not None:
@@ -310,7 +312,7 @@ class Broker:
                 self.driver, self.controller, self.config, decision
             )
             self.controller.replica = self.controller_voters.replica = replica
-        except DiskFailed as error:
+        except (DiskFailed, StorageCorrupt) as error:
             # Long after the start, so nobody else takes it: the decision has waited for others.
             self._on_disk_failed(error)
 
