@@ -67,6 +67,11 @@ class Transactor(Client):
             except KafkaException as error:
                 self.history.error(self.name, str(error.args[0].name()))
                 time.sleep(0.2)
+            except SystemError:
+                # confluent-kafka reports deliveries while its own exception is on its way, and the
+                # first call within a report then says so in its place.
+                self.history.error(self.name, "SystemError")
+                time.sleep(0.2)
         self._doing = "nothing"
 
     def _use(self, producer: Producer) -> None:
@@ -78,7 +83,7 @@ class Transactor(Client):
             time.sleep(self._dice.uniform(0, PAUSE_S_MAX))
 
     def _transact(self, producer: Producer) -> None:
-        """Write one transaction; raises KafkaException when the producer is of no use any more."""
+        """Write one transaction; raises as the library does when it is of no use any more."""
         transaction = self.history.begin(f"{self.name}#{len(self.history.transactions)}")
         try:
             producer.begin_transaction()
@@ -98,10 +103,13 @@ class Transactor(Client):
             if not cause.txn_requires_abort():
                 self._leave(transaction)
                 raise
+        except SystemError:
+            self._leave(transaction)
+            raise
         self._doing = f"aborts {transaction.name}"
         try:
             retried(lambda: producer.abort_transaction(CALL_S), lambda: False)
-        except KafkaException:
+        except (KafkaException, SystemError):
             self._leave(transaction)
             raise
         self.history.end(transaction, Outcome.ABORTED)

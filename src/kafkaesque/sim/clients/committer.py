@@ -122,13 +122,13 @@ class SimCommitter:
     def _on_committed(self, number: int) -> Callable[[Any], None]:
         def receive(response: Any) -> None:
             if response is None:
-                self._stray.add(number)
+                self._note_stray(number)
                 self._on_error(None)
                 return
             codes = [each.error_code for each in response.topics[0].partitions]
             if any(codes):
                 # Some errors leave open whether it was done.
-                self._stray.add(number)
+                self._note_stray(number)
                 self._on_error(next(code for code in codes if code))
                 return
             self._acknowledged = number
@@ -136,6 +136,13 @@ class SimCommitter:
             self._client.rest(self._step, PAUSE_MS)
 
         return receive
+
+    def _note_stray(self, number: int) -> None:
+        self._stray.add(number)
+        if self._is_concluding:
+            # It was sent to a broker that is gone for good: wait once more.
+            self._is_concluding = False
+            self.conclude()
 
     # -- reading
 
