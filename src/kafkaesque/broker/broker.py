@@ -258,7 +258,7 @@ class Broker:
             on_decided=self._open_controller,
             report=self.report_error,
         )
-        self.peers.listen(self.config.peer_address)
+        self.peers.listen(self.config.peer_listener or self.config.peer_address)
         if self.gossip is not None:
             self.gossip.bind()
         self.identity.begin(self._join)

@@ -26,8 +26,10 @@ class BrokerConfig:
     node: NodeId
     cluster_id: str
     rack: str | None = None
-    #: Where it listens for other brokers.
+    #: Where other brokers find it.
     peer_address: Address = Address("127.0.0.1", 9190)
+    #: Where it listens for them, if that is another address.
+    peer_listener: Address | None = None
     #: What clients are told to connect to; None where the gateway is not wanted.
     kafka_address: Address = Address("127.0.0.1", 9092)
     text_address: Address | None = None

@@ -143,7 +143,8 @@ class GossipDriver:
         Raises:
             OSError: it cannot be bound.
         """
-        self._bound = self._env.network.open_datagrams(self._config.peer_address, self._on_datagram)
+        where = self._config.peer_listener or self._config.peer_address
+        self._bound = self._env.network.open_datagrams(where, self._on_datagram)
 
     def start(self) -> None:
         """Take part; after `bind`."""

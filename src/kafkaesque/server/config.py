@@ -89,6 +89,12 @@ SERVER_OPTIONS = OptionTable(
             doc="Metrics and health over HTTP; 0: none.",
         ),
         Option(
+            name="peer.host",
+            type=STRING,
+            default="",
+            doc="Address to listen on for other brokers; empty: advertised.host.",
+        ),
+        Option(
             name="peer.port",
             type=INT,
             default=9190,
@@ -214,6 +220,7 @@ def _make(
         cluster_id=str(values["cluster.id"]),
         rack=str(values["rack"]) or None,
         peer_address=peer_address,
+        peer_listener=peer_address._replace(host=str(values["peer.host"]) or advertised),
         kafka_address=Address(advertised, int(values["kafka.port"])),
         text_address=Address(advertised, text_port) if text_port else None,
         admin_address=Address(advertised, admin_port) if admin_port else None,

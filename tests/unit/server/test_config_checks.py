@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import ServerConfig, load_config
 from kafkaesque.server.config_checks import (
@@ -118,3 +119,14 @@ def test_a_seed_that_is_a_kafka_port_is_told_of(tmp_path: Path, answer: bytes) -
     )
     # Nobody listens there any more: that is no fault of the file.
     assert look_at_seeds(with_seeds(tmp_path, f"127.0.0.1:{port}")) == []
+
+
+def test_the_peer_port_listens_where_it_is_told_and_others_are_told_the_advertised_host(
+    tmp_path: Path,
+) -> None:
+    host = 'advertised.host = "192.0.2.1"'
+    assert load(tmp_path, host).broker.peer_listener == Address("192.0.2.1", 9190)
+    broker = load(tmp_path, f'{host}\npeer.host = "0.0.0.0"').broker
+    assert broker.peer_listener == Address("0.0.0.0", 9190)
+    assert broker.peer_address == Address("192.0.2.1", 9190)
+    assert broker.kafka_address == Address("192.0.2.1", 9092)
