@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,11 @@ settings.register_profile("deep", _COMMON, max_examples=5000, stateful_step_coun
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 DEEP_TIMEOUT_S = 3600
+
+# Whoever starts the tests in the background may have them ignore Ctrl-C, and with them all that
+# they start, of which some is to end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: Where single tests take seconds.
