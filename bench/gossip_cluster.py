@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.processes import BrokerProcess, wait_until_ready
+from bench.processes import BrokerNotReadyError, BrokerProcess, wait_until_ready
 from kafkaesque.cli.broker_ports import unused_ports
 
 BROKERS_MAX = 6
@@ -107,14 +107,21 @@ class GossipCluster:
 
         Raises:
             TimeoutError: some have not.
+            BrokerNotReadyError: one has ended instead.
         """
         begun = time.monotonic()
         left = set(nodes)
         while left:
             left -= {node for node in left if what in self.log(node)[since[node] :]}
             waited = time.monotonic() - begun
+            for node in left:
+                if node in self.brokers and not self.brokers[node].is_running():
+                    raise BrokerNotReadyError(
+                        f"broker {node} has ended and not logged {what!r}: {self.log(node)}"
+                    )
             if left and waited > timeout_s:
-                raise TimeoutError(f"broker(s) {sorted(left)} have not logged {what!r}")
+                logs = "".join(self.log(node)[since[node] :] for node in sorted(left))
+                raise TimeoutError(f"{sorted(left)} have not logged {what!r}, but:\n{logs}")
             time.sleep(POLL_S)
         return time.monotonic() - begun
 

@@ -2,6 +2,8 @@
 
 import random
 import socket
+import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from kafkaesque.cli.failure import CommandFailed
 PORT_MAX = 65_535
 #: Above the ports that services are known by, below those that Linux gives to outgoing connections.
 _PORTS: Final = range(10_240, 32_768)
+_BLOCK: Final = 32
 #: Not to be foreseen, so that two who look at the same time rarely find the same.
 _CHANCE: Final = random.SystemRandom()
 
@@ -46,24 +49,69 @@ def ports_from(kafka: int, text: int, peer: int, admin: int, count: int) -> list
     ]
 
 
+class _Blocks:
+    """Blocks of ports that this process has for itself, as long as it lives.
+
+    A port that was free a moment ago may be another's when a broker listens there, or comes back
+    to it. So processes agree on whose ports are whose: who has a block holds a socket of its name
+    in Linux's abstract namespace, which is gone with the process. Other systems have no such names;
+    there chance has to do.
+    """
+
+    def __init__(self) -> None:
+        self._left: list[int] = []
+        self._held: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    def next_port(self) -> int | None:
+        """Return a port that was not returned before; None if no block is left."""
+        with self._lock:
+            if not self._left:
+                self._left = self._take()
+            return self._left.pop() if self._left else None
+
+    def _take(self) -> list[int]:
+        if sys.platform != "linux":
+            return []
+        firsts = _PORTS[::_BLOCK]
+        for first in _CHANCE.sample(firsts, len(firsts)):
+            if self._reserve(first):
+                return _CHANCE.sample(range(first, first + _BLOCK), _BLOCK)
+        return []
+
+    def _reserve(self, first: int) -> bool:
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            name.bind(f"\0kafkaesque/ports/{first}")
+        except OSError:
+            name.close()
+            return False
+        self._held.append(name)
+        return True
+
+
+_blocks: Final = _Blocks()
+
+
 def unused_ports(count: int) -> list[int]:
     """Return different ports of 127.0.0.1 that nobody used a moment ago.
 
     The system gives none of them to outgoing connections, which could otherwise take the port of a
-    broker while it is away.
+    broker while it is away. On Linux, no other process that asks here gets them while this one
+    lives, and this one gets them once; when there are no more of these, any that are unused.
     """
     found: list[int] = []
+    chances = iter(_CHANCE.sample(_PORTS, len(_PORTS)))
     with ExitStack() as sockets:
-        for port in _CHANCE.sample(_PORTS, len(_PORTS)):
-            if len(found) == count:
-                break
+        while len(found) < count:
+            port = _blocks.next_port() or next(chances, None)
+            if port is None:
+                raise OSError(f"{count} ports are wanted, and only {len(found)} are unused")
             try:
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:
                 continue
             found.append(port)
-    if len(found) < count:
-        raise OSError(f"{count} ports are wanted, and only {len(found)} are unused")
     return found
 
 
