@@ -9,11 +9,11 @@ import pytest
 
 from kafkaesque.cli.broker_ports import unused_ports
 
-_ASKED = 2_000
+_TIMES, _ASKED = 5, 400
 #: Prints ports and keeps them until its input ends.
 _ANOTHER = f"""
 from kafkaesque.cli.broker_ports import unused_ports
-print(*unused_ports({_ASKED}), flush=True)
+print(*(port for _ in range({_TIMES}) for port in unused_ports({_ASKED})), flush=True)
 input()
 """
 
@@ -26,7 +26,7 @@ def test_nobody_is_given_a_port_twice() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract names")
 def test_processes_that_live_at_the_same_time_have_different_ports() -> None:
-    mine = set(unused_ports(_ASKED))
+    mine = {port for _ in range(_TIMES) for port in unused_ports(_ASKED)}
     others = [
         subprocess.Popen(
             [sys.executable, "-c", _ANOTHER],
@@ -45,7 +45,7 @@ def test_processes_that_live_at_the_same_time_have_different_ports() -> None:
     finally:
         for other in others:
             other.communicate("\n", timeout=60)
-    assert [len(ports) for ports in found] == [_ASKED] * 2
+    assert [len(ports) for ports in found] == [_TIMES * _ASKED] * 2
     assert not mine & found[0]
     assert not mine & found[1]
     assert not found[0] & found[1]
