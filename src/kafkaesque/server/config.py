@@ -4,6 +4,7 @@ Everything is checked once, at the start. An unknown key, a wrong type or a valu
 refused with its name, what is allowed, and the nearest valid name.
 """
 
+import ipaddress
 import os
 import stat
 import tomllib
@@ -62,7 +63,7 @@ SERVER_OPTIONS = OptionTable(
             name="advertised.host",
             type=STRING,
             default="",
-            doc="What clients and other brokers are told to connect to; empty: host.",
+            doc="What clients and other brokers are told to connect to; empty: host. Not 0.0.0.0.",
         ),
         Option(
             name="kafka.port",
@@ -212,6 +213,7 @@ def _make(
     node = NodeId(int(values["id"]))
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
+    _check_can_be_told(advertised)
     peer_address = Address(advertised, int(values["peer.port"]))
     secret_file = str(values["cluster.secret.file"])
     text_port, admin_port = int(values["text.port"]), int(values["admin.port"])
@@ -250,6 +252,19 @@ def _check_id_is_given(
         raise ConfigError(
             f"id is missing in [broker]: a broker of a cluster, as {names[0]} makes it one, needs "
             "a number that no other broker has, such as id = 4"
+        )
+
+
+def _check_can_be_told(host: str) -> None:
+    """Who is told 0.0.0.0 connects to itself."""
+    try:
+        is_any = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return  # A name.
+    if is_any:
+        raise ConfigError(
+            f"{host} is where to listen, not where to connect to: set advertised.host to the name "
+            "or address by which clients and other brokers reach this machine"
         )
 
 

@@ -130,3 +130,15 @@ def test_the_peer_port_listens_where_it_is_told_and_others_are_told_the_advertis
     assert broker.peer_listener == Address("0.0.0.0", 9190)
     assert broker.peer_address == Address("192.0.2.1", 9190)
     assert broker.kafka_address == Address("192.0.2.1", 9092)
+
+
+@pytest.mark.parametrize("host", ['host = "0.0.0.0"', 'host = "::"', 'advertised.host = "0.0.0.0"'])
+def test_nobody_is_told_to_connect_to_every_address(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match=r"set advertised\.host to the name or address"):
+        load(tmp_path, host)
+
+
+def test_who_listens_everywhere_says_where_it_is_reached(tmp_path: Path) -> None:
+    config = load(tmp_path, 'host = "0.0.0.0"\nadvertised.host = "kafkaesque.example"')
+    assert config.listen_host == "0.0.0.0"
+    assert config.broker.kafka_address.host == "kafkaesque.example"
