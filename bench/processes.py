@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROBE_INTERVAL_S = 0.005
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LOG_TAIL_BYTES = 4000
 

@@ -44,7 +44,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 from tests.clients.cluster import READY_TIMEOUT_S, configuration
 
 #: No answer of a broker that is well takes longer, even on a machine that is busy.
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
 #: Brokers give one another up after this: a broker that is held up for longer loses its leaderships
 #: to a client's bad input. Nobody beside that client may have to wait longer.
 PAUSE_S_MAX = 3.0
@@ -286,7 +286,7 @@ class Victim:
             (answer,) = wire.ask(ApiKey.CREATE_TOPICS, 5, request).topics
         assert answer.error_code == ErrorCode.NONE, answer
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while min(ask_metadata(self.kafka_port, [name]).leaders.values(), default=-1) < 0:
+        while min(ask_metadata(self.kafka_port, [name], ANSWER_TIMEOUT_S).leaders.values(), default=-1) < 0:
             assert time.monotonic() < deadline, f"no leaders for {name}"
             time.sleep(0.01)
         return name

@@ -13,7 +13,7 @@ from typing import Self
 from bench.processes import BrokerProcess, wait_until_ready
 from kafkaesque.cli.broker_ports import unused_ports
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 90.0
 CLUSTER_ID = "a-cluster-of-the-suite"
 
 _CONFIGURATION = """\

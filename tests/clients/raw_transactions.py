@@ -111,11 +111,11 @@ class Raw:
 
     def leader(self, topic: str, partition: int) -> int:
         """Return the port of the broker that leads a partition."""
-        view = ask_metadata(self.ports[0], [topic])
+        view = ask_metadata(self.ports[0], [topic], DEADLINE_S)
         return int(view.brokers[view.leaders[topic, partition]].rpartition(":")[2])
 
     def partition_count(self, topic: str) -> int:
-        return len(ask_metadata(self.ports[0], [topic]).leaders)
+        return len(ask_metadata(self.ports[0], [topic], DEADLINE_S).leaders)
 
     def describe(self, transactional_id: str) -> Any:
         """Return what the coordinator tells about a transactional id."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RECIPE_TIMEOUT_S = 100.0
+RECIPE_TIMEOUT_S = 240.0
 
 
 def run_recipe(name: str, bootstrap_servers: str, *arguments: str) -> str:

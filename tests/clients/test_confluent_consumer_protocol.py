@@ -354,5 +354,5 @@ def test_a_group_survives_the_loss_of_its_coordinator(
 
 def _coordinator(cluster: KafkaesqueCluster, group: str) -> int:
     """Return the position of the broker that coordinates a group."""
-    leaders = ask_metadata(cluster.brokers[0].port, [OFFSETS_TOPIC]).leaders
+    leaders = ask_metadata(cluster.brokers[0].port, [OFFSETS_TOPIC], DEADLINE_S).leaders
     return leaders[OFFSETS_TOPIC, coordinator_partition(group, len(leaders))] - 1

@@ -15,7 +15,7 @@ from kafkaesque.cli.exit_codes import FAILED, OK
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, consume, produce
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 WAIT_S = 60.0
 
 

@@ -45,7 +45,7 @@ def fourth(cluster: GossipCluster) -> Iterator[int]:
     cluster.brokers[4].kill()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_kill_is_known_to_the_others_soon_and_a_restart_is_let_in(
     cluster: GossipCluster, fourth: int
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_kill_is_known_to_the_others_soon_and_a_restart_is_let_in(
     cluster.wait_until_ready(PATIENT_S)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_process_that_is_stopped_for_seconds_is_not_taken_for_dead(
     cluster: GossipCluster, fourth: int
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_process_that_is_stopped_for_seconds_is_not_taken_for_dead(
     assert not any("for dead" in log for log in logs.values())
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_who_stops_in_order_has_left(cluster: GossipCluster, fourth: int) -> None:
     since = cluster.places()
     cluster.brokers[fourth].stop()
@@ -81,7 +81,7 @@ def test_who_stops_in_order_has_left(cluster: GossipCluster, fourth: int) -> Non
     assert not any("for dead" in cluster.log(node)[since[node] :] for node in (1, 2, 3))
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_the_status_of_the_cluster_shows_the_members(cluster: GossipCluster, fourth: int) -> None:
     bootstrap = cluster.brokers[1].address
     command = [sys.executable, "-m", "kafkaesque.cli.app", "cluster", "status", "-b", bootstrap]
@@ -99,7 +99,7 @@ def test_the_status_of_the_cluster_shows_the_members(cluster: GossipCluster, fou
     ), table.stdout
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_stranger_is_kept_out_and_the_logs_of_both_say_why(cluster: GossipCluster) -> None:
     since = {**cluster.places(), 5: 0}
     cluster.start(5, secrets=["of quite another cluster"], knows=True)
@@ -113,7 +113,7 @@ def test_a_stranger_is_kept_out_and_the_logs_of_both_say_why(cluster: GossipClus
         cluster.brokers.pop(5).kill()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_secret_is_changed_by_files_of_two_lines(tmp_path: Path) -> None:
     pair = GossipCluster(tmp_path)
     try:

@@ -39,7 +39,7 @@ def has_leader(broker: BrokerProcess, topic: str) -> bool:
         return False
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_an_empty_broker_and_a_stale_one_wait_for_the_one_that_remembers(
     cluster: KafkaesqueCluster,
 ) -> None:
@@ -77,7 +77,7 @@ def test_an_empty_broker_and_a_stale_one_wait_for_the_one_that_remembers(
     assert [message.value() for message in received] == [*values, b"more"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_partitions_directory_that_was_removed_comes_back(cluster: KafkaesqueCluster) -> None:
     make_topic = TopicMaker(cluster.bootstrap_servers)
     topic = make_topic("removed", partitions=1, replication=3, min_insync_replicas="2")

@@ -8,7 +8,7 @@ import pytest
 from bench.rolling_restart import BROKERS, measure
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_rolling_restart_costs_producers_nothing() -> None:
     report = measure(rate=300, rounds=1)
     assert len(report.restarts_s) == BROKERS

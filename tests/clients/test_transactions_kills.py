@@ -269,5 +269,5 @@ def kill_all(cluster: KafkaesqueCluster, topic: str) -> None:
 
 
 def is_led(port: int, topic: str) -> bool:
-    leaders = ask_metadata(port, [topic]).leaders
+    leaders = ask_metadata(port, [topic], DEADLINE_S).leaders
     return len(leaders) == PARTITIONS and min(leaders.values()) >= 0

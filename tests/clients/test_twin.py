@@ -36,7 +36,7 @@ def twin_file(cluster: KafkaesqueCluster, directory: Path, peer_port: int = 0) -
     return path
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(600)
 def test_a_newcomer_ends_with_a_sentence_and_a_dead_brokers_successor_starts(
     tmp_path: Path,
 ) -> None:

@@ -84,7 +84,7 @@ def lose_the_majority(cluster: KafkaesqueCluster, admin: AdminClient) -> list[Br
     return [third, fourth]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
     cluster: KafkaesqueCluster,
 ) -> None:

@@ -56,7 +56,7 @@ def test_asking_for_help_loads_neither_a_client_nor_a_screen_nor_a_broker() -> N
         " ('rich', 'confluent_kafka', 'uvloop') or m.startswith('kafkaesque.')), file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=True
     )
     loaded = done.stderr.split()
     assert [name for name in loaded if not name.startswith("kafkaesque.cli")] == []
@@ -69,7 +69,7 @@ def test_the_command_of_a_broker_never_loads_the_client() -> None:
         "print(*(m for m in sys.modules if m.startswith('confluent_kafka')))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=True
     )
     assert done.stdout.split() == []
 
@@ -198,7 +198,7 @@ def test_an_output_that_is_full_is_said_in_a_sentence(words: str) -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
     assert done.stderr == "error: the output cannot be written: no space left on device\n"
@@ -218,7 +218,7 @@ def test_ctrl_c_while_modules_are_read_leaves_no_traceback(module: str) -> None:
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 

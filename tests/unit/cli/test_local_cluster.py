@@ -207,7 +207,7 @@ def test_a_broker_that_cannot_start_reports_how_it_ended(prepared: LocalCluster)
     broker = prepared.broker(1)
     broker.config_path.write_text("nonsense")
     broker.start(prepared.events)
-    event = prepared.events.get(timeout=20)
+    event = prepared.events.get(timeout=90)
     assert isinstance(event, BrokerEnded)
     assert event.how == "ended with exit code 2"
     assert "is not TOML" in "\n".join(broker.log_tail())
@@ -261,7 +261,7 @@ from kafkaesque.cli.local_cluster import LocalCluster
 cluster = LocalCluster(Path(sys.argv[1]), free_ports(1))
 cluster.prepare()
 cluster.start()
-cluster.events.get(timeout=20)
+cluster.events.get(timeout=90)
 print(cluster.broker(1).pid, flush=True)
 time.sleep(60)
 """
@@ -280,6 +280,6 @@ def test_a_broker_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
         try:
             import select
 
-            assert select.select([handle], [], [], 20)[0], "the broker lives on"
+            assert select.select([handle], [], [], 90)[0], "the broker lives on"
         finally:
             os.close(handle)

@@ -198,7 +198,7 @@ def test_a_long_wait_is_told_again_and_again_and_not_after_its_end() -> None:
             enough.set()
 
     with LongWait(note, "the moon", again_s=0.001) as wait:
-        assert enough.wait(30)
+        assert enough.wait(90)
         wait.what = ""
     assert not any(each.name == "long-wait" for each in threading.enumerate())
     assert all(line.startswith("still waiting for the moon (") for line in lines)

@@ -41,7 +41,7 @@ class RealWorld:
         self.env = self.doors.env
         self.at_close: list[Callable[[], None]] = []
 
-    def run_until(self, condition: Callable[[], bool], ms_max: int = 10_000) -> None:
+    def run_until(self, condition: Callable[[], bool], ms_max: int = 60_000) -> None:
         async def poll() -> bool:
             end = time.monotonic() + ms_max / 1000
             while not condition():

@@ -44,7 +44,7 @@ from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.loop import new_loop, report_to
 from kafkaesque.storage.config import StorageConfig
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 POLL_S = 0.001
 BROKER_RESOURCE = 4
 #: Little is written: a large file would only take time to be made.

@@ -97,4 +97,4 @@ assert loaded == ["kafkaesque.protocols.kafka.messages.api_versions_response"], 
 frames.request_reader(api.ApiKey.METADATA, 9)
 assert "kafkaesque.protocols.kafka.messages.metadata_request" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=90)

@@ -107,7 +107,7 @@ def test_what_another_process_still_reads_stays_whole(
         reader.stdout.readline()
         disk.remove("log")
         wait_until_idle(world)
-        said, _ = reader.communicate("\n", timeout=30)
+        said, _ = reader.communicate("\n", timeout=90)
     finally:
         reader.kill()
         reader.wait()

@@ -51,7 +51,7 @@ def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=90)
     assert out == "stopping\nended\n"
     assert process.returncode == 0
 
@@ -95,7 +95,7 @@ def test_what_was_written_last_reaches_its_clients(tmp_path: Path) -> None:
             received += piece
         assert received == b"farewell" * 100_000
         sock.close()
-        process.communicate(timeout=20)
+        process.communicate(timeout=90)
         idle.close()
     assert process.returncode == 0
 
@@ -107,14 +107,14 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "stopping\n"
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=90)
     assert out == ""
     assert process.returncode == 1
 
 
 def test_a_broken_invariant_stops_with_a_report(tmp_path: Path) -> None:
     with start(tmp_path, "broken") as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=90)
     assert out == "ready\n"
     assert process.returncode == 70
     assert "two leaders in term 7" in err
@@ -127,7 +127,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert first.stdout is not None
         assert first.stdout.readline() == "ready\n"
         with start(tmp_path, "good") as second:
-            _, err = second.communicate(timeout=20)
+            _, err = second.communicate(timeout=90)
         assert f"in use by another process (pid {first.pid})" in err
         first.kill()
 
