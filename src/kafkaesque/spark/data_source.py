@@ -8,11 +8,13 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.options import OptionReader
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, StreamReader
 from kafkaesque.spark.source_options import SourceOptions, parse_source
 from kafkaesque.spark.tables import SPARK_SCHEMA
 from kafkaesque.spark.trigger_limits import TriggerLimits
+from kafkaesque.spark.where import parse_where
 
 if TYPE_CHECKING:
     # Half of the time that loading this package takes in each of Spark's Python processes, of which
@@ -32,7 +34,10 @@ class KafkaesqueDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that the options leave; checks all options on the way."""
-        options = parse_source(_ignoring_stream(self.options), is_stream=True)
+        options = parse_source(_without_batch_options(self.options), is_stream=True)
+        condition = OptionReader(self.options).text("where")
+        if condition is not None:
+            parse_where(condition)
         return ", ".join(SPARK_SCHEMA[name] for name in options.columns)
 
     def reader(self, schema: Any) -> BatchReader:
@@ -80,12 +85,12 @@ def _may_prefetch(options: SourceOptions) -> bool:
     return is_known and options.task_offsets > 0 and not TriggerLimits(options).has_any
 
 
-def _ignoring_stream(options: Any) -> dict[str, str]:
-    """Return the options without those that only one of batch and stream has."""
+def _without_batch_options(options: Any) -> dict[str, str]:
+    """Return the options without those that only batch queries have."""
     return {
         name: value
         for name, value in dict(options).items()
-        if not name.lower().startswith("ending")
+        if name.lower() != "where" and not name.lower().startswith("ending")
     }
 
 

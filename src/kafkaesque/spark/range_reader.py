@@ -33,4 +33,10 @@ def read_ranges(
         for each in readers[at : at + RANGES_AHEAD_MAX]:
             each.start()
         batches = reader.read()
-        yield from read_tables(batches, options.columns, wanted, batch_bytes_max=batch_bytes_max)
+        yield from read_tables(
+            batches,
+            options.columns,
+            wanted,
+            where=options.where,
+            batch_bytes_max=batch_bytes_max,
+        )

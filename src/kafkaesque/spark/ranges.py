@@ -6,10 +6,14 @@ The pieces depend on offsets and options only: a micro-batch that is repeated is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from kafkaesque.spark.intervals import Intervals, between
 from kafkaesque.spark.offsets import Offsets, Partition
+
+#: What is rather read than left out between offsets that are wanted.
+GAP_OFFSETS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,24 @@ def ranges_between(
         for (topic, partition), end in sorted(ends.items())
         if end > starts[topic, partition]
     ]
+
+
+def ranges_within(ranges: Iterable[OffsetRange], offsets: Intervals) -> list[OffsetRange]:
+    """Return ranges that have what these have of such offsets.
+
+    Each begins and ends with one; within it there are gaps of at most `GAP_OFFSETS_MAX` others,
+    which come along when what is around them is fetched.
+    """
+    found: list[OffsetRange] = []
+    for each in ranges:
+        parts: list[tuple[int, int]] = []
+        for first, last in (between(each.start, each.end - 1) & offsets).parts:
+            if parts and first - parts[-1][1] - 1 <= GAP_OFFSETS_MAX:
+                parts[-1] = (parts[-1][0], last)
+            else:
+                parts.append((first, last))
+        found += [replace(each, start=first, end=last + 1) for first, last in parts]
+    return found
 
 
 def cut(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -51,9 +51,9 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
         yield from read_ranges(cluster, options, partition.wanted)
 
 
-def _cut(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+def _cut(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     return cut(
-        ranges_between(starts, ends),
+        ranges,
         partitions_min=options.partitions_min,
         records_max=options.partition_records_max,
     )
@@ -62,8 +62,8 @@ def _cut(options: SourceOptions, starts: Offsets, ends: Offsets) -> list[OffsetR
 class BatchReader(DataSourceReader):
     """Reads from offsets to offsets, as they are when a table is used for the first time.
 
-    It takes no filters: Spark 4.3 keeps one plan for all uses of a loaded table, so that a filter
-    of one use would take rows from the others (ADR 11).
+    It takes no filters of Spark: Spark 4.3 keeps one plan for all uses of a loaded table, so that a
+    filter of one use would take rows from the others (ADR 11). The option `where` is the table's.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -72,8 +72,11 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with Cluster(self._options.cluster) as cluster:
             bounds = LogBounds(cluster, self._options, find_partitions(cluster, self._options))
-            pieces = _cut(self._options, bounds.starts(), bounds.ends())
-        return [RangePartition((piece,)) for piece in pieces]
+            pieces = _cut(self._options, bounds.ranges())
+        # Offsets that lie apart can be many ranges of few records.
+        is_apart = len(self._options.where.offset.parts) > 1
+        offsets_max = self._options.task_offsets if is_apart else 0
+        return [RangePartition(group) for group in gather(pieces, offsets_max)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, partition)
@@ -162,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # The first micro-batch, again: the latest is somewhere else by now.
             starts = {each: min(at, ends.get(each, at)) for each, at in starts.items()}
         self._refuse_lost(starts, ends)
-        pieces = _cut(self._options, starts, ends)
+        pieces = _cut(self._options, ranges_between(starts, ends))
         return [RangePartition(group) for group in gather(pieces, self._options.task_offsets)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

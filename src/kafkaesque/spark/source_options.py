@@ -19,6 +19,7 @@ from kafkaesque.spark.offsets import (
     parse_partitions,
 )
 from kafkaesque.spark.options import OptionReader, first_set
+from kafkaesque.spark.where import EVERYTHING, Where, parse_where
 
 #: In the order of Spark's own Kafka source.
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -59,6 +60,7 @@ _NAMES = (
     "minBytesPerTrigger",
     "minOffsetsPerTrigger",
     "minPartitions",
+    "where",
     *_OF_NO_CONSEQUENCE,
 )
 _ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -91,6 +93,8 @@ class SourceOptions:
     #: Whether a time after the last record means its end, and is no error.
     is_late_start_latest: bool = False
     columns: tuple[str, ...] = COLUMNS[:-1]
+    #: Which records of the topics are in the table.
+    where: Where = EVERYTHING
     fails_on_data_loss: bool = True
     is_read_committed: bool = True
     group_id: str | None = None
@@ -151,6 +155,7 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         )
         == "latest",
         columns=_columns(options),
+        where=_where(options, is_stream),
         fails_on_data_loss=options.flag("failOnDataLoss", default=True),
         is_read_committed=options.choice("kafka.isolation.level", isolation, isolation[0])
         == isolation[0],
@@ -257,6 +262,17 @@ def _columns(options: OptionReader) -> tuple[str, ...]:
         if name.lower() not in names:
             raise WrongOption(f"the option columns names {name!r}; there are {', '.join(COLUMNS)}")
     return tuple(dict.fromkeys(names[name.lower()] for name in wanted))
+
+
+def _where(options: OptionReader, is_stream: bool) -> Where:
+    text = options.text("where")
+    if text is None:
+        return EVERYTHING
+    if is_stream:
+        raise WrongOption(
+            "the option where is for batch queries: filter a stream by its method where"
+        )
+    return parse_where(text)
 
 
 def _group_id(options: OptionReader) -> str | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 
 from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.errors import DataLoss, WrongOption
 from kafkaesque.spark.log_offsets import NOT_FOUND, list_offsets
 from kafkaesque.spark.offsets import EARLIEST, LATEST, Offsets, Partition
+from kafkaesque.spark.ranges import OffsetRange, ranges_between, ranges_within
 from kafkaesque.spark.source_options import Position, SourceOptions
 
 
@@ -41,14 +43,16 @@ def find_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]
 
 
 class LogBounds:
-    """Where the logs of partitions begin and end, asked once."""
+    """Where the logs of the partitions that are read begin and end, asked once."""
 
     def __init__(
         self, cluster: Cluster, options: SourceOptions, partitions: list[Partition]
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self.partitions = partitions
+        #: What the options' offsets and times have to name.
+        self._subscribed = partitions
+        self.partitions = [each for each in partitions if each[1] in options.where.partition]
         self.earliest = self._ask(dict.fromkeys(partitions, EARLIEST))
         self.latest = self._ask(dict.fromkeys(partitions, LATEST))
 
@@ -79,14 +83,40 @@ class LogBounds:
         found, _ = self._resolve(position, "endingOffsets")
         return {each: self._within(each, found[each], position) for each in self.partitions}
 
+    def ranges(self) -> list[OffsetRange]:
+        """Return the offsets that can have records which the options want; raises as `starts`.
+
+        A leader answers for a time with the first offset that is as late. Timestamps need not
+        ascend, so what is after it may be earlier; what is before it is, and is left out.
+        """
+        where = self._options.where
+        starts, ends = self.starts(), self.ends()
+        found = ranges_within(ranges_between(starts, ends), where.offset)
+        if not where.timestamp.parts:
+            return []
+        earliest_ms = where.earliest_ms
+        if earliest_ms is None:
+            return found
+        firsts = self._ask({(each.topic, each.partition): earliest_ms for each in found})
+        late = {each: offset for each, offset in firsts.items() if offset != NOT_FOUND}
+        return [
+            replace(each, start=max(each.start, late[each.topic, each.partition]))
+            for each in found
+            if each.end > late.get((each.topic, each.partition), each.end)
+        ]
+
     def _resolve(self, position: Position, option: str) -> tuple[Offsets, set[Partition]]:
         """Return an offset for each partition, and those for which a time was too late."""
         if position.offsets or position.timestamps:
             self._require_all(position.offsets or position.timestamps, option)
         if position.timestamp is None and not position.timestamps:
             return {each: self._number(each, position) for each in self.partitions}, set()
-        times = position.timestamps or dict.fromkeys(self.partitions, position.timestamp or 0)
-        found = self._ask(times)
+        found = self._ask(
+            {
+                each: position.timestamps.get(each, position.timestamp or 0)
+                for each in self.partitions
+            }
+        )
         late = {each for each, offset in found.items() if offset == NOT_FOUND}
         # A record that is not committed yet may have the time; reading ends before it.
         return {
@@ -101,8 +131,8 @@ class LogBounds:
         return self.latest[each] if number == LATEST else number
 
     def _require_all(self, named: Offsets, option: str) -> None:
-        missing = sorted(set(self.partitions) - set(named))
-        unknown = sorted(set(named) - set(self.partitions))
+        missing = sorted(set(self._subscribed) - set(named))
+        unknown = sorted(set(named) - set(self._subscribed))
         if missing or unknown:
             topic, partition = (missing or unknown)[0]
             word = "does not name" if missing else "names"

@@ -14,6 +14,8 @@ from kafkaesque.model.column_builder import ColumnBuilder, GrownColumn, RecordTa
 from kafkaesque.model.kernel import HeaderColumns
 from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX
 from kafkaesque.spark.ranges import OffsetRange
+from kafkaesque.spark.row_filter import RowFilter, clamp_ms
+from kafkaesque.spark.where import EVERYTHING, Where
 
 #: A record batch is handed over as soon as it has either; a batch of the log is never divided.
 ROWS_MAX = 16_384
@@ -40,8 +42,6 @@ _TYPES = {
     "timestampType": pa.int32(),
     "headers": pa.list_(pa.field("element", _HEADER)),
 }
-_MICROSECONDS_MAX = 2**63 - 1
-_MILLISECONDS_MAX = _MICROSECONDS_MAX // 1000
 
 
 def arrow_schema(columns: Iterable[str]) -> Any:
@@ -54,9 +54,10 @@ def read_tables(
     columns: tuple[str, ...],
     wanted: OffsetRange,
     *,
+    where: Where = EVERYTHING,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[Any]:
-    """Yield the records of a range as Arrow record batches.
+    """Yield the records of a range as Arrow record batches, none of them empty.
 
     The batches are those of `PartitionReader.read`, each with the first offset that is to be read.
 
@@ -64,11 +65,14 @@ def read_tables(
         RecordError: a batch takes more than `batch_bytes_max` when it is decompressed, or is
             damaged.
     """
-    maker = TableMaker(columns, wanted)
+    row_filter = RowFilter(where)
+    maker = TableMaker(columns, wanted, row_filter)
     builder = ColumnBuilder(
         keys="key" in columns, values="value" in columns, headers="headers" in columns
     )
     for answer, batch, first_offset in batches:
+        if row_filter.leaves_out and not row_filter.may_want(batch):
+            continue
         builder.append(
             answer,
             batch,
@@ -77,23 +81,29 @@ def read_tables(
             end_offset=wanted.end,
         )
         if len(builder) >= ROWS_MAX or builder.size_bytes >= BYTES_MAX:
-            yield maker.make(builder.take())
+            yield from maker.make(builder.take())
     if len(builder):
-        yield maker.make(builder.take())
+        yield from maker.make(builder.take())
 
 
 class TableMaker:
     """Makes record batches for one range; columns that are the same in every row are kept."""
 
-    def __init__(self, columns: tuple[str, ...], wanted: OffsetRange) -> None:
+    def __init__(
+        self, columns: tuple[str, ...], wanted: OffsetRange, row_filter: RowFilter
+    ) -> None:
         self._schema = arrow_schema(columns)
         self._columns = columns
         self._wanted = wanted
+        self._filter = row_filter
         self._topics = pa.array([], pa.string())
         self._partitions = pa.array([], pa.int32())
 
-    def make(self, table: RecordTable) -> Any:
-        """Return a record batch; the table's buffers become its own, without a copy."""
+    def make(self, table: RecordTable) -> Iterator[Any]:
+        """Yield a record batch if a row is wanted.
+
+        Where all are, the table's buffers become its own, without a copy.
+        """
         rows = len(table.offsets)
         if len(self._topics) < rows:
             # With room, so that the next one does not need longer ones again.
@@ -101,7 +111,13 @@ class TableMaker:
             self._topics = pa.repeat(self._wanted.topic, count)
             self._partitions = pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), count)
         arrays = [self._array(name, table, rows) for name in self._columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        found = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._filter.leaves_out:
+            times = _timestamps(table.timestamps_ms, rows).view(pa.int64())
+            offsets = _from_buffer(pa.int64(), table.offsets, rows)
+            found = found.filter(self._filter.wanted(offsets, times))
+        if found.num_rows:
+            yield found
 
     def _array(self, name: str, table: RecordTable, rows: int) -> Any:
         match name:
@@ -139,8 +155,8 @@ def _timestamps(milliseconds: array[int], rows: int) -> Any:
     try:
         return found.cast(_TYPES["timestamp"])
     except pa.ArrowInvalid:
-        bound = [max(-_MILLISECONDS_MAX, min(each, _MILLISECONDS_MAX)) for each in milliseconds]
-        return _from_buffer(_TYPES["timestamp"], array("q", [1000 * each for each in bound]), rows)
+        bound = array("q", [1000 * clamp_ms(each) for each in milliseconds])
+        return _from_buffer(_TYPES["timestamp"], bound, rows)
 
 
 def _headers(columns: HeaderColumns | None, rows: int) -> Any:
