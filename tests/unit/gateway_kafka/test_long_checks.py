@@ -145,10 +145,12 @@ def test_a_request_with_several_partitions_keeps_their_order(
     client.send((0, batch(SHORT)), (1, batch(LONG)), (2, batch(SHORT)), (1, batch(LONG)))
     client.send((2, batch(SHORT)))
     live.wait(lambda: len(gate.waiting) == 1, "the first long one waits")
+    live.wait(lambda: end(live) == 1, "what came before it")
     live.run_for(0.02)
     assert [end(live, index) for index in range(3)] == [1, 0, 0]
     gate.open()
     live.wait(lambda: len(gate.waiting) == 1, "the second long one waits")
+    live.wait(lambda: end(live, 2) == 1, "what came before it")
     live.run_for(0.02)
     assert [end(live, index) for index in range(3)] == [1, 1, 1]
     gate.open()

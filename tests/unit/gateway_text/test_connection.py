@@ -176,8 +176,9 @@ def test_nothing_is_taken_while_the_broker_has_too_much_to_sync(
     overloaded = True
     monkeypatch.setattr(type(served), "is_overloaded", lambda _: overloaded)
     person.type("TOPICS\n" * 70)
-    cluster.live.run_for(0.05)
     (held,) = served.connections.values()
+    cluster.live.wait(lambda: len(held._waiting) == 70, "all have come")
+    cluster.live.run_for(0.05)
     assert len(held._waiting) == 70
     assert held._is_paused
     overloaded = False
