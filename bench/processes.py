@@ -43,6 +43,12 @@ def die_with_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used since its start."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class BrokerProcess:
     """One broker as a child process; it can be killed and started again on the same data."""
 
@@ -131,8 +137,7 @@ class BrokerProcess:
 
     def cpu_seconds(self) -> float:
         """Return the processor time that the process has used since its start."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid)
 
     def log_tail(self) -> str:
         if not self.log_path.exists():

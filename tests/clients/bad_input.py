@@ -46,8 +46,9 @@ from tests.clients.cluster import READY_TIMEOUT_S, configuration
 #: No answer of a broker that is well takes longer, even on a machine that is busy.
 ANSWER_TIMEOUT_S = 60.0
 #: Brokers give one another up after this: a broker that is held up for longer loses its leaderships
-#: to a client's bad input. Nobody beside that client may have to wait longer.
-PAUSE_S_MAX = 3.0
+#: to a client's bad input. So long, at most, it may work while somebody beside that client waits;
+#: in processor time, as how long others let it wait for a processor and a disk is not its doing.
+BUSY_S_MAX = 3.0
 #: By how much the broker's memory may grow in one test, unless the test says something else.
 GROWTH_BYTES_MAX = 64 * 1024 * 1024
 MIB = 1024 * 1024
@@ -178,8 +179,9 @@ class Victim:
         try:
             wait_until_ready(self.process, brokers=1, timeout_s=READY_TIMEOUT_S)
             topic = self.make_topic()
+            port, pid = str(self.kafka_port), str(self.process.pid)
             self._bystander = subprocess.Popen(
-                [sys.executable, "-m", "tests.clients.bystander", str(self.kafka_port), topic],
+                [sys.executable, "-m", "tests.clients.bystander", port, topic, pid],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -222,7 +224,7 @@ class Victim:
 
     @contextmanager
     def watched(
-        self, *, growth_bytes_max: int = GROWTH_BYTES_MAX, pause_s_max: float = PAUSE_S_MAX
+        self, *, growth_bytes_max: int = GROWTH_BYTES_MAX, busy_s_max: float = BUSY_S_MAX
     ) -> Iterator[None]:
         """Fail if what happens inside disturbs the bystander or makes the broker grow."""
         earlier = self.look()
@@ -234,7 +236,8 @@ class Victim:
         seen = self.look()
         assert not seen["errors"], (seen["errors"], self.log())
         assert seen["rounds"] > 0
-        assert seen["longest_s"] <= pause_s_max, f"somebody else had to wait {seen['longest_s']} s"
+        busy_s = seen["busiest_s"]
+        assert busy_s <= busy_s_max, f"it worked for {busy_s} s while somebody else waited"
         assert growth <= growth_bytes_max, f"{growth / MIB:.0f} MiB more than before"
 
     def process_directory(self, name: str) -> Iterator[Path]:
@@ -286,10 +289,12 @@ class Victim:
             (answer,) = wire.ask(ApiKey.CREATE_TOPICS, 5, request).topics
         assert answer.error_code == ErrorCode.NONE, answer
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while min(ask_metadata(self.kafka_port, [name], ANSWER_TIMEOUT_S).leaders.values(), default=-1) < 0:
+        while True:
+            leaders = ask_metadata(self.kafka_port, [name], ANSWER_TIMEOUT_S).leaders.values()
+            if min(leaders, default=-1) >= 0:
+                return name
             assert time.monotonic() < deadline, f"no leaders for {name}"
             time.sleep(0.01)
-        return name
 
 
 def batch(*values: bytes, options: BatchOptions = DEFAULT_OPTIONS) -> bytearray:

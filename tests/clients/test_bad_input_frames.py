@@ -94,7 +94,7 @@ def test_the_largest_frame_that_is_allowed_costs_only_what_has_come(victim: Vict
         before = victim.process.rss_bytes()
         wire.send(struct.pack(">i", FRAME_BYTES_MAX) + bytes(100))
         assert not wire.is_closed_by_broker(0.5)
-        assert victim.process.rss_bytes() - before < 4 * MIB
+        assert victim.process.rss_bytes() - before < FRAME_BYTES_MAX // 4
 
 
 # -- cut at every byte
@@ -228,9 +228,8 @@ def test_a_client_id_whose_length_lies(victim: Victim, client_id: bytes) -> None
     ids=["endless", "too wide", "many", "long", "endless length", "one missing", "by the million"],
 )
 def test_tagged_fields_that_lie(victim: Victim, tags: bytes) -> None:
-    started = time.monotonic()
-    assert is_refused(victim, header(ApiKey.METADATA, 9, tags=tags))
-    assert time.monotonic() - started < 1
+    with victim.watched(busy_s_max=0.8):
+        assert is_refused(victim, header(ApiKey.METADATA, 9, tags=tags))
 
 
 # -- varints and lengths in a body

@@ -75,7 +75,7 @@ MANY, TOO_MANY = 49_990, 50_001
 GROWTH_BYTES_MAX, REPEATED_GROWTH_BYTES_MAX = 256 * MIB, 128 * MIB
 #: To read the largest request, and to write its answer, takes a third of a second each on a machine
 #: that has nothing else to do; that of a suite has.
-PAUSE_S_MAX = 6.0
+BUSY_S_MAX = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def topic(victim: Victim) -> str:
 
 @pytest.fixture(autouse=True)
 def others_notice_nothing(victim: Victim) -> Iterator[None]:
-    with victim.watched(growth_bytes_max=GROWTH_BYTES_MAX, pause_s_max=PAUSE_S_MAX):
+    with victim.watched(growth_bytes_max=GROWTH_BYTES_MAX, busy_s_max=BUSY_S_MAX):
         yield
 
 

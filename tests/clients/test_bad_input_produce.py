@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 
@@ -34,7 +33,7 @@ INT32_MAX = 2**31 - 1
 #: message.max.bytes as it is by default, and what a batch may decompress to.
 BATCH_BYTES_MAX = 1_048_588
 DECOMPRESSED_BYTES_MAX = 64 * MIB
-#: A bomb is dealt with in less, even on a machine that is busy.
+#: A bomb is dealt with in less processor time.
 BOMB_SECONDS_MAX = 3.0
 #: One batch that decompresses to nearly as much as is allowed: twice that, and room.
 BOMB_GROWTH_BYTES_MAX = 2 * DECOMPRESSED_BYTES_MAX + 32 * MIB
@@ -285,9 +284,9 @@ def bomb(codec: Codec, size: int) -> bytearray:
 def test_a_decompression_bomb(victim: Victim, topic: str, codec: Codec) -> None:
     records = bomb(codec, 8 * DECOMPRESSED_BYTES_MAX)
     assert len(records) < BATCH_BYTES_MAX
-    started = time.monotonic()
+    worked_s = victim.process.cpu_seconds()
     assert error_of(victim, topic, records) == ErrorCode.MESSAGE_TOO_LARGE
-    assert time.monotonic() - started < BOMB_SECONDS_MAX
+    assert victim.process.cpu_seconds() - worked_s < BOMB_SECONDS_MAX
     assert victim.process.rss_peak_bytes() < 4 * DECOMPRESSED_BYTES_MAX
 
 

@@ -135,11 +135,9 @@ def test_binary_rubbish(victim: Victim) -> None:
 )
 def test_lines_that_make_no_sense(person: Person, topic: str, line: bytes) -> None:
     assert topic == "topic-2"
-    started = time.monotonic()
     answer = person.last_line(line)
     assert answer.startswith("ERROR")
     assert len(answer) < 1_000
-    assert time.monotonic() - started < 5
     assert person.is_served()
 
 
@@ -232,7 +230,7 @@ def test_more_people_than_there_is_room_for(victim: Victim) -> None:
     finally:
         for person in people:
             person.socket.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             with Person(victim) as person:
