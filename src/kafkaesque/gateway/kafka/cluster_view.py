@@ -34,8 +34,14 @@ class ClusterView:
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
-        """The brokers that are alive, by their ids."""
-        return list(self._alive.values())
+        """The brokers that clients are to know, by their ids: those that are alive.
+
+        While no controller is known, all that there are: a broker that is cut off hears of nobody,
+        and clients that it told of itself alone would forget the others, and stay with it.
+        """
+        if self.broker.controller_node() in self._alive:
+            return list(self._alive.values())
+        return [found for _, found in sorted(self.broker.state.brokers.items())]
 
     @property
     def controller(self) -> int:
@@ -78,7 +84,7 @@ class ClusterView:
         return (
             broker.state.version,
             broker.leaders.version,
-            self.controller,
+            broker.controller_node(),
             tuple(self._alive),
         )
 
