@@ -46,7 +46,7 @@ def _digest(seed: int, hash_seed: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     return done.stdout.strip()
 

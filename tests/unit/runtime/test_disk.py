@@ -1,7 +1,6 @@
 import errno
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -201,11 +200,17 @@ def test_a_quick_sync_does_not_wait_behind_a_long_one(
     files = [disk.open(f"segment-{number}", create=True) for number in range(4)]
     log = disk.open("log", create=True)
     slow = {file.fd for file in files}  # type: ignore[attr-defined]
-    monkeypatch.setattr(os, "fdatasync", lambda fd: time.sleep(0.05 if fd in slow else 0))
+    gate = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda fd: fd in slow and gate.wait(20))
     order: list[str] = []
+
+    def on_log(_: object) -> None:
+        order.append("log")
+        gate.set()
+
     for _ in range(3):
         disk.sync(files, lambda _: order.append("segments"))
-    disk.sync([log], lambda _: order.append("log"))
+    disk.sync([log], on_log)
     world.run_until(lambda: len(order) == 4)
     assert order[0] == "log"
 

@@ -85,7 +85,7 @@ def test_a_poller_that_lingers_lets_the_loop_have_its_turn(
     poller.add(read_end, READABLE, on_events)
     os.write(write_end, b"x")
     try:
-        loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.05), 5))
+        loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.3), 60))
     finally:
         poller.close()
         loop.close()
@@ -120,7 +120,7 @@ def test_what_comes_while_it_lingers_is_served_without_the_loop(
     poller.add(second[0], select.EPOLLIN, on_second)
     os.write(first[1], b"x")
     try:
-        loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.01), 5))
+        loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.01), 60))
     finally:
         loop.close()
         for end in (*first, *second):

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkaesque.testing import LiveCluster
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 COUNT = 2_000
 ROOT = Path(__file__).resolve().parents[3]
 
