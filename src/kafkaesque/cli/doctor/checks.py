@@ -1,6 +1,7 @@
 """From what was seen to what is wrong: each check is a function of the facts alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median_low
 
 from kafkaesque.cli.doctor.facts import BrokerFacts, Facts, PartitionName
 from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
@@ -146,7 +147,14 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Partitions without a leader, or with replicas missing."""
     partitions = sorted(facts.view.partitions.items())
     dead = set(facts.dead_brokers)
-    leaderless = [(name, each) for name, each in partitions if each.leader < 0]
+    led = {
+        name
+        for broker in facts.brokers
+        if broker.view is not None
+        for name, each in broker.view.partitions.items()
+        if each.leader == broker.id
+    }
+    leaderless = [(name, each) for name, each in partitions if each.leader < 0 and name not in led]
     if leaderless:
         missing = sorted({n for _, each in leaderless for n in each.replicas if n in dead})
         yield Finding(
@@ -171,14 +179,14 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
 
 
 def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Copies that cannot be opened: of each its broker says why, and the leader only that."""
-    dead = set(facts.dead_brokers)
-    damaged: dict[int, dict[str, str]] = {
-        each.id: dict(each.admin.damaged) for each in facts.brokers if each.admin is not None
-    }
-    for name, each in sorted(facts.view.partitions.items()):
-        for node in set(each.offline) - dead:
-            damaged.setdefault(node, {}).setdefault(str(name), "")
+    """Copies that cannot be opened, as their brokers say; others may only not reach them."""
+    damaged: dict[int, dict[str, str]] = {}
+    for broker in facts.brokers:
+        found = damaged[broker.id] = dict(broker.admin.damaged) if broker.admin is not None else {}
+        if broker.view is not None:
+            for name, each in sorted(broker.view.partitions.items()):
+                if broker.id in each.offline:
+                    found.setdefault(str(name), "")
     for node, copies in sorted(damaged.items()):
         if not copies:
             continue
@@ -346,18 +354,32 @@ def check_clocks(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if len(ahead) < 2:
         return
     error_s = sum(sorted(e.admin.clock_error_s for e in facts.brokers if e.admin)[-2:])
-    first, last = min(ahead, key=ahead.__getitem__), max(ahead, key=ahead.__getitem__)
-    apart_s = ahead[last] - ahead[first]
-    if apart_s - error_s > limits.clock_s:
-        yield Finding(
-            check="clocks-apart",
-            severity=WARNING,
-            what=f"the clock of broker {last} is {apart_s:.1f} s ahead of that of broker {first}",
-            cause="no time service sets them: timestamps, retention by time and the timeouts of "
-            "transactions go by them (replication and elections do not)",
-            command="timedatectl status; timedatectl set-ntp true    (on both machines)",
-            names=[str(first), str(last)],
-        )
+    # Most clocks are right, and one of two is as likely as the other: then both are named.
+    usual_s = median_low(ahead.values()) if len(ahead) > 2 else min(ahead.values())
+    off = {node: value - usual_s for node, value in ahead.items()}
+    wrong = [node for node in ahead if abs(off[node]) - error_s > limits.clock_s]
+    if not wrong:
+        return
+    if len(ahead) == 2:
+        first, last = sorted(ahead, key=ahead.__getitem__)
+        what = f"the clock of broker {last} is {off[last]:.1f} s ahead of that of broker {first}"
+        wrong = [first, last]
+    else:
+        said = [
+            f"broker {node}'s by {abs(off[node]):.1f} s {'ahead' if off[node] > 0 else 'behind'}"
+            for node in wrong
+        ]
+        what = f"clocks are not where most brokers' are: {', '.join(said)}"
+    yield Finding(
+        check="clocks-apart",
+        severity=WARNING,
+        what=what,
+        cause="no time service sets them: timestamps, retention by time and the timeouts of "
+        "transactions go by them (replication and elections do not)",
+        command="timedatectl status; timedatectl set-ntp true    "
+        f"(on {'its machine' if len(wrong) == 1 else 'their machines'})",
+        names=[str(node) for node in wrong],
+    )
 
 
 def check_processes(facts: Facts, limits: Limits) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """What can be seen of a cluster from outside; None is what could not be seen."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -38,6 +39,18 @@ class View:
     controller: int
     brokers: Mapping[int, str]
     partitions: Mapping[PartitionName, PartitionFacts]
+
+
+def most_agreed(views: Sequence[View]) -> View:
+    """Return what most see, as their controller tells: a broker that is cut off sees nobody."""
+    followers = Counter(each.controller for each in views)
+    return max(
+        views,
+        key=lambda each: (
+            followers[each.controller],
+            sum(partition.leader >= 0 for partition in each.partitions.values()),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +125,7 @@ class GroupFacts:
 class Facts:
     """All of it."""
 
-    #: Of the first broker that answered.
+    #: What most brokers see.
     view: View
     brokers: Sequence[BrokerFacts]
     #: Brokers that belong to the cluster, up or not: all but those that were removed.

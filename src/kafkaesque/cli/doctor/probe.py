@@ -18,6 +18,7 @@ from kafkaesque.cli.doctor.facts import (
     PartitionFacts,
     PartitionName,
     View,
+    most_agreed,
 )
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
@@ -87,7 +88,7 @@ def look(bootstrap: str) -> Facts:
         brokers = list(pool.map(lambda each: look_behind(each, admins.get(each.id, "")), brokers))
     unseen: list[str] = []
     return Facts(
-        view=view,
+        view=most_agreed([each.view for each in brokers if each.view is not None] or [view]),
         brokers=brokers,
         registered=sorted(registered),
         moves=_moves(brokers, unseen),
