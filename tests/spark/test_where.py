@@ -15,10 +15,16 @@ from confluent_kafka import Producer
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.column_builder import ColumnBuilder
+from kafkaesque.model.records import Record
 from kafkaesque.spark.data_source import KafkaesqueDataSource
+from kafkaesque.spark.intervals import among, at_least, at_most
+from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source import RangePartition
-from kafkaesque.spark.tables import arrow_schema
+from kafkaesque.spark.tables import arrow_schema, read_tables
+from kafkaesque.spark.where import Where
 from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, produce, unique
 
 Reader = Callable[..., Any]
@@ -250,6 +256,45 @@ def test_records_with_the_brokers_time_have_that_of_their_batch(
     assert fetched.read(topic, f"timestamp < {times[0]}")[1] == []
     assert fetched.decoded == 0
     assert fetched.read(topic, f"timestamp < {START_MS + 9}")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "times_ms"),
+    [
+        # As compaction leaves it: with gaps, and with a base timestamp that is later than all.
+        (BatchOptions(delete_horizon_ms=START_MS + 9999, base_offset=0, last_offset=99), [5, 9, 1]),
+        (BatchOptions(), [2**62, 5, 2**63 - 1]),
+        (BatchOptions(), [-1, -1, -1]),
+        (BatchOptions(), [-(2**62), -(2**62), -(2**62)]),
+        (BatchOptions(append_time_ms=START_MS), [5, 9, 1]),
+        (BatchOptions(append_time_ms=2**62), [5, 9, 1]),
+    ],
+    ids=["compacted", "late", "unset", "early", "brokers", "brokers-late"],
+)
+def test_whatever_times_a_batch_has_a_row_is_there_if_its_time_is_wanted(
+    options: BatchOptions, times_ms: list[int]
+) -> None:
+    rows = [Record(10 * at, time, None, b"v") for at, time in enumerate(times_ms)]
+    log = memoryview(encode_batch(rows, options))
+    batches = [(log, each, 0) for each in scan_batches(log).batches]
+    wanted = OffsetRange("topic", 0, 0, 100)
+
+    def read(where: Where) -> list[tuple[int, int]]:
+        found = pyarrow.Table.from_batches(
+            read_tables(batches, ("offset", "timestamp"), wanted, where=where),
+            arrow_schema(("offset", "timestamp")),
+        )
+        columns = found.column("offset"), found.column("timestamp").cast(pyarrow.int64())
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+    every = read(Where())
+    assert [offset for offset, _ in every] == [0, 10, 20]
+    for edge in {time for _, time in every}:
+        pair = among([edge - 1, edge])
+        for numbers in (pair, among([edge]), ~among([edge]), at_least(edge), at_most(edge - 1)):
+            assert read(Where(timestamp=numbers)) == [each for each in every if each[1] in numbers]
+            where = Where(timestamp=numbers, offset=among([0, 20]))
+            assert read(where) == [each for each in read(Where(timestamp=numbers)) if each[0] != 10]
 
 
 def test_what_is_not_understood_is_told_when_the_table_is_loaded(read: Reader, mixed: str) -> None:

@@ -41,8 +41,7 @@ class RowFilter:
         latest_us = clamp_ms(batch.max_timestamp_ms) * 1000
         if batch.is_append_time:
             return latest_us in self._times
-        # Below 0 the header does not say it.
-        return latest_us < 0 or self._times.meets(EVERY.parts[0][0], latest_us)
+        return self._times.meets(EVERY.parts[0][0], latest_us)
 
     def wanted(self, offsets: Any, microseconds: Any) -> Any:
         """Return for each row whether it is wanted."""
