@@ -34,7 +34,7 @@ def start(cluster: KafkaesqueCluster, words: Sequence[str]) -> subprocess.Popen[
 
 @pytest.fixture
 def trio(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
-    options = {"replica.lag.time.max.ms": "1000"}
+    options = {"replica.lag.time.max.ms": "3000"}
     with KafkaesqueCluster(3, options=options, directory=tmp_path) as cluster:
         yield cluster
 

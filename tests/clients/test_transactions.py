@@ -33,6 +33,7 @@ from tests.clients.transactional_clients import (
     Contents,
     Librdkafka,
     TransactionalClient,
+    await_committed,
     read_all,
 )
 
@@ -42,7 +43,7 @@ PARTITIONS = 3
 #: For who has to see that nothing comes.
 AT_REST_S = 1.0
 #: Brokers of Kafka look only every ten seconds whose time is up.
-TIME_UP_S = 30.0
+TIME_UP_S = 90.0
 
 
 @pytest.fixture(params=CLIENTS, ids=lambda each: each.__name__)
@@ -94,7 +95,7 @@ def test_commits_are_seen_and_aborts_are_not(
             send_all(producer, topic, name + b"a", name + b"b")
         end()
     for topic in topics:
-        assert read_all(bootstrap_servers, topic) == everywhere(b"1a", b"1b", b"3a", b"3b")
+        await_committed(bootstrap_servers, topic, everywhere(b"1a", b"1b", b"3a", b"3b"))
         uncommitted = read_all(bootstrap_servers, topic, is_committed=False)
         assert uncommitted == everywhere(b"1a", b"1b", b"2a", b"2b", b"3a", b"3b")
 
@@ -114,8 +115,7 @@ def test_transactions_of_several_and_plain_records_lie_among_each_other(
     aborted.abort()
     committed.commit()
     wanted = [b"%s%d" % (kind, number) for number in range(5) for kind in (b"c", b"p")]
-    eventually(lambda: len(read_all(bootstrap_servers, topic)[0]) == len(wanted), "the commit")
-    assert read_all(bootstrap_servers, topic) == everywhere(*wanted)
+    await_committed(bootstrap_servers, topic, everywhere(*wanted))
 
 
 def read_with_kafka_python(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
@@ -199,7 +199,7 @@ def test_leaders_add_partitions_all_at_once(bootstrap_servers: str, make_topic: 
                 assert set(pool.map(send, range(PARTITIONS))) == {ErrorCode.NONE}
             assert settled(lambda: first.end(is_commit=True, version=END_2)) is ErrorCode.NONE
     wanted = everywhere(*(b"%d" % number for number in range(5)))
-    eventually(lambda: read_all(bootstrap_servers, topic) == wanted, "the last commit")
+    await_committed(bootstrap_servers, topic, wanted)
 
 
 # -- the last stable offset
@@ -236,8 +236,8 @@ def test_an_open_transaction_holds_up_readers_until_it_ends(
             "group.id": unique("held"),
             "isolation.level": "read_committed",
             # Its Fetch is to be woken up: it would wait for longer than this test does.
-            "fetch.wait.max.ms": 60_000,
-            "socket.timeout.ms": 120_000,
+            "fetch.wait.max.ms": 120_000,
+            "socket.timeout.ms": 240_000,
         }
     )
     with closing(consumer):
@@ -250,9 +250,7 @@ def test_an_open_transaction_holds_up_readers_until_it_ends(
         else:
             producer.abort()
         wanted = [b"in", b"after"] if is_commit else [b"after"]
-        begun = time.monotonic()
-        assert [each.value() for each in read(consumer, len(wanted))] == wanted
-        assert time.monotonic() - begun < 10.0
+        assert [each.value() for each in read(consumer, len(wanted), seconds=60)] == wanted
         assert read_for(consumer, AT_REST_S) == []
 
 
@@ -273,11 +271,11 @@ def test_a_second_producer_shuts_the_first_one_out(
     with pytest.raises(Exception, match=r"(?i)fenc|epoch|newer"):
         first.commit()
     second.commit()
-    assert read_all(bootstrap_servers, topic) == everywhere(b"heir")
+    await_committed(bootstrap_servers, topic, everywhere(b"heir"))
     second.begin()
     send_all(second, topic, b"again")
     second.commit()
-    assert read_all(bootstrap_servers, topic) == everywhere(b"heir", b"again")
+    await_committed(bootstrap_servers, topic, everywhere(b"heir", b"again"))
 
 
 def test_a_zombie_that_sends_on_writes_nothing(
@@ -296,7 +294,7 @@ def test_a_zombie_that_sends_on_writes_nothing(
     second.begin()
     send_all(second, topic, b"heir")
     second.commit()
-    assert read_all(bootstrap_servers, topic) == everywhere(b"heir")
+    await_committed(bootstrap_servers, topic, everywhere(b"heir"))
     uncommitted = read_all(bootstrap_servers, topic, is_committed=False)
     assert uncommitted == everywhere(b"zombie", b"heir")
 
@@ -305,7 +303,7 @@ def test_a_transaction_whose_time_is_up_is_aborted_and_its_producer_shut_out(
     bootstrap_servers: str, make_topic: TopicMaker, makers: Any
 ) -> None:
     topic = make_topic("late")
-    producer = makers(Librdkafka, transaction_timeout_ms=1000, message_timeout_ms=1000)
+    producer = makers(Librdkafka, transaction_timeout_ms=6000, message_timeout_ms=6000)
     producer.begin()
     send_all(producer, topic, b"late")
     plain = [Sent(value=b"after", partition=each) for each in range(PARTITIONS)]
@@ -341,7 +339,7 @@ def test_one_id_is_used_by_many_one_after_the_other(
                 producer.commit()
                 wanted.append(value)
         producer.close()
-    assert read_all(bootstrap_servers, topic) == everywhere(*wanted)
+    await_committed(bootstrap_servers, topic, everywhere(*wanted))
 
 
 def test_an_idempotent_producer_goes_on_beside_transactions(
@@ -358,7 +356,7 @@ def test_an_idempotent_producer_goes_on_beside_transactions(
         produce(bootstrap_servers, topic, values, enable_idempotence=True)
         producer.commit()
         wanted += [b"t%d" % number, *values]
-    assert read_all(bootstrap_servers, topic) == {0: wanted}
+    await_committed(bootstrap_servers, topic, {0: wanted})
 
 
 def test_large_transactions(
@@ -378,7 +376,7 @@ def test_large_transactions(
         partition: [b"c%d" % number for number in range(partition, LARGE, PARTITIONS)]
         for partition in range(PARTITIONS)
     }
-    assert read_all(bootstrap_servers, topic) == wanted
+    await_committed(bootstrap_servers, topic, wanted)
     uncommitted = read_all(bootstrap_servers, topic, is_committed=False)
     assert sum(map(len, uncommitted.values())) == 2 * LARGE
 
@@ -400,8 +398,10 @@ def test_many_ids_at_once(bootstrap_servers: str, make_topic: TopicMaker, makers
         assert read_all(bootstrap_servers, topic) == everywhere()
         ends = [each.abort if at % 2 else each.commit for at, each in enumerate(producers)]
         list(pool.map(lambda end: end(), ends))
-    contents = read_all(bootstrap_servers, topic)
-    wanted = {b"%d" % number for number in range(0, IDS, 2)}
-    for values in contents.values():
-        assert len(values) == len(wanted)
-        assert set(values) == wanted
+    wanted = sorted(b"%d" % number for number in range(0, IDS, 2))
+
+    def is_committed() -> bool:
+        contents = read_all(bootstrap_servers, topic)
+        return [sorted(each) for each in contents.values()] == [wanted] * PARTITIONS
+
+    eventually(is_committed, "half of the transactions")

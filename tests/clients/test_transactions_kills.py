@@ -15,16 +15,18 @@ from bench.processes import BrokerProcess, ask_metadata
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
 from tests.clients.raw_transactions import Raw
-from tests.clients.transactional_clients import Librdkafka, read_all
+from tests.clients.transactional_clients import Librdkafka, await_committed, read_all
 
 PARTITIONS = 3
 WRITERS = 4
 KILLS = 4
 #: Between one broker's return and the next one's end.
 PAUSE_S = 1.5
+#: Commits that are waited for before each kill, and after the last one.
+COMMITS_BETWEEN = 20
 #: For who produces with one incarnation of a producer.
-STUCK_S = 60.0
-SETTLE_S = 60.0
+STUCK_S = 120.0
+SETTLE_S = 120.0
 
 
 @pytest.fixture
@@ -159,21 +161,30 @@ def run_with_kills(cluster: KafkaesqueCluster, find: Callable[[str, str], int]) 
     threads = [threading.Thread(target=each.run, args=(is_over,)) for each in writers]
     for thread in threads:
         thread.start()
+
+    def committed() -> int:
+        return sum(len(each.committed) for each in writers)
+
+    def go_on() -> None:
+        """Wait for commits, so that there is something to be torn."""
+        wanted = committed() + COMMITS_BETWEEN
+        eventually(lambda: committed() >= wanted, "commits")
+
     try:
         for kill in range(KILLS):
+            go_on()
             time.sleep(PAUSE_S)
             broker = broker_at(cluster, find(topic, writers[kill % WRITERS].name))
             broker.kill()
             time.sleep(PAUSE_S)
             broker.start()
             cluster.wait_until_ready()
-        time.sleep(PAUSE_S)
+        go_on()
     finally:
         is_over.set()
         for thread in threads:
             thread.join(STUCK_S + DEADLINE_S)
     assert not any(thread.is_alive() for thread in threads), "a writer hangs"
-    assert sum(len(each.committed) for each in writers) > 20 * KILLS
 
     def is_settled() -> bool:
         with Raw(cluster.bootstrap_servers) as raw:
@@ -223,8 +234,7 @@ def test_all_brokers_are_killed_with_a_transaction_open(
         producer.send(topic, partition, b"next")
     producer.commit()
     wanted = [b"open", b"next"] if is_commit else [b"next"]
-    contents = read_all(cluster.bootstrap_servers, topic)
-    assert contents == dict.fromkeys(range(PARTITIONS), wanted)
+    await_committed(cluster.bootstrap_servers, topic, dict.fromkeys(range(PARTITIONS), wanted))
 
 
 def test_a_transaction_that_nobody_ends_is_aborted_after_a_restart(
@@ -234,8 +244,8 @@ def test_a_transaction_that_nobody_ends_is_aborted_after_a_restart(
     producer = Librdkafka(
         cluster.bootstrap_servers,
         unique("deserted"),
-        transaction_timeout_ms=3000,
-        message_timeout_ms=3000,
+        transaction_timeout_ms=8000,
+        message_timeout_ms=8000,
     )
     producer.begin()
     for partition in range(PARTITIONS):

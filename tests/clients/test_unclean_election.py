@@ -24,7 +24,7 @@ TOPICS = ("by-client", "by-command")
 def cluster(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
     """Four brokers; the first keeps the metadata, the topics' replicas are on the others."""
     cluster = KafkaesqueCluster(
-        4, directory=tmp_path, options={"broker.session.timeout.ms": "1000"}
+        4, directory=tmp_path, options={"broker.session.timeout.ms": "4000"}
     )
     cluster.prepare()
     try:

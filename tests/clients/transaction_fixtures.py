@@ -13,7 +13,7 @@ import pytest
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from tests.clients.kafka_helpers import TopicMaker, eventually, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
-from tests.clients.transactional_clients import Librdkafka, read_all
+from tests.clients.transactional_clients import Librdkafka, await_committed
 
 E = ErrorCode
 PARTITIONS = 3
@@ -80,8 +80,7 @@ def bystander(bootstrap_servers: str, make_module_topic: Callable[[], str]) -> I
         yield made
     finally:
         made.close()
-    contents = read_all(bootstrap_servers, made.topic)
-    assert contents == dict.fromkeys(range(PARTITIONS), made.wanted)
+    await_committed(bootstrap_servers, made.topic, dict.fromkeys(range(PARTITIONS), made.wanted))
 
 
 @pytest.fixture(autouse=True)

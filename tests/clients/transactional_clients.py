@@ -174,6 +174,13 @@ class Aiokafka:
 CLIENTS: Sequence[type[TransactionalClient]] = (Librdkafka, KafkaPython, Aiokafka)
 
 
+def await_committed(bootstrap_servers: str, topic: str, wanted: Contents) -> None:
+    """Wait until readers of what is committed see this: a commit is told before its markers are."""
+    eventually(
+        lambda: read_all(bootstrap_servers, topic) == wanted, f"what is committed in {topic}"
+    )
+
+
 def read_all(bootstrap_servers: str, topic: str, *, is_committed: bool = True) -> Contents:
     """Return all that such a reader sees up to where it would have to wait."""
     consumer = Consumer(
