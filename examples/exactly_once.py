@@ -62,7 +62,7 @@ CRASH_AT = "order-4"
 WRONG_MOMENTS = ("after the results", "after the offsets")
 BATCH_RECORDS_MAX = 4
 BATCH_WAIT_S = 0.2
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 WORKER_TIMEOUT_S = 60.0
 
 

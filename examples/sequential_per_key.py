@@ -225,7 +225,7 @@ class Worker:
 
 def book(account: str, number: str) -> str:
     """Do the work: here it only takes its time, now longer and now shorter."""
-    time.sleep(random.uniform(0.01, 0.03))
+    time.sleep(random.uniform(0.04, 0.12))
     return number
 
 

@@ -16,7 +16,7 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, consume, produce
 
 pytestmark = pytest.mark.timeout(600)
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_a_kill_is_known_to_the_others_soon_and_a_restart_is_let_in(
     since = cluster.places()
     cluster.brokers[fourth].kill()
     # Alone on the machine it takes a tenth of a second: see bench/gossip_kill.py.
-    assert cluster.wait_for((1, 2, 3), "takes broker 4 at", since, PATIENT_S) < 10
+    assert cluster.wait_for((1, 2, 3), "takes broker 4 at", since, PATIENT_S) < 30
     since = cluster.places()
     cluster.start(fourth, [2])
     cluster.wait_for((1, 2, 3), "finds broker 4 at", since, PATIENT_S)

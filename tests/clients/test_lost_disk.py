@@ -11,7 +11,14 @@ import pytest
 
 from bench.processes import BrokerProcess, ask_metadata
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import TopicMaker, admin_client, consume, eventually, produce
+from tests.clients.kafka_helpers import (
+    DEADLINE_S,
+    TopicMaker,
+    admin_client,
+    consume,
+    eventually,
+    produce,
+)
 
 #: Long enough for many elections, and for an empty controller to be told that it was not counted.
 WITHOUT_LEADER_S = 6.0
@@ -24,7 +31,7 @@ def cluster(tmp_path: Path) -> Iterator[KafkaesqueCluster]:
 
 
 def in_sync(broker: BrokerProcess, topic: str) -> int:
-    metadata = admin_client(broker.address).list_topics(topic, timeout=5)
+    metadata = admin_client(broker.address).list_topics(topic, timeout=DEADLINE_S)
     return len(metadata.topics[topic].partitions[0].isrs)
 
 
@@ -60,7 +67,7 @@ def test_an_empty_broker_and_a_stale_one_wait_for_the_one_that_remembers(
         assert not has_leader(second, topic)
         assert not has_leader(third, topic)
         time.sleep(0.2)
-    assert "no vote until it has them" in second.log_tail()
+    eventually(lambda: "no vote until it has them" in second.log_tail(), "the log says why")
     first.start()
     cluster.wait_until_ready()
     received = consume(cluster.bootstrap_servers, topic, 1_100, at_rest_s=0.3)
@@ -89,7 +96,10 @@ def test_a_partitions_directory_that_was_removed_comes_back(cluster: KafkaesqueC
     broker.start()
     cluster.wait_until_ready()
     eventually(lambda: in_sync(broker, topic) == 3, "the copy in sync")
-    assert f"the directory {topic}-0 of broker 3 is missing" in broker.log_tail()
+    eventually(
+        lambda: f"the directory {topic}-0 of broker 3 is missing" in broker.log_tail(),
+        "the log says so",
+    )
     (segment,) = (data_of(broker) / f"{topic}-0").glob("*.log")
     assert segment.stat().st_size > 0
     cluster.brokers[0].kill()
