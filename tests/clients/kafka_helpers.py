@@ -67,7 +67,7 @@ class TopicMaker:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._admin = admin_client(bootstrap_servers)
-        self._ports = [int(each.rpartition(":")[2]) for each in bootstrap_servers.split(",")]
+        self._servers = bootstrap_servers
 
     def __call__(
         self, prefix: str = "topic", *, partitions: int = 3, replication: int = 3, **options: str
@@ -79,9 +79,15 @@ class TopicMaker:
         config = {"retention.ms": "-1", **named}
         topic = NewTopic(name, partitions, replication, config=config)
         self._admin.create_topics([topic], request_timeout=DEADLINE_S)[name].result()
-        for port in self._ports:
-            eventually(partial(_has_leaders, port, name, partitions), f"leaders for {name}")
+        await_leaders(self._servers, name, partitions)
         return name
+
+
+def await_leaders(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    """Wait until each broker knows leaders for all partitions."""
+    for server in bootstrap_servers.split(","):
+        port = int(server.rpartition(":")[2])
+        eventually(partial(_has_leaders, port, topic, partitions), f"leaders for {topic}")
 
 
 def _has_leaders(port: int, topic: str, partitions: int) -> bool:
@@ -161,6 +167,35 @@ def consume(
         messages = read(consumer, count)
         if at_rest_s:
             messages += read_for(consumer, at_rest_s)
+        return messages
+    finally:
+        consumer.close()
+
+
+def consume_all(bootstrap_servers: str, topic: str, **options: Any) -> list[Message]:
+    """Read all partitions of the topic, without a group, from the beginning to their ends."""
+    defaults = {"group.id": unique("reader"), "enable.auto.commit": False}
+    # The end is told by a fetch that waited in vain.
+    told = {"enable.partition.eof": True, "fetch.wait.max.ms": 50}
+    consumer = Consumer({**defaults, **told, **_configuration(bootstrap_servers, options)})
+    messages: list[Message] = []
+    ended: set[int | None] = set()
+    try:
+        partitions = partitions_of(consumer, topic)
+        consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+
+        def is_read() -> bool:
+            for message in consumer.consume(1000, POLL_S):
+                error = message.error()
+                if error is None:
+                    messages.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+                elif error.fatal() or not error.retriable():
+                    raise KafkaException(error)
+            return len(ended) == len(partitions)
+
+        eventually(is_read, f"the end of {topic}")
         return messages
     finally:
         consumer.close()

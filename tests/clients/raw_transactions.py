@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -52,6 +52,8 @@ PASSING = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
+#: Of these, what says that somebody else leads by now: on a busy machine at any time.
+MOVED = tuple(each for each in PASSING if each is not ErrorCode.CONCURRENT_TRANSACTIONS)
 #: The last versions in which the client itself adds partitions and keeps its epoch.
 ADD, PRODUCE, END, COMMIT_OFFSETS = 3, 9, 3, 4
 #: The first ones of KIP-890 part 2.
@@ -268,12 +270,14 @@ class RawProducer:
         return ErrorCode(answer.error_code)
 
 
-def settled(request: Callable[[], ErrorCode]) -> ErrorCode:
+def settled(
+    request: Callable[[], ErrorCode], passing: Collection[ErrorCode] = PASSING
+) -> ErrorCode:
     """Repeat a request, as clients do, until its outcome is not one that passes by itself."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         code = request()
-        if code not in PASSING:
+        if code not in passing:
             return code
         assert time.monotonic() < deadline, code.name
         time.sleep(0.02)

@@ -6,14 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from kafkaesque.cli.broker_ports import unused_ports
 
 #: An address for documentation: nobody's.
 ADVERTISED = "192.0.2.1"
-READY_S_MAX = 30.0
+READY_S_MAX = 90.0
 
 
 def test_a_broker_need_not_have_the_address_that_others_are_told(tmp_path: Path) -> None:
@@ -34,7 +33,7 @@ def test_a_broker_need_not_have_the_address_that_others_are_told(tmp_path: Path)
                 time.sleep(0.1)
         finally:
             broker.terminate()
-            assert broker.wait(30) == 0
+            assert broker.wait(90) == 0
     assert f"Kafka on {ADVERTISED}:{kafka}" in (tmp_path / "log").read_text()
 
 
@@ -42,5 +41,5 @@ def is_ready(admin: int) -> bool:
     try:
         with urlopen(f"http://127.0.0.1:{admin}/health/ready", timeout=5) as page:
             return bool(page.status == 200)
-    except (URLError, ConnectionError):
+    except OSError:
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -24,7 +23,7 @@ from kafkaesque.protocols.kafka.messages.join_group_request import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
 )
-from tests.clients.bad_input import ANSWER_TIMEOUT_S, MIB, PAUSE_S_MAX, Victim, Wire
+from tests.clients.bad_input import ANSWER_TIMEOUT_S, BUSY_S_MAX, MIB, Victim, Wire
 
 MEMBERS = 10_000
 CLASSIC_MEMBERS = 20
@@ -73,7 +72,7 @@ def join_all(wire: Wire, topic: str, group: str, numbers: Sequence[int]) -> dict
 
 
 def test_ten_thousand_members_of_the_new_protocol(victim: Victim, topic: str) -> None:
-    longest_s = 0.0
+    busiest_s = 0.0
     epochs: dict[int, int] = {}
     with (
         victim.connect() as crowd,
@@ -89,9 +88,9 @@ def test_ten_thousand_members_of_the_new_protocol(victim: Victim, topic: str) ->
                 (other, "calm", 0, other_epoch),
                 (crowd, "crowd", first, epochs[first]),
             ):
-                begun_s = time.monotonic()
+                worked_s = victim.process.cpu_seconds()
                 answer = beat(wire, group, number, epoch)
-                longest_s = max(longest_s, time.monotonic() - begun_s)
+                busiest_s = max(busiest_s, victim.process.cpu_seconds() - worked_s)
                 assert answer.error_code == ErrorCode.NONE
         one_more = crowd.ask(HEARTBEAT, 1, joining(topic, "crowd", MEMBERS))
         assert one_more.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -101,7 +100,7 @@ def test_ten_thousand_members_of_the_new_protocol(victim: Victim, topic: str) ->
         assert again.error_code == ErrorCode.NONE
         deleting = crowd.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(["crowd"]))
         assert deleting.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    assert longest_s <= PAUSE_S_MAX
+    assert busiest_s <= BUSY_S_MAX
 
 
 @pytest.mark.parametrize("timeout_ms", [-(2**31), -2, 0, 2**31 - 1])

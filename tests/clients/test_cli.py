@@ -335,7 +335,7 @@ def test_a_reader_that_has_enough_is_no_failure(
 
 def test_the_state_of_the_cluster(cli: Cli, make_topic: TopicMaker) -> None:
     make_topic(partitions=3)
-    ready = cli("cluster", "wait", "--brokers", "3", "--timeout", "20")
+    ready = cli("cluster", "wait", "--brokers", "3", "--timeout", "60")
     assert ready.output.startswith("ready: 3 brokers, ")
     status = cli("cluster", "status", "--json").document
     assert len(status["brokers"]) == 3

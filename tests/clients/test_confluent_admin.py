@@ -33,6 +33,7 @@ from tests.clients.kafka_helpers import (
     Sent,
     TopicMaker,
     admin_client,
+    await_leaders,
     consume,
     error_of,
     eventually,
@@ -78,10 +79,13 @@ def test_the_cluster_describes_itself(admin: AdminClient, bootstrap_servers: str
     assert sorted(metadata.brokers) == sorted(node.id for node in cluster.nodes)
 
 
-def test_a_topic_is_created_listed_described_and_deleted(admin: AdminClient) -> None:
+def test_a_topic_is_created_listed_described_and_deleted(
+    admin: AdminClient, bootstrap_servers: str
+) -> None:
     topic = unique("created")
     only(admin.create_topics([NewTopic(topic, 6, 3, config={"retention.ms": "1234567"})]))
-    eventually(lambda: topic in admin.list_topics(timeout=DEADLINE_S).topics, "the topic")
+    await_leaders(bootstrap_servers, topic, 6)
+    assert topic in admin.list_topics(timeout=DEADLINE_S).topics
     described = only(admin.describe_topics(TopicCollection([topic])))
     assert described.name == topic
     assert not described.is_internal
@@ -109,12 +113,12 @@ def test_defaults_stand_in_for_partitions_and_replicas(admin: AdminClient) -> No
     assert len(only(admin.describe_topics(TopicCollection([topic]))).partitions) >= 1
 
 
-def test_a_given_assignment_is_followed(admin: AdminClient) -> None:
+def test_a_given_assignment_is_followed(admin: AdminClient, bootstrap_servers: str) -> None:
     topic = unique("assigned")
     nodes = sorted(admin.list_topics(timeout=DEADLINE_S).brokers)
     assignment = [[nodes[2], nodes[0]], [nodes[1], nodes[2]], [nodes[0], nodes[1]]]
     only(admin.create_topics([NewTopic(topic, 3, replica_assignment=assignment)]))
-    eventually(lambda: topic in admin.list_topics(timeout=DEADLINE_S).topics, "the topic")
+    await_leaders(bootstrap_servers, topic, 3)
     described = only(admin.describe_topics(TopicCollection([topic])))
     replicas = [[node.id for node in each.replicas] for each in described.partitions]
     assert replicas == assignment

@@ -182,7 +182,8 @@ def test_a_member_that_dies_is_dropped_after_its_session_timeout(
             wait_for_shares([stays], [1])
         killed_at = time.monotonic()
         wait_for_shares([stays], [2])
-        assert 3.0 < time.monotonic() - killed_at < 15.0
+        # Not at once, and not after the 45 s that are the default.
+        assert 1.0 < time.monotonic() - killed_at < 40.0
 
 
 def test_more_members_than_partitions_leaves_some_without(

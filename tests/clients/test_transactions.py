@@ -27,7 +27,7 @@ from tests.clients.kafka_helpers import (
     read_for,
     unique,
 )
-from tests.clients.raw_transactions import END_2, PRODUCE_2, Raw, RawProducer, settled
+from tests.clients.raw_transactions import END_2, MOVED, PRODUCE_2, Raw, RawProducer, settled
 from tests.clients.transactional_clients import (
     CLIENTS,
     Contents,
@@ -193,7 +193,9 @@ def test_leaders_add_partitions_all_at_once(bootstrap_servers: str, make_topic: 
                 if producer.epoch != first.epoch:
                     producer.producer_id, producer.epoch = first.producer_id, first.epoch
                     producer.sequences.clear()
-                return producer.send(topic, partition, value, version=PRODUCE_2)
+                return settled(
+                    lambda: producer.send(topic, partition, value, version=PRODUCE_2), MOVED
+                )
 
             with ThreadPoolExecutor(PARTITIONS) as pool:
                 assert set(pool.map(send, range(PARTITIONS))) == {ErrorCode.NONE}
@@ -214,9 +216,10 @@ def test_the_next_transaction_begins_at_once(
         producer = RawProducer(raw)
         assert settled(producer.init) is ErrorCode.NONE
         for _ in range(20):
-            assert producer.add({topic: range(PARTITIONS)}) == [ErrorCode.NONE] * PARTITIONS
-            assert producer.add_offsets("readers") is ErrorCode.NONE
-            assert producer.end(is_commit=True) is ErrorCode.NONE
+            everything = {topic: range(PARTITIONS)}
+            assert settled(lambda: max(producer.add(everything)), MOVED) is ErrorCode.NONE  # noqa: B023
+            assert settled(lambda: producer.add_offsets("readers"), MOVED) is ErrorCode.NONE
+            assert settled(lambda: producer.end(is_commit=True), MOVED) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])

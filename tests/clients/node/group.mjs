@@ -12,7 +12,7 @@ await run(async (kafka, given) => {
       groupId: group,
       heartbeatInterval: 300,
       maxWaitTimeInMs: 100,
-      rebalanceTimeout: 5000,
+      rebalanceTimeout: 30000,
     })
     const self = { consumer, partitions: [] }
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {

@@ -47,7 +47,9 @@ export async function run(main) {
     clientId: 'kafkajs',
     brokers: given.bootstrap_servers.split(','),
     logLevel: logLevel.NOTHING,
-    retry: { initialRetryTime: 50 },
+    // Its default is a second, which is nothing where much else runs.
+    connectionTimeout: 20_000,
+    retry: { initialRetryTime: 50, retries: 10 },
   })
   await zstd.init()
   try {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.spark.pipelines.templates import copy_template
-from tests.clients.kafka_helpers import consume
+from tests.clients.kafka_helpers import consume_all
 
 #: A busy machine takes its time to start a Spark.
 TIMEOUT_S = 400.0
@@ -132,7 +132,5 @@ class Project:
 
     def written(self) -> Counter[bytes]:
         """Return what is committed to the sink's topic, read by another client."""
-        found = consume(
-            self.bootstrap_servers, self.sink, 0, at_rest_s=3.0, isolation_level="read_committed"
-        )
+        found = consume_all(self.bootstrap_servers, self.sink, isolation_level="read_committed")
         return Counter(message.value() or b"" for message in found)
