@@ -31,6 +31,7 @@ IN_SYNC_S_MAX = 120.0
 LOOK_INTERVAL_S = 0.1
 BEFORE_AND_AFTER_S = 3.0
 FLUSH_S = 60.0
+READ_S_MAX = 60.0
 TICK_S = 0.005
 
 
@@ -117,7 +118,7 @@ def await_in_sync(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + IN_SYNC_S_MAX
     while time.monotonic() < deadline:
-        found = admin.list_topics(timeout=10)
+        found = admin.list_topics(timeout=60)
         partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
         if len(found.brokers) == BROKERS and all(
             each.leader >= 0 and len(each.isrs) == len(each.replicas) for each in partitions
@@ -147,13 +148,14 @@ def count_read(bootstrap: str) -> Counter[int]:
     ends = {}
     for number in range(PARTITIONS):
         where = TopicPartition(TOPIC, number)
-        ends[number] = consumer.get_watermark_offsets(where, timeout=30)[1]
+        ends[number] = consumer.get_watermark_offsets(where, timeout=60)[1]
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
     seen = Counter[int]()
     left = sum(ends.values())
+    deadline = time.monotonic() + READ_S_MAX
     while left > 0:
-        messages = consumer.consume(10_000, timeout=10)
-        if not messages:
+        messages = consumer.consume(10_000, timeout=1)
+        if not messages and time.monotonic() > deadline:
             raise RuntimeError(f"{left} messages are still to be read, and none comes")
         for message in messages:
             seen[int((message.value() or b"").rstrip(b"."))] += 1
