@@ -20,7 +20,7 @@ from kafkaesque.protocols.kafka.frames import read_request, write_response
 from kafkaesque.protocols.kafka.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from kafkaesque.protocols.kafka.messages.sasl_handshake_response import SaslHandshakeResponse
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 SALT = b"sixteen bytes it"
 ITERATIONS = 4096
 

@@ -11,7 +11,8 @@ from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
 from tests.spark.query_process import committed_count, running, wait_until
 
-RECORDS = 6000
+#: Far more than are copied between two kills, however late those come.
+RECORDS = 15_000
 PARTITIONS = 3
 
 

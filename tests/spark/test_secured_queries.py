@@ -63,7 +63,7 @@ def relays(brokers: KafkaesqueCluster, certificates: Certificates) -> Iterator[l
 def options(relays: list[Relay], certificates: Certificates) -> dict[str, str]:
     """Return the options that all ends have."""
     given = {**trusting(certificates), **sasl(MECHANISM), "security_protocol": "SASL_SSL"}
-    given["default_api_timeout_ms"] = "20000"
+    given["default_api_timeout_ms"] = "60000"
     return {"kafka.bootstrap.servers": relays[0].address, **named(given)}
 
 

@@ -160,9 +160,9 @@ def test_new_records_are_read_while_the_query_runs(
     sent = send(bootstrap_servers, topic, 10)
     query = writer.trigger(processingTime="200 milliseconds").start()
     try:
-        eventually(lambda: found.values == sent, "the first records", seconds=60)
+        eventually(lambda: found.values == sent, "the first records", seconds=180)
         sent += send(bootstrap_servers, topic, 10, 10)
-        eventually(lambda: found.values == sent, "the second records", seconds=60)
+        eventually(lambda: found.values == sent, "the second records", seconds=180)
     finally:
         query.stop()
 
@@ -226,12 +226,12 @@ def test_a_query_begins_at_the_latest_while_records_come(
         under_way = sender.submit(send_on)
         query = writer.trigger(processingTime="100 milliseconds").start()
         try:
-            eventually(lambda: query.exception() or len(found.batches) > 3, "records", seconds=60)
+            eventually(lambda: query.exception() or len(found.batches) > 3, "records", seconds=180)
         finally:
             is_over.set()
             under_way.result()
         assert query.exception() is None
-        eventually(lambda: found.values[-1:] == sent[-1:], "the last record", seconds=60)
+        eventually(lambda: found.values[-1:] == sent[-1:], "the last record", seconds=180)
         query.stop()
     begun = json.loads((tmp_path / "offsets" / "0").read_text().splitlines()[-1])[topic]["0"]
     assert found.values == sent[begun - 1 :]
@@ -281,10 +281,10 @@ def test_too_little_waits_until_there_is_enough(
     writer = table.writeStream.foreachBatch(found).option("checkpointLocation", str(tmp_path))
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        eventually(lambda: bool(query.recentProgress), "the first look at the topic", seconds=60)
+        eventually(lambda: bool(query.recentProgress), "the first look at the topic", seconds=180)
         assert found.values == []
         second = send(bootstrap_servers, topic, 15, 15)
-        eventually(lambda: found.values == first + second, "enough records", seconds=60)
+        eventually(lambda: found.values == first + second, "enough records", seconds=180)
         assert sorted(map(len, found.batches.values()))[:-1] == [0] * (len(found.batches) - 1)
     finally:
         query.stop()

@@ -33,7 +33,7 @@ from kafkaesque.cli.quickstart.flights import (
     read_weather,
 )
 from kafkaesque.spark.pipelines.templates import copy_template
-from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, consume_all, produce
 
 WATERMARK_DELAY = timedelta(days=2)
 #: One is slower than the others, one has no record until the data ends.
@@ -110,12 +110,8 @@ class Pipeline:
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Return the delays by their keys; each is there once."""
-        messages = consume(
-            self.bootstrap_servers,
-            self.topics["delays"],
-            0,
-            at_rest_s=3.0,
-            isolation_level="read_committed",
+        messages = consume_all(
+            self.bootstrap_servers, self.topics["delays"], isolation_level="read_committed"
         )
         keys = Counter((message.key() or b"").decode() for message in messages)
         assert max(keys.values(), default=1) == 1, keys.most_common(3)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce
 from tests.spark.pipelines.commands import Project, children_of, is_running
 
 PARTITIONS = 3
+#: A run ends within seconds of Ctrl-C where nothing else keeps the machine busy.
+STOPPED_S_MAX = 240
 WORDS, COUNTS = "spark_catalog.default.words", "spark_catalog.default.counts"
 VIEW = """
 @dp.temporary_view
@@ -153,7 +155,7 @@ def test_killed_in_the_midst_and_run_again(project: Project, mode: str) -> None:
         (spark,) = children_of(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        eventually(lambda: not is_running(spark), "Spark ends with whoever started it", seconds=20)
+        eventually(lambda: not is_running(spark), "Spark ends with whoever started it", seconds=90)
     assert 0 < len(project.written()) < 3000
     assert project.status()["state"] == "died"
     flows = project.run()
@@ -170,11 +172,10 @@ def test_ctrl_c_ends_a_triggered_run_and_the_next_one_goes_on(project: Project) 
     )
     publish(project, range(600))
     with project.running() as process:
-        project.wait_until(process, lambda: "shout: running, 1 batch" in project.log.read_text())
-        began = time.monotonic()
+        running = re.compile(r"shout: running, \d+ batch")
+        project.wait_until(process, lambda: bool(running.search(project.log.read_text())))
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == INTERRUPTED
-        assert time.monotonic() - began < 60
+        assert process.wait(STOPPED_S_MAX) == INTERRUPTED
     assert "the next one goes on from there" in project.log.read_text()
     assert not is_locked(project.folder / "storage")
     assert project.status()["state"] == "stopped"
@@ -193,7 +194,7 @@ def test_ctrl_c_while_spark_starts(project: Project) -> None:
         project.wait_until(process, out.is_file)
         (spark,) = children_of(process.pid)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == INTERRUPTED
+        assert process.wait(STOPPED_S_MAX) == INTERRUPTED
     assert "error: the run was ended before it was done" in project.log.read_text()
     assert "Traceback" not in project.log.read_text()
     assert not is_running(spark)
