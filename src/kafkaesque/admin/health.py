@@ -5,6 +5,8 @@ next broker of a rolling restart may be stopped. What a move brings is not its o
 over. One sentence says each reason against it.
 """
 
+from collections.abc import Mapping
+
 from kafkaesque.admin.http import Answer, text_answer
 from kafkaesque.broker.broker import Broker
 
@@ -54,11 +56,15 @@ def _partition_reasons(broker: Broker) -> list[str]:
         (state.copied, "being copied from other replicas, and have no vote until then"),
     )
     reasons = [f"{_named(names)}: {what}" for names, what in found if names]
-    damaged = sorted(state.damaged.items())
-    reasons += [f"{name} is offline on this broker: {why}" for name, why in damaged[:NAMED_MAX]]
-    if len(damaged) > NAMED_MAX:
-        reasons.append(f"{len(damaged) - NAMED_MAX} more are offline: GET /offline-replicas")
+    reasons += _told(state.damaged, "is offline on this broker")
+    reasons += _told(broker.log_scrubber.damaged, "cannot be read as a whole on this broker")
     return reasons
+
+
+def _told(damaged: Mapping[str, str], what: str) -> list[str]:
+    found = [f"{name} {what}: {why}" for name, why in sorted(damaged.items())]
+    more = len(found) - NAMED_MAX
+    return found[:NAMED_MAX] + ([f"{more} more: GET /offline-replicas"] if more > 0 else [])
 
 
 def _named(names: list[str]) -> str:

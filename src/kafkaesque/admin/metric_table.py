@@ -132,6 +132,10 @@ GIVEN_UP = _gauge(
 OFFLINE_REPLICAS = _gauge(
     "offline_replicas", "Copies here that cannot be opened, because they are damaged."
 )
+DAMAGED_REPLICAS = _gauge(
+    "damaged_replicas",
+    "Copies here that serve, and of which a part is not what was written, as reading has shown.",
+)
 RECOVERING_REPLICAS = _gauge(
     "recovering_replicas",
     "Copies here that are not opened yet, or are made anew; those that a move brings aside.",
@@ -163,6 +167,12 @@ APPENDS_REFUSED = _gauge(
 )
 COMPACTIONS = _counter("compactions", "Logs that were compacted to their end.")
 COMPACTION_RUNNING = _gauge("compaction_running", "1 while a log is being compacted, else 0.")
+SCRUBBED_BYTES = _counter(
+    "scrubbed_bytes", "Bytes of closed segments that were compared with their checksums."
+)
+SCRUB_PASSES = _counter(
+    "scrub_passes", "Passes over all closed segments, comparing, that were done to their end."
+)
 RECOVERY_SECONDS = _gauge(
     "recovery_seconds", "How long the recovery of the logs took at the start."
 )
@@ -252,6 +262,7 @@ SECTIONS = (
             UNCLEAN,
             GIVEN_UP,
             OFFLINE_REPLICAS,
+            DAMAGED_REPLICAS,
             RECOVERING_REPLICAS,
             IN_SYNC_SHRINKS,
             IN_SYNC_EXPANDS,
@@ -277,6 +288,8 @@ SECTIONS = (
             APPENDS_REFUSED,
             COMPACTIONS,
             COMPACTION_RUNNING,
+            SCRUBBED_BYTES,
+            SCRUB_PASSES,
             RECOVERY_SECONDS,
         ),
     ),

@@ -100,6 +100,7 @@ class MetricsPage:
         sheet.add(table.UNCLEAN, sum(each.unclean is not None for each in formations))
         sheet.add(table.GIVEN_UP, sum(each.given_up for each in formations))
         sheet.add(table.OFFLINE_REPLICAS, len(recovery.damaged))
+        sheet.add(table.DAMAGED_REPLICAS, len(self._broker.log_scrubber.damaged))
         sheet.add(table.RECOVERING_REPLICAS, len(recovery.unopened) + len(recovery.copied))
         sheet.add(table.IN_SYNC_SHRINKS, activity.in_sync_shrinks)
         sheet.add(table.IN_SYNC_EXPANDS, activity.in_sync_expands)
@@ -129,6 +130,8 @@ class MetricsPage:
         sheet.add(table.APPENDS_REFUSED, broker.store.refusal is not None)
         sheet.add(table.COMPACTIONS, broker.log_cleaner.count)
         sheet.add(table.COMPACTION_RUNNING, broker.log_cleaner.is_running)
+        sheet.add(table.SCRUBBED_BYTES, broker.log_scrubber.bytes_read)
+        sheet.add(table.SCRUB_PASSES, broker.log_scrubber.passes)
         sheet.add(table.RECOVERY_SECONDS, statistics.recovery_ms / 1000)
 
     def _write_groups(self, sheet: Sheet, census: Census) -> None:

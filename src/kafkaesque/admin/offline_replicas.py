@@ -1,4 +1,4 @@
-"""`/offline-replicas`: copies that this broker cannot open, and why, as JSON."""
+"""`/offline-replicas`: copies that this broker cannot read, or not all of, and why, as JSON."""
 
 from typing import Final
 
@@ -14,7 +14,9 @@ LISTED_MAX: Final = 1_000
 
 def answer_offline_replicas(broker: Broker) -> Answer:
     """Return each partition with what is wrong, in which file, and what helps."""
-    damaged = sorted(broker.partitions.recovery_state().damaged.items())
+    damaged = sorted(
+        {**broker.log_scrubber.damaged, **broker.partitions.recovery_state().damaged}.items()
+    )
     body = {
         "broker": broker.node,
         "count": len(damaged),

@@ -42,6 +42,7 @@ from kafkaesque.broker.leader_reports import LeaderReports
 from kafkaesque.broker.leader_waits import LeaderWaits
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.log_cleaner import LogCleaner
+from kafkaesque.broker.log_scrubber import LogScrubber
 from kafkaesque.broker.log_starts import LogStarts
 from kafkaesque.broker.marker_writer import serve_marker
 from kafkaesque.broker.metadata_records import (
@@ -192,6 +193,8 @@ class Broker:
         self.replica_mover = ReplicaMover(self)
         self.log_starts = LogStarts(self)
         self.log_cleaner = LogCleaner(self)
+        self.log_scrubber = LogScrubber(self)
+        self.driver.on_damaged = self.log_scrubber.note
         self.group_coordinators = GroupCoordinators(self)
         self.transaction_coordinators = TransactionCoordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
@@ -336,6 +339,7 @@ class Broker:
             self.driver.stop()
             self.peers.close()
             self.partitions.close()
+            self.log_scrubber.stop()
             self.log_cleaner.stop(lambda: self.store.close(on_stopped))
 
         gossip = self.gossip
@@ -348,6 +352,7 @@ class Broker:
         self.replica_mover.on_sweep()
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
+        self.log_scrubber.on_sweep(now_ms)
         self.group_recovery.on_sweep(now_ms)
         self.recovery_watch.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)

@@ -12,6 +12,7 @@ from kafkaesque.broker.replication_options import (
 from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType, Order
 
 BOOLEAN = OptionType.BOOLEAN
+DOUBLE = OptionType.DOUBLE
 INT = OptionType.INT
 LONG = OptionType.LONG
 LIST = OptionType.LIST
@@ -464,6 +465,22 @@ BROKER_OPTIONS = OptionTable(
             minimum=100,
             maximum=INT64_MAX,
             doc="How often old segments are looked for.",
+        ),
+        Option(
+            name="log.scrub.interval.ms",
+            type=LONG,
+            default=DAY_MS,
+            minimum=0,
+            maximum=INT64_MAX,
+            doc="How often all closed segments are read and compared with their checksums, so that "
+            "a damaged copy is known before it is needed; 0: never.",
+        ),
+        Option(
+            name="log.scrub.io.max.bytes.per.second",
+            type=DOUBLE,
+            default=float(8 * 1024**2),
+            minimum=1,
+            doc="Bytes that are read for this per second, on average.",
         ),
         *BROKER_CLEANER_OPTIONS,
         *BROKER_REPLICATION_OPTIONS,

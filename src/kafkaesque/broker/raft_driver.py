@@ -86,6 +86,8 @@ class RaftDriver:
         self.report = report
         self.report_error = report_error
         self.on_leadership = on_leadership
+        #: Told of a group whose log holds something else here than was written.
+        self.on_damaged: Callable[[GroupId, Exception], None] = lambda group, error: None
         self._tick_ms = tick_ms
         self._on_failed = on_failed
         self._replicas: dict[GroupId, Replica] = {}

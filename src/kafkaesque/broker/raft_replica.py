@@ -178,7 +178,7 @@ class Replica:
         """
         refusal = self.driver.store.refusal
         if refusal is not None:
-            self._hand_over_for_disk()  # another broker may have what is missing here
+            self.hand_over_for_disk()  # another broker may have what is missing here
             raise StorageFailed(str(refusal))
         self._settle()
         width = batch.last_offset_delta + 1
@@ -487,9 +487,11 @@ class Replica:
         if now_ms >= self._report_due_ms:
             self._report_due_ms = now_ms + REPORT_AGAIN_MS
             self.driver.report_error(f"{self.name}: the log cannot be read: {error}")
-        self._hand_over_for_disk()
+        if isinstance(error, StorageCorrupt):
+            self.driver.on_damaged(self.group, error)
+        self.hand_over_for_disk()
 
-    def _hand_over_for_disk(self) -> None:
+    def hand_over_for_disk(self) -> None:
         """Let a voter lead that has all that is committed; keep leading if there is none.
 
         This one leads until the other has taken over. A replica that lags behind could not serve

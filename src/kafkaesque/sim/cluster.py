@@ -195,6 +195,7 @@ class SimCluster:
             "log.retention.check.interval.ms": 500,
             # Small files, so that rolling, checkpoints and reuse happen all the time.
             "log.segment.bytes": 8 * _KIB,
+            "log.scrub.interval.ms": 20_000,
             "broker.session.timeout.ms": self.options.session_timeout_ms,
         }
         if "compaction" in self.options.activities:

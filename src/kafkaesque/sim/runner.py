@@ -325,6 +325,9 @@ class _Run:
         for name in self._cluster.failed():
             if name != self._options.damaged:
                 self._findings.note(f"{name} has given up a disk without faults")
+        for name, broker in self._cluster.trusted():
+            for partition, why in broker.log_scrubber.damaged.items():
+                self._findings.note(f"{name} takes its {partition} for damaged: {why}")
         if self._has_operator:
             self._cluster.restart_failed()
         self._world.loop.after(WITNESS_MS * NS_PER_MS, "witness", self._look)

@@ -54,7 +54,7 @@ def sides(given: Iterable[object]) -> list[list[object]]:
 
     Raises:
         TypeError: a side is not several brokers.
-        ValueError: there is one side only, or a broker is in two.
+        ValueError: there is one side only or an empty one, or a broker is in two.
     """
     found: list[list[object]] = []
     for side in given:
@@ -63,6 +63,8 @@ def sides(given: Iterable[object]) -> list[list[object]]:
         found.append(list(side))
     if len(found) < 2:
         raise ValueError("a partition has two sides or more, as in partition([1], [2, 3])")
+    if not all(found):
+        raise ValueError("a side has one broker or more, as in partition([1], [2, 3])")
     seen: set[object] = set()
     for side in found:
         if both := seen.intersection(side):

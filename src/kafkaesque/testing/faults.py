@@ -74,7 +74,10 @@ class Faults:
 
     def isolate(self, broker: int) -> None:
         """Cut a broker off from all other brokers; clients still reach it."""
+        self._cluster.machine(broker)
         others = [n for n in range(1, len(self._cluster.names) + 1) if n != broker]
+        if not others:
+            raise ValueError(f"broker {broker} is the only one: there is none to cut it off from")
         self.partition([broker], others)
 
     def cut_one_way(self, source: int, target: int) -> None:
@@ -115,7 +118,7 @@ class Faults:
 
     def fail_syncs(self, broker: int, count: int = 1) -> None:
         """Have the next syncs of a broker's disk fail."""
-        count = arguments.whole("the number of syncs that fail", count, 0)
+        count = arguments.whole("the number of syncs that fail", count, 1)
         self._on(broker, lambda machine: setattr(machine.drive.faults, "failing_syncs", count))
 
     def lose_disk(self, broker: int) -> None:

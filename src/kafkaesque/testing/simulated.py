@@ -4,7 +4,7 @@ Each call lets time pass until it has its answer, or its time is up; a minute ta
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
@@ -89,6 +89,13 @@ class SimulatedCluster(Faults):
         self._sequences: dict[tuple[str, int], int] = {}
         #: Why the last attempt at something came to nothing.
         self._obstacle = ""
+
+    def __enter__(self) -> Self:
+        """Let a test be written alike for both kinds of clusters."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no thread and no port is held, and what is there can still be looked at."""
 
     # -- time and history
 

@@ -317,7 +317,7 @@ def test_a_copy_that_is_offline_is_told_with_its_file_and_what_helps() -> None:
     damaged = {"orders-0": "orders-0/00000.log has only 3 of 9 bytes: stop this broker"}
     hurt = with_broker(facts(), 2, admin=replace(admin(), damaged=damaged))
     finding = checks_of(hurt)["damaged-replica"]
-    assert finding.what == "broker 2 cannot open its copy of orders-0"
+    assert finding.what == "broker 2 cannot read, or not all of, its copy of orders-0"
     assert finding.cause == f"orders-0: {damaged['orders-0']}"
     assert finding.command.startswith("stop broker 2, move orders-0 out of /srv/data, start it")
 

@@ -179,7 +179,7 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
 
 
 def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Copies that cannot be opened, as their brokers say; others may only not reach them."""
+    """Copies that cannot be read, as their brokers say; others may only not reach them."""
     damaged: dict[int, dict[str, str]] = {}
     for broker in facts.brokers:
         found = damaged[broker.id] = dict(broker.admin.damaged) if broker.admin is not None else {}
@@ -195,7 +195,7 @@ def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
         yield Finding(
             check="damaged-replica",
             severity=CRITICAL,
-            what=f"broker {node} cannot open its "
+            what=f"broker {node} cannot read, or not all of, its "
             f"{'copy' if len(copies) == 1 else 'copies'} of {named(list(copies))}",
             cause="; ".join(reasons[:NAMED_MAX])
             or "their logs on its disk are damaged, or the disk cannot be read; its log says which "

@@ -1,0 +1,154 @@
+"""What lies on a disk is read before anybody needs it, and compared with its checksums."""
+
+import pytest
+
+from kafkaesque.admin.health import reasons_against
+from kafkaesque.admin.offline_replicas import answer_offline_replicas
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.log_scrubber import FIRST_PASS_MS
+from kafkaesque.sim.options import SimOptions
+from tests.sim.scenario import TOPIC, Scenario
+
+#: A byte of the batch header that tells where the batch ends, and one of the records behind it.
+BROKEN_HEADER, BROKEN_RECORDS = 16, 80
+COPY = f"{TOPIC}-0"
+SEGMENT_BYTES = 8 * 1024
+
+
+def written(seed: int) -> Scenario:
+    """Return a cluster with some closed segments, all of which nobody reads."""
+    scenario = Scenario(seed)
+    scenario.write(1_500)
+    scenario.settle()
+    return scenario
+
+
+def pass_over(scenario: Scenario, name: str, passes: int = 1) -> None:
+    """Wait until a broker has read all that it has so many times more."""
+    scenario.loop.run_until(lambda: scenario.find(name) is not None, 10_000)
+    scrubber = scenario.broker(name).log_scrubber
+    wanted = scrubber.passes + passes
+    scenario.loop.run_until(lambda: scrubber.passes >= wanted, 2 * FIRST_PASS_MS * passes)
+
+
+def damaged(broker: Broker) -> list[str]:
+    """Return the copies that a broker takes for damaged, checked against what it tells."""
+    found = list(broker.log_scrubber.damaged)
+    listed = answer_offline_replicas(broker).body
+    for name in found:
+        assert any(name in reason for reason in reasons_against(broker))
+        assert name.encode() in bytes(listed)
+    return found
+
+
+def is_listed(scenario: Scenario, name: str) -> bool:
+    """Tell whether a broker says that its copy cannot be read, or not all of it."""
+    broker = scenario.cluster.brokers.get(name)
+    return broker is not None and COPY.encode() in bytes(answer_offline_replicas(broker).body)
+
+
+def remove_copy(scenario: Scenario, name: str) -> None:
+    """Do what the handbook says: away with the copy of a broker that is down."""
+    env = scenario.world.machines[name].boot()
+    env.disk.remove_tree(COPY)
+    scenario.world.machines[name].kill()
+
+
+@pytest.mark.parametrize("byte", [BROKEN_HEADER, BROKEN_RECORDS])
+def test_a_leader_finds_its_copy_damaged_and_lets_another_lead(byte: int) -> None:
+    scenario = written(1)
+    leader = scenario.leader
+    scenario.damage(leader, segment=1, batch=9, byte=byte)
+    pass_over(scenario, leader)
+    scenario.loop.run_for(2_000)
+    assert damaged(scenario.broker(leader)) == [COPY]
+    assert scenario.leaders() != [leader]
+    assert [damaged(scenario.broker(each)) for each in scenario.leaders()] == [[]]
+    assert scenario.told("the log cannot be read")
+    reader = scenario.read_from_start()
+    end = scenario.end(scenario.leader)
+    scenario.loop.run_until(lambda: reader.position == end, 10_000)
+    assert scenario.findings.anomalies == []
+
+
+def test_a_follower_that_is_damaged_says_so_and_is_whole_when_its_copy_is_made_anew() -> None:
+    scenario = written(2)
+    leader = scenario.leader
+    follower = next(each for each in scenario.cluster.names if each != leader)
+    scenario.damage(follower, segment=2, batch=3, byte=BROKEN_RECORDS)
+    pass_over(scenario, follower)
+    assert damaged(scenario.broker(follower)) == [COPY]
+    assert scenario.leaders() == [leader]
+    scenario.write(50)
+    scenario.settle()
+    pass_over(scenario, follower)
+    assert damaged(scenario.broker(follower)) == [COPY]
+    # It is told after a restart, too: at once, where what is damaged is needed to start.
+    scenario.kill(follower)
+    scenario.boot(follower)
+    scenario.loop.run_until(lambda: is_listed(scenario, follower), 2 * FIRST_PASS_MS)
+    scenario.kill(follower)
+    remove_copy(scenario, follower)
+    scenario.boot(follower)
+    scenario.loop.run_until(lambda: scenario.end(follower) == scenario.end(leader), 30_000)
+    pass_over(scenario, follower)
+    assert damaged(scenario.broker(follower)) == []
+    assert scenario.committed(follower) == scenario.committed(leader)
+
+
+def test_who_is_alone_goes_on_leading_and_says_what_is_wrong() -> None:
+    scenario = Scenario(3, SimOptions(brokers=1, replicas=1, controllers=1))
+    scenario.write(1_500)
+    (name,) = scenario.cluster.names
+    offset = scenario.damage(name, segment=0, batch=1, byte=BROKEN_RECORDS)
+    pass_over(scenario, name, passes=2)
+    assert damaged(scenario.broker(name)) == [COPY]
+    assert scenario.leaders() == [name]
+    assert 1 <= len(scenario.told("the log cannot be read")) <= 2
+    assert offset > 0
+
+
+def test_what_is_damaged_and_deleted_is_forgotten() -> None:
+    scenario = written(4)
+    leader = scenario.leader
+    follower = next(each for each in scenario.cluster.names if each != leader)
+    scenario.damage(follower, segment=0, batch=1, byte=BROKEN_RECORDS)
+    pass_over(scenario, follower)
+    assert damaged(scenario.broker(follower)) == [COPY]
+    log = scenario.partition(follower).log
+    start = log.segments.segments[1].base_offset
+    answers: list[object] = []
+    scenario.broker(leader).log_starts.delete(
+        scenario.partition(leader), start, 10_000, answers.append
+    )
+    scenario.loop.run_until(lambda: bool(answers) and log.start_offset >= start, 10_000)
+    pass_over(scenario, follower, passes=2)
+    assert damaged(scenario.broker(follower)) == []
+
+
+def test_no_more_is_read_at_a_time_than_is_wanted() -> None:
+    scenario = Scenario(5)
+    for name in scenario.cluster.names:
+        scenario.broker(name).options["log.scrub.io.max.bytes.per.second"] = 1_000.0
+    scenario.write(1_500)
+    scenario.settle()
+    scenario.loop.run_for(FIRST_PASS_MS)
+    for _ in range(20):
+        before = {
+            each: scenario.broker(each).log_scrubber.bytes_read for each in scenario.cluster.names
+        }
+        scenario.loop.run_for(10_000)
+        for each in scenario.cluster.names:
+            # A segment here is 8 KiB, and is one piece.
+            read = scenario.broker(each).log_scrubber.bytes_read - before[each]
+            assert 0 < read <= 10 * 1_000 + 2 * SEGMENT_BYTES
+
+
+def test_nothing_is_read_where_nobody_wants_it() -> None:
+    scenario = Scenario(6)
+    for name in scenario.cluster.names:
+        scenario.broker(name).options["log.scrub.interval.ms"] = 0
+    scenario.write(1_500)
+    scenario.loop.run_for(3 * FIRST_PASS_MS)
+    for name in scenario.cluster.names:
+        assert scenario.broker(name).log_scrubber.bytes_read == 0
