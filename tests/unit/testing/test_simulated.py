@@ -146,12 +146,14 @@ WRONG_CALLS: Mapping[str, tuple[Callable[[Any], object], type[Exception], str]] 
     "no id": (lambda c: c.kill(None), TypeError, "not by None"),
     "two sides": (lambda c: c.partition([1], [1, 2]), ValueError, "broker 1 cannot be on two"),
     "one side": (lambda c: c.partition([1, 2]), ValueError, "two sides or more"),
+    "empty side": (lambda c: c.partition([], [1]), ValueError, "a side has one broker or more"),
     "no side": (lambda c: c.partition(1, 2), TypeError, "a side is a list of brokers"),
     "itself": (lambda c: c.cut_one_way(1, 1), ValueError, "cut off from itself"),
     "delay": (lambda c: c.delay(-1), ValueError, "is not negative"),
     "factor": (lambda c: c.slow_disk(1, 0), ValueError, "is above 0, not 0"),
     "room": (lambda c: c.fill_disk(1, -1), ValueError, "is at least 0, not -1"),
     "syncs": (lambda c: c.fail_syncs(1, 1.5), TypeError, "is a whole number, not 1.5"),
+    "no syncs": (lambda c: c.fail_syncs(1, 0), ValueError, "is at least 1, not 0"),
     "clock": (lambda c: c.jump_clock(1, "1"), TypeError, "by whole milliseconds, not by '1'"),
     "rate": (lambda c: c.set_clock_rate(1, -2), ValueError, "is not negative"),
     "time": (lambda c: c.run_for(-1), ValueError, "is not negative"),
@@ -175,6 +177,14 @@ def test_what_makes_no_sense_is_refused_in_a_sentence_and_nothing_happens(
     with pytest.raises(error, match=sentence):
         call(cluster)
     assert cluster.digest() == before
+
+
+def test_the_only_broker_cannot_be_cut_off_and_a_cluster_may_be_a_block() -> None:
+    with SimulatedCluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        assert cluster.produce("t", b"a") == 0
+    with pytest.raises(ValueError, match="broker 1 is the only one"):
+        cluster.isolate(1)
 
 
 def test_an_unknown_topic_is_refused_at_once_and_may_come_to_be(cluster: SimulatedCluster) -> None:
