@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.admin.connection import AdminConnection
+from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.health import answer_live, answer_ready
 from kafkaesque.admin.http import Handler, Request, Respond, text_answer
 from kafkaesque.admin.loop_watch import LoopWatch
@@ -35,6 +36,7 @@ class AdminGateway:
             "/health/live": lambda _, respond: respond(answer_live(broker)),
             "/health/ready": lambda _, respond: respond(answer_ready(broker)),
             "/brokers": lambda _, respond: respond(answer_brokers(broker)),
+            "/controllers": lambda _, respond: respond(answer_controllers(broker)),
             "/members": lambda _, respond: respond(answer_members(broker)),
             "/offline-replicas": lambda _, respond: respond(answer_offline_replicas(broker)),
             "/recoveries": lambda request, respond: respond(answer_recoveries(broker, request)),

@@ -1,4 +1,7 @@
-"""`/offline-replicas`: copies that this broker cannot read, or not all of, and why, as JSON."""
+"""`/offline-replicas`: copies that this broker cannot read, or not all of, and why, as JSON.
+
+Also those that it makes anew from others, and that have no vote until then.
+"""
 
 from typing import Final
 
@@ -14,12 +17,12 @@ LISTED_MAX: Final = 1_000
 
 def answer_offline_replicas(broker: Broker) -> Answer:
     """Return each partition with what is wrong, in which file, and what helps."""
-    damaged = sorted(
-        {**broker.log_scrubber.damaged, **broker.partitions.recovery_state().damaged}.items()
-    )
+    state = broker.partitions.recovery_state()
+    damaged = sorted({**broker.log_scrubber.damaged, **state.damaged}.items())
     body = {
         "broker": broker.node,
         "count": len(damaged),
         "replicas": [{"partition": n, "reason": why} for n, why in damaged[:LISTED_MAX]],
+        "copied": sorted(state.copied)[:LISTED_MAX],
     }
     return Answer(status=200, body=msgspec.json.encode(body), content_type=JSON)

@@ -173,12 +173,27 @@ def test_a_damaged_copy_is_told_with_its_file_and_what_helps(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = "t-0/0.log has only 3 of 9 bytes: stop this broker and remove the directory t-0"
-    damaged = RecoveryState([], [], {"t-0": reason})
+    damaged = RecoveryState([], ["t-2", "t-1"], {"t-0": reason})
     monkeypatch.setattr(ground.broker.partitions, "recovery_state", lambda: damaged)
     status, body = ground.visit().ask("/health/ready")
-    assert (status, body) == (503, f"t-0 is offline on this broker: {reason}\n")
+    assert status == 503
+    assert body.endswith(f"t-0 is offline on this broker: {reason}\n")
     status, body = ground.visit().ask("/offline-replicas")
     assert json.loads(body)["replicas"] == [{"partition": "t-0", "reason": reason}]
+    assert json.loads(body)["copied"] == ["t-1", "t-2"]
+
+
+def test_the_controllers_are_told_also_while_none_of_them_leads(ground: Ground) -> None:
+    def told() -> object:
+        return json.loads(ground.visit().ask("/controllers")[1])
+
+    leader = ground.broker.controller_node()
+    assert leader is not None
+    assert told() == {"seen_by": 1, "leader": leader, "voters": [1, 2, 3]}
+    for name in ("b2", "b3"):
+        ground.world.machines[name].kill()
+    ground.run_until(lambda: ground.broker.controller_node() is None)
+    assert told() == {"seen_by": 1, "leader": None, "voters": [1, 2, 3]}
 
 
 def test_one_connection_serves_one_request_after_another(ground: Ground) -> None:

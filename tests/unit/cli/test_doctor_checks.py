@@ -140,10 +140,73 @@ def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
     assert not checks_of(replace(facts(), quorum=quorum(3)))
     (warning,) = diagnose(replace(facts(), quorum=quorum(5, 4)), Limits())
     assert warning.severity is Severity.WARNING
-    assert "of 5 controllers 4 is down or behind; 1 more may fail" in warning.what
+    assert warning.what == "of 5 controllers broker 4 is down; 1 more may fail"
+    assert warning.command.startswith("start broker 4; or, if broker 4 is gone for good: kafka")
+    assert "cluster controllers remove 4" in warning.command
     (critical,) = diagnose(replace(facts(), quorum=quorum(3, 3)), Limits())
     assert critical.severity is Severity.CRITICAL
-    assert "cluster controllers remove 3" in critical.command
+    assert "remove" not in critical.command  # it runs
+
+
+def test_a_controller_that_runs_is_not_to_be_started() -> None:
+    (cut,) = diagnose(replace(facts(), quorum=quorum(3, 2)), Limits())
+    assert cut.what.startswith("of 3 controllers broker 2 runs, and does not reach the one that")
+    assert cut.command.startswith("check the network between the peer ports of broker 2")
+    hanging = closed(facts(), 2, problem="no answer", hangs=True)
+    found = checks_of(replace(hanging, quorum=quorum(3, 2)))["controllers-missing"]
+    assert "broker 2 hangs" in found.what
+    assert found.command == "do what is said of broker 2, which is running"
+    full = closed(facts(), 2, admin=FAILED)
+    found = checks_of(replace(full, quorum=quorum(3, 2)))["controllers-missing"]
+    assert "broker 2 has given up its disk" in found.what
+    assert found.command == "do what is said of broker 2, which is running"
+    members = [replace(each, is_up=True) for each in quorum(3, 2).members]
+    late = replace(facts(), quorum=Quorum(leader=1, term=3, members=members))
+    found = checks_of(late)["controllers-missing"]
+    assert "broker 2 is behind" in found.what
+    assert found.command.startswith("kafkaesque doctor    (again")
+
+
+def without_controller(*numbers: int, of: Facts | None = None) -> Facts:
+    """Have these brokers know no controller: they name themselves to clients."""
+    found = of or facts()
+    for number in numbers:
+        knows_none = replace(
+            admin(kafkaesque_controller_node=-1),
+            controllers=(1, 2, 3),
+            reasons=[f"broker {number} knows no controller: none may be elected"],
+        )
+        found = with_broker(found, number, view=view(controller=number), admin=knows_none)
+    return found
+
+
+def test_without_a_majority_of_controllers_that_is_said_and_no_network_is_blamed() -> None:
+    alone = closed(closed(facts(), 2), 3, problem="no answer", hangs=True)
+    wide = replace(alone, brokers=[*alone.brokers, broker(4), broker(5)], registered=range(1, 6))
+    found = checks_of(without_controller(1, 4, 5, of=wide))
+    assert set(found) == {"broker-down", "broker-hangs", "controllers-missing"}
+    finding = found["controllers-missing"]
+    assert finding.severity is Severity.CRITICAL
+    wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 is down, broker 3 hangs"
+    assert finding.what == wanted
+    assert finding.cause.endswith("changed; 2 of 3 have to be up")
+    assert finding.command == "start broker 2; do what is said of broker 3, which is running"
+    assert finding.names == ["2", "3"]
+
+
+def test_controllers_that_are_up_and_have_no_leader_do_not_reach_one_another() -> None:
+    found = checks_of(without_controller(1, 2, 3))
+    assert set(found) == {"controllers-missing"}
+    assert found["controllers-missing"].what == "nobody leads the controllers, which are 1, 2, 3"
+    assert "peer ports" in found["controllers-missing"].command
+
+
+def test_one_broker_that_knows_no_controller_disagrees_with_the_others() -> None:
+    found = checks_of(without_controller(3))
+    assert set(found) == {"brokers-disagree", "broker-not-ready"}
+    assert "broker 1 says 1, broker 2 says 1, broker 3 says none" in found["brokers-disagree"].cause
+    assert without_controller(3).controller == 1
+    assert without_controller(1, 2, 3).controller is None
 
 
 CASES: Mapping[str, Facts] = {
@@ -331,6 +394,61 @@ def test_who_is_missing_for_a_leader_is_named() -> None:
     assert "broker 3" in finding.cause
     assert finding.command == "start broker 3"
     assert finding.names == ["orders-1"]
+
+
+def test_a_damaged_copy_is_one_finding_and_other_troubles_of_its_broker_are_told() -> None:
+    damaged = {"orders-1": "orders-1/00000.log has only 3 of 9 bytes"}
+    reasons = [f"orders-1 is offline on this broker: {damaged['orders-1']}"]
+    seen = view({"orders-1": partition(in_sync=[1, 3], offline=[2])})
+    hurt = replace(admin(), damaged=damaged, reasons=reasons)
+    found = with_broker(facts(seen), 2, admin=hurt)
+    assert [each.check for each in diagnose(found, Limits())] == ["damaged-replica"]
+    also = view({"orders-1": partition(in_sync=[1, 3]), "orders-2": partition(in_sync=[1, 3])})
+    late = replace(hurt, reasons=[*reasons, "orders-2: not opened yet"])
+    checks = checks_of(with_broker(facts(also), 2, admin=late))
+    assert set(checks) == {"damaged-replica", "under-replicated", "broker-not-ready"}
+    assert checks["under-replicated"].names == ["orders-2"]
+    assert checks["broker-not-ready"].cause == "orders-2: not opened yet"
+
+
+def leaderless(replicas: Sequence[int]) -> Facts:
+    return facts(view({"orders-1": partition(leader=-1, in_sync=[], replicas=replicas)}))
+
+
+def with_copy_anew(found: Facts, *numbers: int) -> Facts:
+    for number in numbers:
+        found = with_broker(found, number, admin=replace(admin(), copied=["orders-1"]))
+    return found
+
+
+def test_of_two_replicas_the_one_that_has_all_goes_on_alone_and_it_is_said_when() -> None:
+    finding = checks_of(with_copy_anew(leaderless([1, 2]), 2))["leaderless"]
+    assert "what broker 2 had is gone with a disk" in finding.cause
+    assert "goes on alone 36 s after it lost its leader (four times broker.se" in finding.cause
+    assert finding.command == "kafkaesque doctor    (again, in 36 s)"
+    slow = with_broker(leaderless([1, 2]), 1, options={"broker.session.timeout.ms": "20000"})
+    finding = checks_of(closed(slow, 2))["leaderless"]
+    assert "without broker 2 no majority of their replicas is there" in finding.cause
+    assert "goes on alone 20 s after it lost its leader (broker.session.timeout.ms)" in (
+        finding.cause
+    )
+    assert finding.command == "start broker 2"
+
+
+def test_too_few_replicas_do_not_go_on_alone() -> None:
+    finding = checks_of(with_copy_anew(leaderless([1, 2, 3]), 2, 3))["leaderless"]
+    assert "what brokers 2, 3 had is gone" in finding.cause
+    assert "alone" not in finding.cause
+    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
+    moving = {Where("orders", 1): Move(replicas=[1, 2], adding=[2], removing=[])}
+    found = replace(with_copy_anew(leaderless([1, 2]), 2), moves=moving)
+    assert "alone" not in checks_of(found)["leaderless"].cause
+    assert (
+        "alone"
+        not in checks_of(without_controller(1, 3, of=closed(leaderless([1, 2]), 2)))[
+            "leaderless"
+        ].cause
+    )
 
 
 def test_a_disk_that_is_nearly_full_is_critical() -> None:

@@ -27,6 +27,13 @@ class _OfflineReplicas(msgspec.Struct, frozen=True):
     """The page `/offline-replicas`; earlier releases have none."""
 
     replicas: list[_OfflineReplica]
+    copied: list[str] = []
+
+
+class _Controllers(msgspec.Struct, frozen=True):
+    """The page `/controllers`; earlier releases have none."""
+
+    voters: list[int]
 
 
 def ask_admin(address: str, number: int) -> AdminFacts:
@@ -45,6 +52,12 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         ended = time.time()
         offline, damaged = _get(connection, "/offline-replicas")
         copies = msgspec.json.decode(damaged, type=_OfflineReplicas) if offline == 200 else None
+        there, page_of_controllers = _get(connection, "/controllers")
+        voters = (
+            msgspec.json.decode(page_of_controllers, type=_Controllers).voters
+            if there == 200
+            else []
+        )
     except (HTTPException, ValueError) as error:
         raise OSError(f"{address} is no admin port: {error!r}") from None
     finally:
@@ -62,6 +75,8 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         clock_ahead_s=told - (begun + ended) / 2,
         clock_error_s=(ended - begun) / 2,
         damaged={e.partition: e.reason for e in copies.replicas} if copies is not None else {},
+        copied=copies.copied if copies is not None else (),
+        controllers=voters,
     )
 
 

@@ -3,10 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
+from kafkaesque.cli.doctor.controller_checks import check_controllers
 from kafkaesque.cli.doctor.facts import BrokerFacts, Facts, PartitionName
-from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.partition_checks import (
+    check_copies,
+    check_moves,
+    check_partitions,
+    check_recoveries,
+)
 from kafkaesque.cli.doctor.settings_checks import check_settings
-from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.screen import counted
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -38,17 +44,31 @@ def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
         elif broker.hangs:
             yield _hangs(broker)
     for broker in facts.brokers:
-        if broker.admin is not None and broker.admin.reasons and not broker.has_failed:
+        reasons = _own_reasons(facts, broker)
+        if reasons and not broker.has_failed:
             yield Finding(
                 check="broker-not-ready",
                 severity=WARNING,
                 what=f"broker {broker.id} is up and not ready"
                 + ("" if broker.problem is None else ", and lets no clients in"),
-                cause="; ".join(broker.admin.reasons),
+                cause="; ".join(reasons),
                 command=f"curl http://{broker.options.get('admin.listener', '')}/health/ready    "
                 "(until it says ready)",
                 names=[str(broker.id)],
             )
+
+
+def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
+    """Return why a broker is not ready, without what other findings say and to wait cannot help."""
+    if broker.admin is None:
+        return []
+    damaged = tuple(f"{name} " for name in broker.admin.damaged)
+    return [
+        reason
+        for reason in broker.admin.reasons
+        if not (damaged and (reason.startswith(damaged) or "GET /offline-replicas" in reason))
+        and not (facts.has_no_controller and "knows no controller" in reason)
+    ]
 
 
 def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
@@ -83,35 +103,19 @@ def _hangs(broker: BrokerFacts) -> Finding:
     )
 
 
-def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Controllers that are down or have not all of their log, so that fewer more may fail."""
-    quorum = facts.quorum
-    if quorum is None:
-        return
-    voters = [each for each in quorum.members if each.votes]
-    missing = [each.broker for each in voters if not each.has_all]
-    if not missing:
-        return
-    spare = len(voters) - len(missing) - (len(voters) // 2 + 1)
-    names = ", ".join(map(str, missing))
-    yield Finding(
-        check="controllers-missing",
-        severity=WARNING if spare > 0 else CRITICAL,
-        what=f"of {len(voters)} controllers {names} {_are(missing)} or behind; "
-        f"{max(0, spare)} more may fail",
-        cause="without a majority of its controllers nothing can be created, moved or changed",
-        command=f"start broker {names}; or, if it is gone for good: kafkaesque cluster controllers "
-        f"add BROKER && kafkaesque cluster controllers remove {missing[0]}",
-        names=[str(node) for node in missing],
-    )
-
-
 def check_disagreement(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Brokers that see different controllers, leaders or clusters, and go on doing so."""
     views = [(each.id, each.view) for each in facts.brokers if each.view is not None]
     for what, seen in (
         ("cluster id", {node: view.cluster_id for node, view in views}),
-        ("controller", {node: str(view.controller) for node, view in views}),
+        (
+            "controller",
+            {
+                each.id: "none" if each.controller is None else str(each.controller)
+                for each in facts.brokers
+                if each.view is not None and not facts.has_no_controller
+            },
+        ),
     ):
         if len(set(seen.values())) > 1:
             nodes = [str(node) for node in seen]
@@ -138,169 +142,6 @@ def _disagreement(what: str, seen: dict[int, str], names: Sequence[str]) -> Find
         "check the peer ports between their machines",
         names=names,
     )
-
-
-# -- partitions
-
-
-def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Partitions without a leader, or with replicas missing."""
-    partitions = sorted(facts.view.partitions.items())
-    dead = set(facts.dead_brokers)
-    led = {
-        name
-        for broker in facts.brokers
-        if broker.view is not None
-        for name, each in broker.view.partitions.items()
-        if each.leader == broker.id
-    }
-    leaderless = [(name, each) for name, each in partitions if each.leader < 0 and name not in led]
-    if leaderless:
-        missing = sorted({n for _, each in leaderless for n in each.replicas if n in dead})
-        yield Finding(
-            check="leaderless",
-            severity=CRITICAL,
-            what=f"{counted(len(leaderless), 'partition')} without a leader, neither written nor "
-            f"read: {named([name for name, _ in leaderless])}",
-            cause=f"without {_brokers(missing)} no majority of their replicas is there"
-            if missing
-            else "their replicas are up, and have elected nobody: this passes within a second, or "
-            "their disks or their network are hurt",
-            command=_bring_back(facts, missing) if missing else "kafkaesque doctor    (again)",
-            names=[str(name) for name, _ in leaderless],
-        )
-    behind: dict[int, list[PartitionName]] = {}
-    for name, each in partitions:
-        if each.leader >= 0:
-            for node in missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name))):
-                behind.setdefault(node, []).append(name)
-    for node, names in sorted(behind.items()):
-        yield _under_replicated(facts, node, names)
-
-
-def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Copies that cannot be read, as their brokers say; others may only not reach them."""
-    damaged: dict[int, dict[str, str]] = {}
-    for broker in facts.brokers:
-        found = damaged[broker.id] = dict(broker.admin.damaged) if broker.admin is not None else {}
-        if broker.view is not None:
-            for name, each in sorted(broker.view.partitions.items()):
-                if broker.id in each.offline:
-                    found.setdefault(str(name), "")
-    for node, copies in sorted(damaged.items()):
-        if not copies:
-            continue
-        reasons = [f"{name}: {why}" for name, why in copies.items() if why]
-        directory = next(iter(copies)) if len(copies) == 1 else "PARTITION"
-        yield Finding(
-            check="damaged-replica",
-            severity=CRITICAL,
-            what=f"broker {node} cannot read, or not all of, its "
-            f"{'copy' if len(copies) == 1 else 'copies'} of {named(list(copies))}",
-            cause="; ".join(reasons[:NAMED_MAX])
-            or "their logs on its disk are damaged, or the disk cannot be read; its log says which "
-            "file",
-            command=f"stop broker {node}, move {directory} out of {_place(facts, node)}, start it: "
-            "the copy is made anew from the others. Never on two brokers at a time",
-            names=list(copies),
-        )
-
-
-def _place(facts: Facts, node: int) -> str:
-    disks = [each.disk for each in facts.brokers if each.id == node and each.disk is not None]
-    return disks[0].directory if disks else "its data directory"
-
-
-def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
-    """Replicas that are to move to brokers that are down."""
-    dead = set(facts.dead_brokers)
-    waiting: dict[int, list[PartitionName]] = {}
-    for (topic, number), move in sorted(facts.moves.items()):
-        for node in move.adding:
-            if node in dead:
-                waiting.setdefault(node, []).append(PartitionName(topic, number))
-    for node, names in sorted(waiting.items()):
-        yield Finding(
-            check="move-waits",
-            severity=WARNING,
-            what=f"{counted(len(names), 'partition')} cannot be moved to broker {node}: "
-            f"{named(names)}",
-            cause="it is down; what it is to get stays where it is until it has a copy",
-            command=f"start broker {node}, or kafkaesque topic reassign {names[0].topic} --cancel",
-            names=[str(name) for name in names],
-        )
-
-
-def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    """Partitions that are to be formed anew, and wait for replicas that do not come."""
-    stuck = [e for e in facts.recoveries if e.is_open and e.open_ms >= 1000 * limits.recovery_s]
-    if not stuck:
-        return
-    dead = set(facts.dead_brokers)
-    silent = sorted({node for each in stuck for node in each.replicas if node not in each.told})
-    missing = [node for node in silent if node in dead]
-    up = [node for node in silent if node not in dead]
-    causes = []
-    if missing:
-        causes.append(f"{_brokers(missing)} may have what the others do not, and {_are(missing)}")
-    if up:
-        causes.append(f"what {_brokers(up)} had is gone with a disk, or cannot be opened")
-    first = stuck[0]
-    elect = f"kafkaesque topic elect {first.topic} --partition {first.partition} --unclean"
-    yield Finding(
-        check="recovery-waits",
-        severity=CRITICAL,
-        what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
-        f"{max(each.open_ms for each in stuck) // 1000} s: {named([e.name for e in stuck])}",
-        cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
-        command=f"{_bring_back(facts, missing)}; if that cannot be: {elect}" if missing else elect,
-        names=[each.name for each in stuck],
-    )
-
-
-def _under_replicated(facts: Facts, node: int, names: Sequence[PartitionName]) -> Finding:
-    if node in facts.dead_brokers:
-        cause = "it serves nobody" if _runs(facts, node) else "it is down"
-        command = _bring_back(facts, [node])
-    else:
-        cause = (
-            "it is slower than the others, or catching up since its last start: "
-            "replica.lag.time.max.ms says how long it may be behind"
-        )
-        command = (
-            "kafkaesque doctor    (again, in a minute: fewer partitions means that it catches up)"
-        )
-    return Finding(
-        check="under-replicated",
-        severity=WARNING,
-        what=f"broker {node} is out of sync in {counted(len(names), 'partition')}: {named(names)}",
-        cause=cause,
-        command=command,
-        names=[str(name) for name in names],
-    )
-
-
-def _runs(facts: Facts, node: int) -> bool:
-    """Tell whether a broker that does not serve has a process, so that to start it cannot help."""
-    return any(each.hangs or each.admin for each in facts.brokers if each.id == node)
-
-
-def _bring_back(facts: Facts, nodes: Sequence[int]) -> str:
-    """Return what to do that brokers serve again."""
-    running = [node for node in nodes if _runs(facts, node)]
-    down = [node for node in nodes if node not in running]
-    words = [f"start {_brokers(down)}"] if down else []
-    if running:
-        words.append(f"do what is said of {_brokers(running)}, which {_are(running, 'running')}")
-    return "; ".join(words)
-
-
-def _are(nodes: Sequence[int], what: str = "down") -> str:
-    return f"is {what}" if len(nodes) == 1 else f"are {what}"
-
-
-def _brokers(nodes: Sequence[int]) -> str:
-    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))
 
 
 # -- machines

@@ -75,8 +75,12 @@ class AdminFacts:
     #: By how much the broker's clock is ahead of the one here, and how uncertain that is.
     clock_ahead_s: float
     clock_error_s: float
-    #: Copies that it cannot open: what is wrong with each, in which file, and what helps.
+    #: Copies that it cannot read, or not all of: what is wrong, in which file, and what helps.
     damaged: Mapping[str, str] = field(default_factory=dict)
+    #: Copies that it makes anew from others, and that have no vote until then.
+    copied: Sequence[str] = ()
+    #: The controllers, as it knows them; none in earlier releases.
+    controllers: Sequence[int] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -102,6 +106,19 @@ class BrokerFacts:
     admin_problem: str = ""
     #: Transactional ids whose transactions are open for longer than was asked.
     hanging: Sequence[str] = ()
+
+    @property
+    def controller(self) -> int | None:
+        """Which controller it knows to lead.
+
+        One that knows none names itself to clients, and at its admin port the truth.
+        """
+        if self.view is None:
+            return None
+        if self.admin is None or self.view.controller != self.id:
+            return self.view.controller
+        known = self.admin.metrics.get("kafkaesque_controller_node", self.id)
+        return self.id if known == self.id else None
 
     @property
     def has_failed(self) -> bool:
@@ -143,6 +160,36 @@ class Facts:
     unseen: Sequence[str] = ()
 
     @property
+    def controller(self) -> int | None:
+        """Which controller leads, as most brokers say that know one."""
+        known = Counter(e.controller for e in self.brokers if e.controller is not None)
+        return known.most_common(1)[0][0] if known else None
+
+    @property
+    def has_no_controller(self) -> bool:
+        """Whether brokers answer, and none of them knows a controller that leads.
+
+        One without an admin port that names itself may know none, and is not believed.
+        """
+        seen = [each for each in self.brokers if each.view is not None]
+        return bool(seen) and all(
+            each.controller is None or (each.controller == each.id and each.admin is None)
+            for each in seen
+        )
+
+    @property
+    def controllers(self) -> list[int]:
+        """The brokers that are controllers, as the leading one says, or most admin ports."""
+        if self.quorum is not None:
+            return self.quorum.voters
+        told = Counter(
+            tuple(sorted(each.admin.controllers))
+            for each in self.brokers
+            if each.admin is not None and each.admin.controllers
+        )
+        return list(told.most_common(1)[0][0]) if told else []
+
+    @property
     def known_brokers(self) -> list[int]:
         """All brokers that are named anywhere, whether they are up or not."""
         named = {node for each in self.view.partitions.values() for node in each.replicas}
@@ -151,5 +198,8 @@ class Facts:
     @property
     def dead_brokers(self) -> list[int]:
         """Those that do not answer, or that nobody says how to reach."""
-        alive = {each.id for each in self.brokers if each.problem is None}
-        return [node for node in self.known_brokers if node not in alive]
+        return [node for node in self.known_brokers if not self.answers(node)]
+
+    def answers(self, node: int) -> bool:
+        """Tell whether a broker's Kafka port does."""
+        return any(each.problem is None for each in self.brokers if each.id == node)

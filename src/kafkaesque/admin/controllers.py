@@ -1,0 +1,23 @@
+"""`/controllers`: which brokers vote for the one that leads the metadata, as JSON."""
+
+from typing import Final
+
+import msgspec
+
+from kafkaesque.admin.http import Answer
+from kafkaesque.broker.broker import Broker
+
+JSON: Final = "application/json"
+
+
+def answer_controllers(broker: Broker) -> Answer:
+    """Return the controllers as this broker knows them, and which of them leads, if it knows one.
+
+    The Kafka port says who they are only while one of them leads.
+    """
+    body = {
+        "seen_by": broker.node,
+        "leader": broker.controller_node(),
+        "voters": broker.controller_voters.current(),
+    }
+    return Answer(status=200, body=msgspec.json.encode(body), content_type=JSON)

@@ -1,0 +1,43 @@
+"""Words that several checks use: who is meant, how a broker is, and what brings it back."""
+
+from collections.abc import Sequence
+
+from kafkaesque.cli.doctor.facts import Facts
+
+
+def runs(facts: Facts, node: int) -> bool:
+    """Tell whether a broker that does not serve has a process, so that to start it cannot help."""
+    return any(each.hangs or each.admin for each in facts.brokers if each.id == node)
+
+
+def bring_back(facts: Facts, nodes: Sequence[int]) -> str:
+    """Return what to do that brokers serve again."""
+    running = [node for node in nodes if runs(facts, node)]
+    down = [node for node in nodes if node not in running]
+    words = [f"start {in_words(down)}"] if down else []
+    if running:
+        words.append(f"do what is said of {in_words(running)}, which {are(running, 'running')}")
+    return "; ".join(words)
+
+
+def state_of(facts: Facts, node: int) -> str:
+    """Return how a broker is that does not serve."""
+    for broker in facts.brokers:
+        if broker.id == node:
+            if broker.has_failed:
+                return "has given up its disk"
+            if broker.hangs:
+                return "hangs"
+            if broker.admin is not None:
+                return "runs and lets no clients in"
+    return "is down"
+
+
+def are(nodes: Sequence[int], what: str = "down") -> str:
+    """Return a verb that fits so many."""
+    return f"is {what}" if len(nodes) == 1 else f"are {what}"
+
+
+def in_words(nodes: Sequence[int]) -> str:
+    """Return brokers by their numbers."""
+    return ("broker " if len(nodes) == 1 else "brokers ") + ", ".join(map(str, nodes))
