@@ -36,10 +36,10 @@ broker does, which is 127.0.0.1 unless `host` says otherwise.
 not caught up, no controller known, partitions of its own still recovering or damaged, stopping |
 | `/brokers` | all brokers that are registered, where their ports are, and whether this one \
 hears of them, as JSON |
-| `/controllers` | the brokers that are controllers, as this one knows them, and which of them leads, \
-as JSON |
-| `/offline-replicas` | copies that this broker cannot read, or not all of: what is wrong, in which \
-file, and what helps; and those that it makes anew from others, as JSON |
+| `/controllers` | the brokers that are controllers, as this one knows them, and which of them \
+leads, as JSON |
+| `/offline-replicas` | copies that this broker cannot read, or not all of: what is wrong, in \
+which file, and what helps; and those that it makes anew from others, as JSON |
 | `/members` | what the broker knows of the others by gossip, as JSON |
 | `/recoveries` | partitions that are being formed anew or ever were, as JSON; \
 `?topic=orders`: of this topic |
