@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkaesque.model.ids import NodeId, Term
-from kafkaesque.storage.config import StorageConfig
+from kafkaesque.storage.config import SegmentOptions, StorageConfig
 from kafkaesque.storage.entries import EntryKind, LogEntry
 from kafkaesque.storage.group_log import GroupLog
 from tests.unit.storage.helpers import World, batch, read_all
@@ -23,7 +23,7 @@ from tests.unit.storage.memory_disk import PowerGone
 def some_config(rng: random.Random) -> StorageConfig:
     """Return limits so small that everything happens soon."""
     return StorageConfig(
-        segment_bytes_max=rng.choice([1024, 4096]),
+        segment_bytes_max=rng.choice([1024, 4096, 65536]),
         index_interval_bytes=rng.choice([1, 200, 1000]),
         wal_bytes=rng.choice([4096, 16384]),
         wal_files_max=3,
@@ -108,13 +108,16 @@ class StorageMachine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.world = World(some_config(self.rng), seed)
+        #: What recovery does not know.
+        self.options = SegmentOptions(segment_bytes_max=self.rng.choice([None, 1024]))
         self.models = {group: Model() for group in GROUPS}
         self.open_logs()
 
     def open_logs(self) -> None:
         assert self.world.store.damaged == {}
         self.logs = {
-            group: self.world.log(group, write_caching=group == CACHING_GROUP) for group in GROUPS
+            group: self.world.log(group, write_caching=group == CACHING_GROUP, options=self.options)
+            for group in GROUPS
         }
 
     # -- what happens to a log
@@ -213,6 +216,10 @@ class StorageMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(CRASHES))
     def crash(self, how: str) -> None:
+        store = self.world.store
+        # Segments may change as long as something is not durable.
+        is_settled = not store._bench.wal.has_queued and not store._is_syncing
+        before = self.layouts() if is_settled else {}
         if how == "kill":
             self.world.kill()
         elif how == "power cut":
@@ -220,6 +227,16 @@ class StorageMachine(RuleBasedStateMachine):
         else:
             self._crash_in_recovery()
         self.after_crash()
+        found = self.layouts()
+        assert before == {group: found.get(group) for group in before}
+
+    def layouts(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Return where segments begin and how long they are, if the page cache is not all."""
+        return {
+            group: [(s.base_offset, s.size, s.max_timestamp) for s in log.segments.segments]
+            for group, log in self.logs.items()
+            if group != CACHING_GROUP and not log.is_held
+        }
 
     def _crash_in_recovery(self) -> None:
         """Begin a recovery that is not finished, then another."""

@@ -4,8 +4,9 @@ Theory of operation. `append` writes batches into the active segment at once, th
 cache, and queues everything for the write-ahead log; what is durable is known when the store's
 group commit reports. After a crash the write-ahead log since the last checkpoint is the truth and
 segments are rewritten from it, so what a segment holds may be torn, too long or too short beyond
-the checkpoint, but never before it. To keep it so, bytes that a checkpoint covers are overwritten
-or removed only after the record that says so is durable:
+the checkpoint, but never before it. ROLL records say where segments began: recovery does not know
+the topic's options, and without these could put all in one. To keep it so, bytes that a checkpoint
+covers are overwritten or removed only after the record that says so is durable:
 
 - `truncate_to` and `reset_to` change what is known at once, and the files only after their group
   commit ("held" until then). Batches appended meanwhile go to the write-ahead log and wait in
@@ -455,14 +456,21 @@ class GroupLog(ReadableLog):
             raise bench.blocked
 
     def _on_segment_opened(self, segment: Segment) -> None:
-        if self.write_caching and not self._wal_always and not self._bench.is_recovering:
-            base = segment.base_offset
-            prev_index = self.positions.index_of_offset(base) - 1
-            self._queue(RecordKind.SEGMENT, first_index=base, prev_index=prev_index)
-            self._segment_commit = self._bench.next_commit
-            # Or a file that had this name could come back, with batches that look like ours.
-            self._bench.names_to_sync[self.identity.directory] = None
-            self._bench.ask_submit()
+        if self._bench.is_recovering:
+            return
+        base, created_ms = segment.base_offset, segment.created_ms
+        index = self.positions.index_of_offset(base)
+        if not self.write_caching or self._wal_always:
+            # Of what is only in the write-ahead log this is all that tells where files end.
+            self._queue(RecordKind.ROLL, first_index=index, last_index=created_ms)
+            return
+        self._queue(
+            RecordKind.SEGMENT, first_index=base, last_index=created_ms, prev_index=index - 1
+        )
+        self._segment_commit = self._bench.next_commit
+        # Or a file that had this name could come back, with batches that look like ours.
+        self._bench.names_to_sync[self.identity.directory] = None
+        self._bench.ask_submit()
 
     # -- inside: files follow when records are durable
 

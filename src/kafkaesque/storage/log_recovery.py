@@ -48,6 +48,7 @@ FATEFUL = (
     RecordKind.START,
     RecordKind.DELETE,
     RecordKind.REPLACE,
+    RecordKind.ROLL,
 )
 
 
@@ -61,20 +62,27 @@ class LogFate:
     start_prev: int = 0
     is_deleted: bool = False
     replacements: list[Replacement] = field(default_factory=list)
+    #: The first index of a segment that was begun, if that lasts, and when the segment was made.
+    rolls: dict[int, int] = field(default_factory=dict)
 
     def note(self, record: WalRecord) -> None:
         """Take a record into account."""
         match record.kind:
             case RecordKind.TRUNCATE:
                 self.cuts.append(record.last_index)
+                end = record.last_index
+                self.rolls = {index: ms for index, ms in self.rolls.items() if index <= end}
             case RecordKind.RESET:
                 self.cuts.append(ALL_GONE)
+                self.rolls.clear()
             case RecordKind.START:
                 self.start_prev = record.last_index
             case RecordKind.DELETE:
                 self.is_deleted = True
             case RecordKind.REPLACE:
                 self.replacements.append(read_replacement(record.payload))
+            case RecordKind.ROLL:
+                self.rolls[record.first_index] = record.last_index
 
     def bounds(self) -> list[int]:
         """Return what lasts before the first cut, between it and the second, and so on."""
@@ -95,6 +103,7 @@ class LogRecovery:
         #: Before this index the log is going to be given up: it does not matter what was there.
         self._start_prev = fate.start_prev
         self._replacements = fate.replacements
+        self._rolls = fate.rolls
         #: Where clients were told that the log starts; what is before it may have to be taken in.
         self._start_offset = 0
         #: Take in what is behind the last segment's known end.
@@ -202,6 +211,8 @@ class LogRecovery:
                 self._pass_cut(record)
             case RecordKind.REPLACE:
                 pass  # done in `restore`, for all that a checkpoint knows was before it
+            case RecordKind.ROLL:
+                pass  # done in `_write`, for the batch may be before it
             case _:
                 if not self._is_cut_short and self._lasts(record):
                     self._replay_entry(record)
@@ -226,7 +237,7 @@ class LogRecovery:
             self._absorb = False
             self._write(record)
         elif record.kind == RecordKind.SEGMENT:
-            self._begin_segment(record.first_index)
+            self._begin_segment(record)
         elif record.kind in (RecordKind.NOOP, RecordKind.CONFIG):
             index, term = Index(record.last_index), Term(record.term)
             positions.add_mark(Mark(index, term, EntryKind(record.kind), bytes(record.payload)))
@@ -248,7 +259,25 @@ class LogRecovery:
         entry = LogEntry(
             EntryKind.DATA, record.first_index, record.last_index, Term(record.term), payload
         )
-        self.log.segments.write([(entry, payload, base, fields[8])])
+        created_ms = self._roll(record.first_index)
+        self.log.segments.write([(entry, payload, base, fields[8])], now_ms=created_ms)
+
+    def _roll(self, first_index: int) -> int:
+        """Go on in another segment if there was one from this index on; return the time of then.
+
+        That is not the time of now, or one that was begun since would seem to be too old already.
+        """
+        table, created_ms = self.log.segments, self._rolls.get(first_index)
+        if created_ms is not None:
+            self._drop_empty_end()
+            table.roll_next = True
+            return created_ms
+        return table.segments[-1].created_ms if table.segments else self._bench.clock.wall_ms()
+
+    def _drop_empty_end(self) -> None:
+        table = self.log.segments
+        while table.segments and not table.segments[-1].size:
+            table.take_from(table.segments[-1].base_offset)
 
     def _pass_cut(self, record: WalRecord) -> None:
         """A cut has no work left to do; but it is known from here on what is missing for good."""
@@ -277,13 +306,14 @@ class LogRecovery:
         if self._bound < self.log.positions.last_index and self._bound != ALL_GONE:
             raise StorageCorrupt(f"{self.log!r} is cut before its beginning")
 
-    def _begin_segment(self, base_offset: int) -> None:
+    def _begin_segment(self, record: WalRecord) -> None:
         log, table = self.log, self.log.segments
+        base_offset = record.first_index
+        created_ms = record.last_index or self._bench.clock.wall_ms()
         if base_offset != log.positions.end_offset:
             raise StorageCorrupt(f"{log!r}: a segment from {base_offset} does not follow its end")
-        if table.segments and not table.segments[-1].size:
-            table.take_from(table.segments[-1].base_offset)
-        segment = table.add_segment(base_offset, self._bench.clock.wall_ms())
+        self._drop_empty_end()
+        segment = table.add_segment(base_offset, created_ms)
         segment.index = SegmentIndex()
         log.write_caching = True
         self._absorb = True
@@ -370,8 +400,7 @@ class LogRecovery:
         # Batches that were only in the page cache may be gone, from before the new start on.
         start_offset = min(self._start_offset, log.positions.end_offset)
         log.positions.advance(start_offset, log.positions.prev_index)
-        while table.segments and not table.segments[-1].size:
-            table.take_from(table.segments[-1].base_offset)
+        self._drop_empty_end()
         gone = 0
         while gone < len(table.segments) and (
             table.end_of(gone, log.end_offset) <= log.base_offset

@@ -99,14 +99,17 @@ class SegmentTable:
 
     # -- writing
 
-    def write(self, run: Run) -> None:
+    def write(self, run: Run, *, now_ms: int | None = None) -> None:
         """Write batches at the end, one call to the disk per segment; buffered.
+
+        `now_ms` is the time that segments are made at and grow old by; the clock's if not given.
 
         Raises:
             DiskFailed: also when full; a part may have been written.
         """
         bench = self._bench
-        now_ms = bench.clock.wall_ms()
+        if now_ms is None:
+            now_ms = bench.clock.wall_ms()
         at, count = 0, len(run)
         while at < count:
             segment = self._segment_for(run[at], now_ms)

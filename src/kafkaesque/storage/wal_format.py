@@ -52,7 +52,8 @@ class RecordKind(IntEnum):
     #: The payload is the identity.
     CREATE = 7
     DELETE = 8
-    #: A write-caching log went on in a segment with the base offset `first_index`.
+    #: A write-caching log went on in a segment with the base offset `first_index`; `last_index` =
+    #: when it was made, or 0.
     SEGMENT = 9
     #: `term` begins at `first_index`.
     TERM = 10
@@ -62,6 +63,9 @@ class RecordKind(IntEnum):
     REPLACE = 12
     #: `first_index` = the number of the loss after which all of the log was copied; 0: it is over.
     AMNESIA = 13
+    #: The batch at `first_index`, whose record may stand before this one, was the first of a
+    #: segment; `last_index` = when that was made. It decides where files end, and nothing else.
+    ROLL = 14
 
 
 class WalRecord(NamedTuple):

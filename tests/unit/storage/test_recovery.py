@@ -1,16 +1,23 @@
 """What the next start makes of torn, damaged and missing files."""
 
+import contextlib
 import dataclasses
 
 import pytest
 
-from kafkaesque.model.ids import NodeId, Term
+from kafkaesque.model.ids import Index, NodeId, Offset, Term
+from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.entries import LogStart
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_recovery import LogFate
+from kafkaesque.storage.log_snapshot import write_start
 from kafkaesque.storage.offline import DumpedBatch, DumpedRecord, Severity, dump_segment, dump_wal
 from kafkaesque.storage.offline import verify as verify_offline
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
-from kafkaesque.storage.wal_format import WalReader
-from tests.unit.storage.helpers import SMALL, TOPIC_ID, World, add, mark, read_all
+from kafkaesque.storage.wal_format import RecordKind, WalReader, WalRecord
+from tests.unit.storage.helpers import SMALL, TIME_MS, TOPIC_ID, World, add, mark, read_all
+from tests.unit.storage.memory_disk import PowerGone
 
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 16, segment_bytes_max=1 << 20)
 SEGMENT = "topic1-0/00000000000000000000.log"
@@ -192,6 +199,136 @@ def test_a_failed_sync_is_not_papered_over_by_the_next_start() -> None:
     for _ in range(3):
         world.power_cut()
         assert read_all(world.log()) == kept + lost
+
+
+# -- where segments end
+
+
+LIMIT = SegmentOptions(segment_bytes_max=2048, segment_ms_max=60_000)
+Layout = list[tuple[int, int, int, int]]
+
+
+def layout(log: GroupLog) -> Layout:
+    """Return where segments begin, how long they are, when they were made, and their times."""
+    return [(s.base_offset, s.size, s.created_ms, s.max_timestamp) for s in log.segments.segments]
+
+
+def sizes_of_files(world: World) -> list[int]:
+    names = world.disk.list_dir("topic1-0")
+    logs = sorted(name for name in names if name.endswith(".log"))
+    return [len(world.disk.inode(f"topic1-0/{name}").data) for name in logs]
+
+
+def write(world: World, log: GroupLog, count: int, term: int = 1) -> list[Index]:
+    """Append batches, every seventh a while before the next, every tenth behind a mark.
+
+    Returns the last index after each.
+    """
+    ends: list[Index] = []
+    for at in range(count):
+        if at % 10 == 9:
+            mark(log, term)
+        add(log, term, 2, value=b"%d" % at * 100)
+        ends.append(log.last_index)
+        world.clock.unix_ms += 70_000 if at % 7 == 6 else 1_000
+        if at % 4 == 3:
+            world.commit()
+    world.commit()
+    return ends
+
+
+def rolled(*, write_caching: bool = False) -> World:
+    """Return a store whose log had a checkpoint, a cut into it, and a start, and went on."""
+    world = World(BIG)
+    log = world.log(options=LIMIT, write_caching=write_caching)
+    write(world, log, 20)
+    world.restart()
+    log = world.log(options=LIMIT, write_caching=write_caching)
+    log.truncate_to(write(world, log, 20, term=2)[2])
+    log.truncate_to(write(world, log, 30, term=3)[-9])
+    write(world, log, 20, term=4)
+    log.advance_start(log.segments.segments[2].base_offset + 1)
+    world.commit()
+    assert len(log.segments.segments) > 8
+    return world
+
+
+@pytest.mark.parametrize("crash", ["kill", "power cut"])
+def test_recovery_begins_segments_where_the_broker_had_begun_them(crash: str) -> None:
+    world = World(BIG)
+    log = world.log(options=LIMIT)
+    write(world, log, 60)
+    before, data = layout(log), read_all(log)
+    assert len(before) > 10, "by size and by age"
+    keep = log.retention_candidate(world.clock.unix_ms, -1, 4096, log.end_offset)
+    assert keep
+    world.clock.unix_ms += 30 * 24 * 3_600_000
+    for is_first in (True, False):
+        if crash == "kill":
+            world.kill()
+        else:
+            world.power_cut()
+        found = world.store.get(1)
+        assert found is not None
+        assert layout(found) == before, "though the topic's options are not known yet"
+        assert sizes_of_files(world) == [size for _, size, _, _ in before]
+        assert read_all(found) == data
+        names = world.disk.list_dir("topic1-0")
+        assert len([name for name in names if name.endswith(".index")]) == len(before) - 1
+        assert not is_first or world.store.statistics.indexes_rebuilt == 0
+        log = world.log(options=LIMIT)
+        assert log.retention_candidate(TIME_MS, -1, 4096, log.end_offset) == keep
+    add(log, 1)
+    assert len(log.segments.segments) == len(before) + 1, "the last one is too old"
+
+
+@pytest.mark.parametrize(
+    ("crash", "write_caching"), [("kill", False), ("power cut", False), ("kill", True)]
+)
+def test_a_recovery_that_is_cut_off_anywhere_and_begun_again(
+    crash: str, write_caching: bool
+) -> None:
+    changes = 0
+    while True:
+        world = rolled(write_caching=write_caching)
+        log = world.log(options=LIMIT, write_caching=write_caching)
+        before, data, end_offset = layout(log), read_all(log), log.end_offset
+        world.rng.seed(changes)
+        world.clock.soon.clear()
+        world.disk = world.disk.kill()
+        world.disk.writes_max = changes
+        is_whole = False
+        with contextlib.suppress(PowerGone):
+            world.open()
+            is_whole = True
+        world.disk.writes_max = None
+        if crash == "kill":
+            world.kill()
+        else:
+            world.power_cut()
+        found = world.store.get(1)
+        assert found is not None
+        assert world.store.damaged == {}
+        assert (read_all(found), found.end_offset) == (data, end_offset)
+        assert layout(found) == before
+        assert sizes_of_files(world) == [size for _, size, _, _ in before]
+        assert not [f for f in verify_offline(world.disk) if f.severity is Severity.ERROR]
+        if is_whole:
+            break
+        changes += 1
+    assert changes > 30
+
+
+def test_segments_of_what_was_cut_off_are_forgotten() -> None:
+    fate = LogFate()
+    for index in (1, 5, 9):
+        fate.note(WalRecord(1, RecordKind.ROLL, 0, index, 1000 + index, 0, memoryview(b"")))
+    fate.note(WalRecord(1, RecordKind.TRUNCATE, 0, 0, 5, 9, memoryview(b"")))
+    assert fate.rolls == {1: 1001, 5: 1005}
+    start = LogStart(start_offset=Offset(7), prev_index=Index(7), prev_term=Term(1), marks_before=0)
+    payload = memoryview(write_start(start))
+    fate.note(WalRecord(1, RecordKind.RESET, 0, 0, 0, 0, payload))
+    assert fate.rolls == {}
 
 
 # -- offline
