@@ -18,6 +18,7 @@ from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
 from tests.sim.test_lost_disk import lose_disk
+from tests.sim.test_recovery import LOSING_MAJORITIES
 
 ACTIVITIES = ("moves", "commits", "transfers")
 
@@ -247,3 +248,76 @@ def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
     scenario.loop.run_until(lambda: any("being copied" in each for each in reasons()), 30_000)
     scenario.loop.run_until(lambda: not reasons(), 60_000)
     check(scenario)
+
+
+MOVING_PAIR = SimOptions(brokers=5, replicas=2, session_timeout_ms=1_000)
+
+
+def moving_pair(seed: int) -> tuple[Scenario, tuple[int, ...], tuple[int, ...]]:
+    """Return a partition of two replicas that move, as slowly as copying goes: from where, to."""
+    scenario = Scenario(seed, MOVING_PAIR)
+    scenario.write(300)
+    origin = scenario.partition(scenario.leader).state.replicas
+    scenario.loop.run_until(lambda: len({scenario.end(f"b{node}") for node in origin}) == 1)
+    scenario.loop.run_for(500)
+    target = tuple(node for node in range(1, 6) if node not in origin)[:2]
+    for broker in running(scenario):
+        broker.options["leader.replication.throttled.rate"] = 1_000
+    move(scenario, target)
+    scenario.loop.run_for(500)
+    return scenario, origin, target
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_pair_that_loses_one_for_good_while_it_moves_goes_on_and_arrives(seed: int) -> None:
+    scenario, origin, target = moving_pair(seed)
+    assert placed(scenario) is None, "it moves"
+    lost = f"b{origin[seed % 2]}"
+    scenario.kill(lost)
+    scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
+    assert scenario.leaders() == [f"b{origin[1 - seed % 2]}"]
+    for broker in running(scenario):
+        broker.options["leader.replication.throttled.rate"] = 10**9
+    scenario.write(200)
+    await_placed(scenario, target)
+    # Who comes back finds that it is not wanted any more, whatever its disk has.
+    if seed % 3 == 0:
+        scenario.world.machines[lost].drive.volume.clear()
+    scenario.boot(lost)
+    scenario.write(50)
+    check(scenario)
+
+
+def test_a_move_is_stopped_where_one_of_two_is_lost_with_its_disk() -> None:
+    scenario, origin, _ = moving_pair(11)
+    leader = scenario.leader
+    (other,) = [f"b{node}" for node in origin if f"b{node}" != leader]
+    scenario.kill(leader)
+    scenario.world.machines[leader].drive.volume.clear()
+    move(scenario, None)
+    scenario.boot(leader)
+    scenario.loop.run_until(lambda: scenario.leaders() == [other], 60_000)
+    await_placed(scenario, origin)
+    scenario.write(100)
+    scenario.loop.run_for(2_000)
+    assert scenario.committed(leader) == scenario.committed(other)
+    check(scenario)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(7_100, 7_106, 3))
+def test_nothing_acknowledged_is_lost_where_majorities_are_while_replicas_move(first: int) -> None:
+    for seed in range(first, first + 3):
+        brokers, replicas = ((4, 2), (5, 4), (5, 2))[seed % 3]
+        options = SimOptions(
+            brokers=brokers,
+            replicas=replicas,
+            session_timeout_ms=400,
+            between_ms=700,
+            kinds=LOSING_MAJORITIES,
+            min_insync=1 + seed % 2,
+            activities=("moves",),
+        )
+        report = run_seed(seed, options)
+        assert report.ok, _explain(report)
+        assert report.acknowledged > 100

@@ -18,6 +18,7 @@ from kafkaesque.broker.commands import (
     WantedReplicas,
 )
 from kafkaesque.broker.metadata_records import PartitionPlacement, ReplicasChanged
+from kafkaesque.broker.recovery_state import NO_RECOVERY
 from kafkaesque.model.errors import (
     FencedLeaderEpoch,
     InvalidReplicaAssignment,
@@ -27,6 +28,7 @@ from kafkaesque.model.errors import (
     RequestRefused,
 )
 from kafkaesque.model.ids import GroupId, NodeId, TopicPartition
+from kafkaesque.raft.formation import formation_of
 
 #: Partitions that one request may move.
 MOVES_PER_REQUEST_MAX = 10_000
@@ -145,9 +147,11 @@ def plan_take_up(state: ClusterState, command: TakeUpMove) -> list[ReplicasChang
 
     Raises:
         NoReassignmentInProgress: this move is over, or another has taken its place.
-        FencedLeaderEpoch: a later leader has taken up a move of this partition.
+        FencedLeaderEpoch: a later leader has taken up a move of this partition, or it is formed
+            anew since.
     """
     partition = _moving(state, command.group, command.move)
+    _check_formation(state, partition, command.term)
     if command.term < partition.mover_term:
         raise FencedLeaderEpoch(
             f"{partition.topic_partition} has had a leader in term {partition.mover_term}"
@@ -174,9 +178,10 @@ def plan_finish(state: ClusterState, command: FinishMove) -> list[ReplicasChange
 
     Raises:
         NoReassignmentInProgress: this move is over, or another has taken its place.
-        FencedLeaderEpoch: another leader has taken it up.
+        FencedLeaderEpoch: another leader has taken it up, or the group is formed anew since.
     """
     partition = _moving(state, command.group, command.move)
+    _check_formation(state, partition, command.term)
     if command.term != partition.mover_term:
         raise FencedLeaderEpoch(
             f"the move of {partition.topic_partition} was taken up in term {partition.mover_term}"
@@ -189,3 +194,12 @@ def _moving(state: ClusterState, group: int, move: int) -> PartitionState:
     if partition is None or partition.move != move:
         raise NoReassignmentInProgress(f"move {move} of group {group} is over")
     return partition
+
+
+def _check_formation(state: ClusterState, partition: PartitionState, term: int) -> None:
+    """Refuse a leader of before the newest formation: what it has changed may not be in that."""
+    formation = state.recoveries.get(partition.group, NO_RECOVERY).formation
+    if formation_of(term) < formation:
+        raise FencedLeaderEpoch(
+            f"{partition.topic_partition} is formed anew, or is being: term {term} is over"
+        )

@@ -46,8 +46,7 @@ def plan_begin(state: ClusterState, command: BeginRecovery) -> list[AnyMetadataR
     records: list[AnyMetadataRecord] = []
     for number in dict.fromkeys(command.groups):
         group = GroupId(number)
-        # While replicas move, more than one set of voters may be in force.
-        if group in state.partitions_by_group and group not in state.moving:
+        if group in state.partitions_by_group:
             records += _begin(state, group, command.at_ms)
     return records
 
@@ -75,7 +74,7 @@ def plan_asked(
         FeatureUpdateFailed: brokers of an earlier release could not read it.
         UnknownTopicOrPartition: the group is gone.
         ElectionNotNeeded: the group has a leader.
-        EligibleLeadersNotAvailable: nobody lives who could lead it, or its replicas move.
+        EligibleLeadersNotAvailable: nobody lives who could lead it.
     """
     check_may_recover(state)
     group = GroupId(command.group)
@@ -85,11 +84,6 @@ def plan_asked(
     name, leading = partition.topic_partition, leader(group)
     if leading is not None:
         raise ElectionNotNeeded(f"broker {leading} leads {name}")
-    if partition.is_moving:
-        raise EligibleLeadersNotAvailable(
-            f"the replicas of {name} move, and which of them vote only they know: start the "
-            f"brokers of {', '.join(map(str, partition.replicas))} that are down"
-        )
     if not any(node in alive for node in partition.replicas):
         raise EligibleLeadersNotAvailable(
             f"none of the brokers that hold {name} is alive: start one of "

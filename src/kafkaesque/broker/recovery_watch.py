@@ -8,6 +8,7 @@ times that long, its replicas have lost their votes with their disks, or cannot 
 Nothing of this has to be right for safety: to begin too soon costs a change of leader.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.commands import BeginRecovery, DecideRecovery
@@ -94,10 +95,11 @@ class RecoveryWatch:
         recovery = self._broker.state.recoveries.get(group)
         if state is None or (recovery is not None and recovery.is_open):
             return False
-        if state.is_moving:
-            return False  # more than one set of voters may be in force
         alive = self._alive(state)
-        if 2 * len(alive) > len(state.replicas) and waited_ms < PATIENCE * delay_ms:
+        is_quorate = all(
+            2 * sum(node in alive for node in nodes) > len(nodes) for nodes in _voters(state)
+        )
+        if is_quorate and waited_ms < PATIENCE * delay_ms:
             return False
         return self._may_be_covered(state, alive) or (bool(alive) and self._may_be_unclean(state))
 
@@ -107,7 +109,9 @@ class RecoveryWatch:
     def _may_be_covered(self, state: "PartitionState", alive: list[NodeId]) -> bool:
         """Tell whether enough may live; they themselves know better who has a vote."""
         plan = self._broker.state.recoveries.get(state.group, NO_RECOVERY).plan
-        sets = [state.replicas] if plan is None else [state.replicas, plan.voters]
+        sets: list[Sequence[int]] = [*_voters(state)]
+        if plan is not None:
+            sets.append(plan.voters)
         return any(
             sum(node in alive for node in nodes) >= survivors_needed(len(nodes)) for nodes in sets
         )
@@ -143,3 +147,8 @@ class RecoveryWatch:
                 self._tried.pop(group, None)  # the next sweep tries again
 
         self._broker.controller.submit(command, on_outcome)
+
+
+def _voters(state: "PartitionState") -> list[tuple[NodeId, ...]]:
+    """Return who may have a vote: while replicas move, those before, those after, or both."""
+    return [state.settled, state.target] if state.is_moving else [state.replicas]

@@ -381,7 +381,10 @@ class Elector:
             in_sync=self._known_in_sync(),
         )
         self._configurations.is_settled = False  # has other consequences for a leader
-        self._leadership.is_astray = founding is not None or bool(self._strangers())
+        voters = self.configuration.voters if founding is None else founding.voters
+        self._leadership.is_astray = bool(
+            founding is not None or self._strangers() or set(self._wanted_voters) - set(voters)
+        )
         if founding is None:
             self._append_mark(EntryKind.NOOP, b"")
             return

@@ -6,20 +6,23 @@ from kafkaesque.broker.commands import (
     AskElection,
     BeginRecovery,
     CreateTopic,
+    FinishMove,
     MoveReplicas,
+    TakeUpMove,
     WantedReplicas,
 )
 from kafkaesque.broker.features import KNOWN, METADATA
 from kafkaesque.broker.metadata_records import RecoveryBegun
 from kafkaesque.broker.recovery_planner import plan_asked
-from kafkaesque.broker.recovery_state import NO_RECOVERY
 from kafkaesque.model.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     FeatureUpdateFailed,
+    FencedLeaderEpoch,
     UnknownTopicOrPartition,
 )
 from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.raft.formation import first_term
 from tests.unit.broker.test_move_planner import Moving
 from tests.unit.broker.test_planner import Cluster
 
@@ -62,8 +65,24 @@ def test_who_is_asked_for_an_election_says_why_there_is_none() -> None:
         cluster.do(AskElection(group=99, after=0))
     found = plan_asked(cluster.state, command, alive=[NodeId(1)], leader=lambda group: None)
     assert found == [RecoveryBegun(group=GROUP, formation=1)]
+
+
+def test_a_group_whose_replicas_move_is_formed_anew_and_words_of_before_are_refused() -> None:
+    """What a leader of before has changed may not be in the new formation."""
+    cluster = Moving()
     wanted = WantedReplicas(topic="t", partition=0, replicas=[1, 2, 4])
     cluster.do(MoveReplicas(partitions=[wanted]))
-    with pytest.raises(EligibleLeadersNotAvailable, match="the replicas of t-0 move"):
-        cluster.do(command)
-    assert cluster.state.recoveries.get(GROUP, NO_RECOVERY) is NO_RECOVERY
+    move = cluster.state.moving[GROUP].move
+    cluster.do(TakeUpMove(group=GROUP, move=move, term=7))
+    cluster.do(BeginRecovery(groups=[GROUP]))
+    assert cluster.state.recoveries[GROUP].formation == 1
+    for command in (
+        TakeUpMove(group=GROUP, move=move, term=8),
+        FinishMove(group=GROUP, move=move, term=7),
+    ):
+        with pytest.raises(FencedLeaderEpoch, match=r"term . is over"):
+            cluster.do(command)
+    later = first_term(1) + 1
+    cluster.do(TakeUpMove(group=GROUP, move=move, term=later))
+    cluster.do(FinishMove(group=GROUP, move=move, term=later))
+    assert cluster.state.partitions_by_group[GROUP].replicas == (1, 2, 4)

@@ -278,3 +278,16 @@ def test_only_the_leader_changes_the_members() -> None:
     cluster.elect(1)
     with pytest.raises(NotLeader):
         change(cluster, 2, members([1]))
+
+
+def test_a_new_leader_makes_the_learner_a_voter_that_is_to_be_one() -> None:
+    """All live since before its election: nothing else happens that would make it look."""
+    cluster = Cluster(3, voters=(1, 2), learners=(3,))
+    cluster.notice_all()
+    for node in (1, 2, 3):
+        cluster[node].set_wanted_voters((NodeId(1), NodeId(2), NodeId(3)))
+    cluster.elect(1)
+    cluster.tick(1, times=20)
+    cluster.flow()
+    assert cluster[1].configuration == members([1, 2, 3])
+    assert cluster.is_quiet(1)
