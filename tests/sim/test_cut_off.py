@@ -9,6 +9,10 @@ def listed(scenario: Scenario, name: str) -> list[int]:
     return [each.node for each in ClusterView(scenario.broker(name)).brokers]
 
 
+def is_cut_off(scenario: Scenario, name: str) -> bool:
+    return ClusterView(scenario.broker(name)).is_cut_off
+
+
 def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
     scenario = Scenario(1)
     for name in ("b2", "b3"):
@@ -19,6 +23,7 @@ def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
     assert [each.node for each in scenario.broker("b1").alive_brokers()] == [1]
     assert listed(scenario, "b1") == [1, 2, 3]
     assert listed(scenario, "b2") == listed(scenario, "b3") == [2, 3]
+    assert [is_cut_off(scenario, name) for name in ("b1", "b2", "b3")] == [True, False, False]
 
 
 def test_the_two_sides_of_one_cut_know_their_ways_again_when_it_is_healed() -> None:

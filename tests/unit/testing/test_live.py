@@ -98,6 +98,31 @@ def test_a_broker_that_is_down_hangs_up(live: LiveCluster) -> None:
     live.heal()
 
 
+def test_clients_leave_a_broker_that_is_cut_off(live: LiveCluster) -> None:
+    """They are connected with the leader only, and nothing heals the cut."""
+    make_topic(live, "left")
+    producer = Producer({"bootstrap.servers": live.bootstrap_servers, "enable.idempotence": True})
+    producer.produce("left", b"before")
+    assert producer.flush(DEADLINE_S) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": live.bootstrap_servers,
+            "group.id": "who leave",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["left"])
+    try:
+        assert [each.value() for each in consumer.consume(1, DEADLINE_S)] == [b"before"]
+        live.isolate(live.leader("left") or 1)
+        producer.produce("left", b"meanwhile")
+        assert producer.flush(DEADLINE_S) == 0
+        assert [each.value() for each in consumer.consume(1, DEADLINE_S)] == [b"meanwhile"]
+    finally:
+        consumer.close()
+        live.heal()
+
+
 def test_a_closed_cluster_says_so_and_holds_no_port() -> None:
     import socket
 

@@ -33,6 +33,13 @@ class ClusterView:
         self._alive = {NodeId(found.node): found for found in alive}
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether this broker knows no controller, and hears of no majority of the brokers."""
+        known = self.broker.state.brokers
+        is_led = self.broker.controller_node() in self._alive
+        return not is_led and len(known) > 1 and 2 * len(self._alive) <= len(known)
+
+    @property
     def brokers(self) -> list[BrokerRegistered]:
         """The brokers that clients are to know, by their ids: those that are alive.
 

@@ -53,6 +53,7 @@ class KafkaConnection:
         "_unmute",
         "active_ms",
         "connection",
+        "has_asked_in_vain",
         "now_ns",
         "number",
         "unsent_bytes_seen",
@@ -82,6 +83,8 @@ class KafkaConnection:
         self.active_ms = 0
         #: How much of its answers the client had not taken when that was last looked at.
         self.unsent_bytes_seen = 0
+        #: Whether it was told that there are no leaders by a broker that is cut off from others.
+        self.has_asked_in_vain = False
 
     @property
     def host(self) -> str:
@@ -170,6 +173,10 @@ class KafkaConnection:
         """Close: there is an answer that the protocol has no form for."""
         key, version = call.header.api_key, call.header.api_version
         self._refuse(f"no form for the answer to API {key} version {version}: {error!r}")
+
+    def send_elsewhere(self) -> None:
+        """Close: others may know what this broker, which is cut off, cannot know."""
+        self._refuse("this broker is cut off from the others, and they may know who leads")
 
     def _refuse(self, reason: str) -> None:
         """Close: after a request that was not understood nothing else can be."""

@@ -12,7 +12,7 @@ from kafkaesque.gateway.kafka.authorization import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
-from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
+from kafkaesque.model.ids import NO_NODE, ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.frames import (
@@ -100,7 +100,7 @@ def _answer_metadata(
     body = frame[call.header.body_offset :]
     cache.refresh(broker.state, view.as_of())
     cached = cache.get(call.version, body)
-    if cached is not None:
+    if cached is not None and not view.is_cut_off:
         call.answer_parts(cached.parts(call.header.correlation_id))
         return
     if request is None:
@@ -109,6 +109,12 @@ def _answer_metadata(
         call.answer(_refused(request))
         return
     answer = _MetadataAnswer(gateway, view, request, call.version)
+    if view.is_cut_off and answer.is_leaderless:
+        # Clients stay where they are connected: one that has heard so before is to try another.
+        if call.connection.has_asked_in_vain:
+            call.connection.send_elsewhere()
+            return
+        call.connection.has_asked_in_vain = True
     encoded = CachedResponse(ApiKey.METADATA, call.version, answer.message)
     if answer.is_complete:
         cache.put(call.version, body, encoded)
@@ -164,6 +170,14 @@ class _MetadataAnswer:
             controller_id=view.controller,
             topics=self._topics(),
             cluster_authorized_operations=operations,
+        )
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether topics were asked for by name, and none of their partitions has a leader."""
+        partitions = [each for topic in self.message.topics for each in topic.partitions]
+        return bool(self._request.topics and partitions) and all(
+            each.leader_id == NO_NODE for each in partitions
         )
 
     def _topics(self) -> list[MetadataResponseTopic]:
