@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
+#: The library knows better what has taken too long, so it is the first to say so.
+LIBRARY_SPARE_S = 1.0
 OUTAGE_AGAIN_S = 10.0
 PORT_MAX = 65_535
 ADDRESSES_MAX = 100
@@ -56,7 +58,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
         "{what}: no broker acknowledged the message in time",
         "kafkaesque cluster status",
     ),
-    "_TIMED_OUT": ("{what}: no answer in time", "kafkaesque cluster status"),
+    "_TIMED_OUT": ("{what}: no answer in time", "kafkaesque doctor"),
     "_TRANSPORT": ("{what}: the connection to the broker broke", "kafkaesque cluster status"),
     "_ALL_BROKERS_DOWN": ("{what}: no broker can be reached", "kafkaesque cluster status"),
 }
@@ -87,7 +89,8 @@ class Connection:
         )
 
     def admin(self) -> AdminClient:
-        return AdminClient(self._settings({}))
+        # The library would wait for a minute for a broker that hangs, or for a controller.
+        return AdminClient(self._settings({"socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000)}))
 
     def producer(self, settings: Mapping[str, Any]) -> Producer:
         return Producer(self._settings(settings))
@@ -160,7 +163,7 @@ def result_of(future: "Future[Result]", what: str) -> Result:
         CommandFailed: it was refused, or nobody answered; the sentence names `what`.
     """
     try:
-        return future.result(timeout=REQUEST_TIMEOUT_S * 2)
+        return future.result(timeout=REQUEST_TIMEOUT_S + LIBRARY_SPARE_S)
     except KafkaException as raised:
         raise explain(_error_of(raised), what) from None
     except FutureTimeout:

@@ -2,19 +2,30 @@
 
 import socket
 import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.troubles import why
+from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.messages.api_versions_request import ApiVersionsRequest
 from kafkaesque.protocols.kafka.wire import Message
 
 #: A longer answer is none of a broker's.
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
+#: So long a broker may take to say which requests it knows, where another one can be asked.
+GREETING_TIMEOUT_S = 3.0
 _LENGTH = struct.Struct(">i")
+ASKED_AT_ONCE_MAX = 16
+_VERSIONS = 0
+
+#: Addresses that accepted a connection and said nothing: they are asked after all others.
+_silent: set[tuple[str, int]] = set()
 
 
 class Exchange:
@@ -28,6 +39,7 @@ class Exchange:
         """
         self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
         self._socket.settimeout(timeout_s)
+        self._timeout_s = timeout_s
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +60,16 @@ class Exchange:
             raise MalformedRequest(f"an answer of {length} bytes")
         return read_response(memoryview(_receive(self._socket, length)), api_key, api_version)[1]
 
+    def greet(self) -> None:
+        """Find out soon whether anybody answers at all, before anything is asked for.
+
+        Raises:
+            OSError, EOFError, MalformedRequest: nobody does, as in `ask`.
+        """
+        self._socket.settimeout(min(self._timeout_s, GREETING_TIMEOUT_S))
+        self.ask(ApiKey.API_VERSIONS, _VERSIONS, ApiVersionsRequest())
+        self._socket.settimeout(self._timeout_s)
+
 
 def ask(
     bootstrap: str,
@@ -58,22 +80,57 @@ def ask(
 ) -> Any:
     """Return the answer of the first broker that can be reached.
 
+    Of several one that hangs costs a few seconds, and only the first time.
+
     Raises:
         CommandFailed: none can, or what answers is no Kafka broker.
     """
     refused: list[str] = []
-    for host, port in parse_addresses(bootstrap):
+    waiting = sorted(parse_addresses(bootstrap), key=_silent.__contains__)
+    while waiting:
+        host, port = waiting.pop(0)
         try:
             with Exchange(host, port, timeout_s) as exchange:
-                return exchange.ask(api_key, api_version, request)
+                if waiting:
+                    exchange.greet()
+                answer = exchange.ask(api_key, api_version, request)
+                _silent.discard((host, port))
+                return answer
         except (OSError, EOFError) as error:
             refused.append(f"{host}:{port} ({why(error)})")
+            if isinstance(error, TimeoutError):
+                _silent.add((host, port))
+                hanging = _hanging(waiting)
+                _silent.update(hanging)
+                refused += [f"{each[0]}:{each[1]} (no answer in time)" for each in hanging]
+                waiting = [each for each in waiting if each not in hanging]
         except MalformedRequest as error:
             raise CommandFailed(
                 f"{host}:{port} does not answer as a Kafka broker does: {error}",
                 exit_code=UNREACHABLE,
             ) from None
     raise CommandFailed(f"no broker answers at {', '.join(refused)}", exit_code=UNREACHABLE)
+
+
+def _hanging(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return those that do not answer in time, all asked at once."""
+
+    def hangs(address: tuple[str, int]) -> bool:
+        try:
+            with Exchange(*address, GREETING_TIMEOUT_S) as exchange:
+                exchange.greet()
+        except TimeoutError:
+            return True
+        except (OSError, EOFError, MalformedRequest):
+            return False  # whoever asks it says why
+        return False
+
+    if not addresses:
+        return []
+    with ThreadPoolExecutor(ASKED_AT_ONCE_MAX) as pool:
+        return [
+            each for each, is_so in zip(addresses, pool.map(hangs, addresses), strict=True) if is_so
+        ]
 
 
 def _receive(sock: socket.socket, size: int) -> bytes:

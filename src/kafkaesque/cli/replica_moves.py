@@ -197,7 +197,7 @@ def await_moves(
             wait.what = f"{counted(len(left), 'partition')} to be moved: {_some(left)}"
             time.sleep(POLL_S)
     raise CommandFailed(
-        f"{counted(len(left), 'partition')} still on the move after {timeout_s:g} s: "
+        f"{counted(len(left), 'partition')} still on the move after {round(timeout_s, 1):g} s: "
         f"{_some(left)}; they go on, unless a broker that is to get a copy is down",
         hint="kafkaesque topic reassign --list, or kafkaesque topic reassign TOPIC --cancel",
         exit_code=TIMED_OUT,

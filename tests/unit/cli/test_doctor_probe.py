@@ -27,9 +27,8 @@ def test_a_coordinator_that_does_not_answer_hides_no_other_group(
         released.wait()
 
     monkeypatch.setattr(probe, "_read_groups", read)
-    monkeypatch.setattr(probe, "GROUPS_S", 2.0)
     unseen: list[str] = []
-    assert probe._groups_in_time("127.0.0.1:1", unseen) == [LATE]
+    assert probe._groups_in_time("127.0.0.1:1", unseen, 2.0) == [LATE]
     assert unseen == [
         "some groups: their coordinators did not answer within 2 s",
         "group other: not authorized",

@@ -106,6 +106,9 @@ def test_what_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandFailed, match="orders-0; they go on") as failure:
         await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0)
     assert failure.value.exit_code == TIMED_OUT
+    # What is left of a time that was asked for is no round number.
+    with pytest.raises(CommandFailed, match=r"still on the move after 0\.1 s: orders-0"):
+        await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0.0987654)
 
 
 def test_a_drain_is_done_when_nothing_is_left_also_of_new_topics(

@@ -44,6 +44,7 @@ class ClusterStatus:
     """A cluster as one of its brokers sees it; partitions are named topic-number."""
 
     cluster_id: str
+    #: The one that leads; -1 if it is known that none does.
     controller: int
     brokers: list[BrokerRow]
     topics: int
@@ -92,12 +93,17 @@ def status(
     from kafkaesque.cli.broker_details import details_of
     from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.gossip_members import members_table, read_members
+    from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.moving_replicas import moves_document, moves_table
     from kafkaesque.cli.recoveries import read_recoveries, recoveries_table
 
-    found, facts = read_status(bootstrap), look(bootstrap)
-    found = replace(found, details=details_of(facts), under_replicated=_lacking(found, facts))
-    addresses = [(each.id, each.host, each.port) for each in found.brokers]
+    Connection(bootstrap)  # says best what to do where nobody listens
+    facts = look(bootstrap)
+    # Those that hang would be waited for again with each question.
+    bootstrap = facts.alive_addresses or bootstrap
+    found = replace(read_status(bootstrap), details=details_of(facts))
+    found = _led_by(facts.controller, replace(found, under_replicated=_lacking(found, facts)))
+    addresses = [(e.id, e.host, e.port) for e in found.brokers if facts.answers(e.id)]
     gossip, recoveries = read_members(addresses), read_recoveries(addresses)
     tables = _tables(found)
     if gossip is not None:
@@ -106,10 +112,11 @@ def status(
         tables.append(moves_table(facts.moves))
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
-    quorum = _quorum(bootstrap)
+    quorum = None if facts.has_no_controller else _quorum(bootstrap)
+    voters = facts.controllers if quorum is None else quorum.voters
     rows: list[tuple[Cell, ...]] = [
         ("moving", None if facts.unseen else len(facts.moves)),
-        ("controllers", None if quorum is None else ", ".join(map(str, quorum.voters))),
+        ("controllers", ", ".join(map(str, voters)) or None),
     ]
     tables[0] = replace(tables[0], rows=[*tables[0].rows, *rows])
     seen = {"gossip": gossip, "recoveries": recoveries, "quorum": quorum}
@@ -153,6 +160,7 @@ def wait(
             found = _try(bootstrap)
             reasons = _reasons_to_wait(found, bootstrap, brokers, in_sync=in_sync)
             if isinstance(found, ClusterStatus) and not reasons:
+                found = _without_moves(found, bootstrap)
                 screen.done(f"ready: {found.summary}", asdict(found))
                 return
             if time.monotonic() >= deadline:
@@ -187,6 +195,25 @@ def _reasons_to_wait(
         if failure.exit_code != UNREACHABLE:
             raise
         return [failure.message]
+
+
+def _led_by(controller: int | None, found: ClusterStatus) -> ClusterStatus:
+    """Return the same with the controller that is known to lead; -1 is none."""
+    number = -1 if controller is None else controller
+    brokers = [replace(each, is_controller=each.id == number) for each in found.brokers]
+    return replace(found, controller=number, brokers=brokers)
+
+
+def _without_moves(found: ClusterStatus, bootstrap: str) -> ClusterStatus:
+    """Return the same without the partitions whose replicas are only on their way."""
+    from kafkaesque.cli.doctor.probe import look
+
+    if not found.under_replicated:
+        return found
+    try:
+        return replace(found, under_replicated=_lacking(found, look(bootstrap)))
+    except CommandFailed:
+        return found
 
 
 def _lacking(found: ClusterStatus, facts: "Facts") -> list[str]:
@@ -291,7 +318,7 @@ def _tables(found: ClusterStatus) -> list[Table]:
         columns=("FACT", "VALUE"),
         rows=[
             ("cluster id", found.cluster_id),
-            ("controller", found.controller),
+            ("controller", found.controller if found.controller >= 0 else None),
             ("brokers", len(found.brokers)),
             ("topics", found.topics),
             ("partitions", found.partitions),

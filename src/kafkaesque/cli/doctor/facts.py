@@ -190,6 +190,11 @@ class Facts:
         return list(told.most_common(1)[0][0]) if told else []
 
     @property
+    def alive_addresses(self) -> str:
+        """The Kafka ports that answer, as one list of servers."""
+        return ",".join(each.address for each in self.brokers if each.problem is None)
+
+    @property
     def known_brokers(self) -> list[int]:
         """All brokers that are named anywhere, whether they are up or not."""
         named = {node for each in self.view.partitions.values() for node in each.replicas}

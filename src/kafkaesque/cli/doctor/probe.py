@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any
@@ -51,6 +51,8 @@ TOPICS_PER_REQUEST = 500
 GROUPS_MAX = 200
 #: Groups are looked at for so long: each may wait for a coordinator that has just died.
 GROUPS_S = 15.0
+#: Where brokers do not answer, their groups will not, and the rest is wanted soon.
+GROUPS_HURT_S = 3.0
 #: Brokers that disagree are asked again after this: news takes a moment to come round.
 AGAIN_S = 1.0
 
@@ -86,14 +88,15 @@ def look(bootstrap: str) -> Facts:
         brokers = list(pool.map(lambda each: look_at_broker(*each), addresses))
         admins = find_admin_ports(brokers)
         brokers = list(pool.map(lambda each: look_behind(each, admins.get(each.id, "")), brokers))
-    unseen: list[str] = []
-    return Facts(
+    found = Facts(
         view=most_agreed([each.view for each in brokers if each.view is not None] or [view]),
         brokers=brokers,
         registered=sorted(registered),
-        moves=_moves(brokers, unseen),
-        unseen=unseen,
     )
+    if found.has_no_controller:
+        return replace(found, unseen=["which replicas move: only a leading controller knows"])
+    unseen: list[str] = []
+    return replace(found, moves=_moves(brokers, unseen), unseen=unseen)
 
 
 def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
@@ -123,8 +126,9 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
             topics = _topic_options(alive[0].address, found.view)
         except Trouble as error:
             unseen.append(f"options of topics: {why(error)}")
-        groups = _groups_in_time(",".join(each.address for each in alive), unseen)
-    quorum = _quorum(alive, unseen)
+        limit_s = GROUPS_S if not found.dead_brokers else GROUPS_HURT_S
+        groups = _groups_in_time(found.alive_addresses, unseen, limit_s)
+    quorum = _quorum(found, unseen)
     unseen += [
         f"the clock and limits of broker {each.id}: {each.admin_problem or 'it has no admin port'}"
         for each in alive
@@ -153,11 +157,18 @@ def _moves(brokers: Sequence[BrokerFacts], unseen: list[str]) -> Moves:
         return {}
 
 
-def _quorum(alive: Sequence[BrokerFacts], unseen: list[str]) -> Quorum | None:
-    if not alive:
+def _quorum(facts: Facts, unseen: list[str]) -> Quorum | None:
+    """Ask the controller itself, or whoever else knows it: one that is cut off knows none."""
+    if facts.has_no_controller:
+        return None
+    knowing = [each for each in facts.brokers if each.controller is not None]
+    knowing.sort(
+        key=lambda each: (each.id != facts.controller, each.controller != facts.controller)
+    )
+    if not knowing:
         return None
     try:
-        return read_quorum(",".join(each.address for each in alive))
+        return read_quorum(",".join(each.address for each in knowing))
     except CommandFailed as failure:
         unseen.append(f"the controllers: {failure.message}")
         return None
@@ -169,19 +180,32 @@ def _split(address: str) -> tuple[str, int]:
 
 
 def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
-    """Return what the first broker that answers sees, and all brokers that are registered."""
+    """Return what the first broker that answers sees, and all brokers that are registered.
+
+    All are asked at once, so that one that hangs delays nobody.
+    """
+    pool = ThreadPoolExecutor(AT_ONCE_MAX)
+    asked = {pool.submit(_view_at, *each): each for each in parse_addresses(bootstrap)}
     refused = []
-    for host, port in parse_addresses(bootstrap):
-        try:
-            with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
-                return _view(exchange), _registered(exchange)
-        except Trouble as error:
-            refused.append(f"{host}:{port} ({why(error)})")
+    try:
+        for answer in as_completed(asked):
+            try:
+                return answer.result()
+            except Trouble as error:
+                host, port = asked[answer]
+                refused.append(f"{host}:{port} ({why(error)})")
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
     raise CommandFailed(
         f"no broker answers at {', '.join(refused)}",
         hint="kafkaesque doctor --bootstrap-server HOST:PORT,... with more of the brokers",
         exit_code=UNREACHABLE,
     )
+
+
+def _view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
+    with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
+        return _view(exchange), _registered(exchange)
 
 
 def look_at_broker(number: int, address: str) -> BrokerFacts:
@@ -312,8 +336,8 @@ def _hanging(address: str, transaction_s: float) -> list[str]:
     return sorted(str(each.transactional_id) for each in answer.transaction_states)
 
 
-def _groups_in_time(bootstrap: str, unseen: list[str]) -> list[GroupFacts]:
-    """Return the groups that are behind, as far as they were read within `GROUPS_S`."""
+def _groups_in_time(bootstrap: str, unseen: list[str], limit_s: float) -> list[GroupFacts]:
+    """Return the groups that are behind, as far as they were read in time."""
     found: list[GroupFacts] = []
     troubles: list[str] = []
     # The library's calls cannot be broken off: what takes longer ends with the program.
@@ -321,9 +345,9 @@ def _groups_in_time(bootstrap: str, unseen: list[str]) -> list[GroupFacts]:
         target=_read_groups, args=(bootstrap, found, troubles), name="groups", daemon=True
     )
     reading.start()
-    reading.join(GROUPS_S)
+    reading.join(limit_s)
     if reading.is_alive():
-        unseen.append(f"some groups: their coordinators did not answer within {GROUPS_S:g} s")
+        unseen.append(f"some groups: their coordinators did not answer within {limit_s:g} s")
     unseen += list(troubles)
     return list(found)
 
@@ -361,10 +385,9 @@ def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> 
 
 
 def _disagree(brokers: Sequence[BrokerFacts]) -> bool:
-    views = [each.view for each in brokers if each.view is not None]
-    return any(
-        view.controller != views[0].controller
-        or {name: each.leader for name, each in view.partitions.items()}
-        != {name: each.leader for name, each in views[0].partitions.items()}
-        for view in views[1:]
-    )
+    seen = [
+        (broker.controller, {name: each.leader for name, each in broker.view.partitions.items()})
+        for broker in brokers
+        if broker.view is not None
+    ]
+    return any(each != seen[0] for each in seen[1:])

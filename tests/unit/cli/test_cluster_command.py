@@ -1,0 +1,77 @@
+"""`kafkaesque cluster status` and `wait`, with a cluster that is made up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaesque.cli import gossip_members, kafka, quorum, recoveries
+from kafkaesque.cli.app import app
+from kafkaesque.cli.commands import cluster
+from kafkaesque.cli.commands.cluster import BrokerRow, ClusterStatus
+from kafkaesque.cli.doctor import probe
+from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.moving_replicas import Move, Where
+from tests.unit.cli.test_doctor_checks import closed, facts, partition, view, without_controller
+
+SEEN = ClusterStatus(
+    cluster_id="c",
+    controller=1,
+    brokers=[BrokerRow(id=n, host="h", port=n, is_controller=n == 1) for n in (1, 2, 3)],
+    topics=1,
+    partitions=2,
+    leaderless=[],
+    under_replicated=["orders-1"],
+)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str) -> tuple[str, list[str]]:
+    """Run a command; return its output, and which brokers were asked beside `look`."""
+    asked: list[str] = []
+
+    def read_status(bootstrap: str) -> ClusterStatus:
+        asked.append(bootstrap)
+        return SEEN
+
+    def refuse(bootstrap: str) -> None:
+        asked.append(bootstrap)
+        raise CommandFailed("nobody says who the controllers are")
+
+    monkeypatch.setattr(kafka, "Connection", lambda _: None)
+    monkeypatch.setattr(cluster, "read_status", read_status)
+    monkeypatch.setattr(probe, "look", lambda _: found)
+    monkeypatch.setattr(quorum, "read_quorum", refuse)
+    for module in (gossip_members, recoveries):
+        monkeypatch.setattr(module, "read_page", lambda *_: None)
+    done = CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"])
+    assert done.exit_code == 0, done.output
+    return done.stdout, asked
+
+
+def test_wait_counts_no_move_as_a_missing_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
+    under_way = {Where("orders", 1): Move(replicas=[3, 1, 2], adding=[3], removing=[2])}
+    for words in (["wait", "--brokers", "3"], ["wait", "--brokers", "3", "--in-sync"]):
+        output, _ = run(monkeypatch, replace(facts(seen), moves=under_way), *words)
+        assert output.strip() == "ready: 3 brokers, 2 partitions"
+    output, _ = run(monkeypatch, facts(seen), "wait", "--brokers", "3")
+    assert output.strip() == "ready: 3 brokers, 2 partitions, 1 with replicas missing"
+
+
+def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = closed(without_controller(1, 2), 3, problem="no answer", hangs=True)
+    output, asked = run(monkeypatch, none, "status", "--json")
+    document = json.loads(output)
+    assert document["controller"] == -1
+    assert not any(each["is_controller"] for each in document["brokers"])
+    # Who hangs is not asked again, and nobody for a controller that none has.
+    assert asked == ["h:1,h:2"]
+    output, _ = run(monkeypatch, none, "status")
+    assert "controller\t-\n" in output
+    assert "controllers\t1, 2, 3\n" in output
+    document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
+    assert document["controller"] == 1

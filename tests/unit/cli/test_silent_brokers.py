@@ -1,0 +1,151 @@
+"""Commands where brokers hang: they accept connections and answer nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from kafkaesque.cli import kafka, kafka_request
+from kafkaesque.cli.doctor import probe
+from kafkaesque.cli.doctor.facts import Facts, View
+from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.quorum import Quorum
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+from tests.unit.cli.test_doctor_checks import broker, closed, facts, view, without_controller
+
+METADATA = (ApiKey.METADATA, 12, MetadataRequest(None))
+
+
+class Brokers:
+    """Stands in for connections: of the hosts some hang, and some are down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, hang: str = "", down: str = "") -> None:
+        self.greeted: list[str] = []
+        self.asked: list[str] = []
+        outer = self
+
+        class Exchange:
+            def __init__(self, host: str, port: int, timeout_s: float = 0) -> None:
+                if host in down:
+                    raise ConnectionRefusedError
+                self.host = host
+
+            def __enter__(self) -> Exchange:
+                return self
+
+            def __exit__(self, *_: object) -> None: ...
+
+            def greet(self) -> None:
+                outer.greeted.append(self.host)
+                if self.host in hang:
+                    raise TimeoutError
+
+            def ask(self, *_: object) -> str:
+                outer.asked.append(self.host)
+                if self.host in hang:
+                    raise TimeoutError
+                return f"by {self.host}"
+
+        monkeypatch.setattr(kafka_request, "Exchange", Exchange)
+        monkeypatch.setattr(kafka_request, "_silent", set())
+
+
+def test_who_hangs_is_found_out_at_once_and_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(monkeypatch, hang="abc")
+    assert ask("a:1,b:1,c:1,d:1,e:1", *METADATA) == "by d"
+    assert brokers.asked == ["d"]
+    assert sorted(brokers.greeted) == ["a", "b", "c", "d", "d", "e"]
+    assert ask("a:1,b:1,c:1,d:1,e:1", *METADATA) == "by d"
+    assert brokers.greeted[6:] == ["d"]
+
+
+def test_where_all_hang_each_is_named_and_nobody_is_waited_for_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(monkeypatch, hang="ab", down="c")
+    with pytest.raises(CommandFailed) as raised:
+        ask("a:1,b:1,c:1", *METADATA)
+    assert raised.value.exit_code == UNREACHABLE
+    for word in ("a:1 (", "b:1 (no answer in time)", "c:1 ("):
+        assert word in raised.value.message
+    assert sorted(brokers.greeted) == ["a", "b"]
+
+
+def test_one_broker_alone_has_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers(monkeypatch)
+    assert ask("a:1", *METADATA) == "by a"
+    assert brokers.greeted == []
+
+
+def test_what_changes_something_ends_in_a_quarter_of_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr(kafka, "AdminClient", given.append)
+    monkeypatch.setattr(kafka, "_why_not", lambda *_: None)
+    kafka.Connection("h:1").admin()
+    assert given[0]["socket.timeout.ms"] == 15_000
+    waited: list[float] = []
+
+    class Never(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
+            waited.append(timeout or 0)
+            raise TimeoutError
+
+    with pytest.raises(CommandFailed, match="topic t: no answer in time") as raised:
+        kafka.result_of(Never(), "topic t")
+    assert raised.value.hint == "kafkaesque doctor"
+    assert waited == [16.0]
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_a_broker_that_hangs_keeps_doctor_from_no_other(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
+        if host == "a":
+            released.wait()
+        return view(), {}
+
+    monkeypatch.setattr(probe, "_view_at", view_at)
+    assert probe._first_view("a:1,b:1") == (view(), {})
+
+
+def test_brokers_that_know_no_controller_are_not_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def read(bootstrap: str) -> Quorum:
+        asked.append(bootstrap)
+        return Quorum(leader=2, term=1, members=[])
+
+    monkeypatch.setattr(probe, "read_quorum", read)
+    unseen: list[str] = []
+    assert probe._quorum(without_controller(1, 2, 3), unseen) is None
+    assert (asked, unseen) == ([], [])
+    # One that is cut off is not asked either, and the controller itself is the first.
+    led_by_2 = Facts(view=view(), brokers=[broker(n, view(controller=2)) for n in (1, 2, 3)])
+    assert probe._quorum(without_controller(3, of=led_by_2), unseen) is not None
+    assert asked == ["h:2,h:1"]
+
+
+def test_to_know_no_controller_is_no_disagreement_and_groups_are_not_waited_for_long() -> None:
+    assert not probe._disagree(without_controller(1, 2, 3).brokers)
+    assert probe._disagree(without_controller(3).brokers)
+    assert not probe._disagree(closed(facts(), 3).brokers)
+    assert probe.GROUPS_HURT_S + probe.ANSWER_TIMEOUT_S < 10
