@@ -201,6 +201,25 @@ def test_controllers_that_are_up_and_have_no_leader_do_not_reach_one_another() -
     assert "peer ports" in found["controllers-missing"].command
 
 
+def test_a_controller_that_has_lost_its_majority_is_not_believed_in_because_others_do() -> None:
+    # Brokers 4 and 5 are no controllers, hear of broker 1 still, and go on naming it.
+    alone = closed(closed(facts(), 2), 3)
+    wide = replace(alone, brokers=[*alone.brokers, broker(4), broker(5)], registered=range(1, 6))
+    lost = without_controller(1, of=wide)
+    found = checks_of(lost)
+    assert set(found) == {"broker-down", "controllers-missing"}
+    assert found["controllers-missing"].what.endswith(": broker 2 is down, broker 3 is down")
+    assert "remove" not in found["broker-down"].command
+    assert lost.controller is None
+
+
+def test_a_controller_that_is_down_is_not_to_be_removed() -> None:
+    seen = view({"orders-0": partition(replicas=[1, 2], in_sync=[1, 2])})
+    told = replace(admin(), controllers=(1, 2, 3))
+    found = checks_of(with_broker(closed(facts(seen), 3), 1, admin=told))
+    assert "remove" not in found["broker-down"].command
+
+
 def test_one_broker_that_knows_no_controller_disagrees_with_the_others() -> None:
     found = checks_of(without_controller(3))
     assert set(found) == {"brokers-disagree", "broker-not-ready"}

@@ -145,7 +145,7 @@ def test_brokers_that_know_no_controller_are_not_asked_for_it(
 
 
 def test_to_know_no_controller_is_no_disagreement_and_groups_are_not_waited_for_long() -> None:
-    assert not probe._disagree(without_controller(1, 2, 3).brokers)
-    assert probe._disagree(without_controller(3).brokers)
-    assert not probe._disagree(closed(facts(), 3).brokers)
+    assert not probe._disagree(without_controller(1, 2, 3))
+    assert probe._disagree(without_controller(3))
+    assert not probe._disagree(closed(facts(), 3))
     assert probe.GROUPS_HURT_S + probe.ANSWER_TIMEOUT_S < 10

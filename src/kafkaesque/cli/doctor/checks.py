@@ -76,8 +76,8 @@ def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
     problem = "" if broker is None else broker.problem
     command = f"kafkaesque broker --config broker-{node}.toml    (on its machine; its log says how "
     command += "it ended)"
-    votes = facts.quorum is not None and node in facts.quorum.voters
-    if not votes and not any(node in e.replicas for e in facts.view.partitions.values()):
+    may_vote = node in facts.controllers or facts.has_no_controller
+    if not may_vote and not any(node in e.replicas for e in facts.view.partitions.values()):
         command += f"; it holds nothing: if it is gone for good, kafkaesque cluster remove {node}"
     return Finding(
         check="broker-down",

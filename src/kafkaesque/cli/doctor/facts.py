@@ -162,7 +162,8 @@ class Facts:
     @property
     def controller(self) -> int | None:
         """Which controller leads, as most brokers say that know one."""
-        known = Counter(e.controller for e in self.brokers if e.controller is not None)
+        named = [self.led_by(each) for each in self.brokers]
+        known = Counter(node for node in named if node is not None)
         return known.most_common(1)[0][0] if known else None
 
     @property
@@ -173,9 +174,20 @@ class Facts:
         """
         seen = [each for each in self.brokers if each.view is not None]
         return bool(seen) and all(
-            each.controller is None or (each.controller == each.id and each.admin is None)
+            self.led_by(each) is None or (each.controller == each.id and each.admin is None)
             for each in seen
         )
+
+    def led_by(self, broker: BrokerFacts) -> int | None:
+        """Return which controller a broker knows to lead, if that one does not deny it.
+
+        A broker that is no controller goes on believing in one that has lost its majority.
+        """
+        node = broker.controller
+        denied = any(
+            e.id == node and e.view is not None and e.controller != node for e in self.brokers
+        )
+        return None if denied else node
 
     @property
     def controllers(self) -> list[int]:

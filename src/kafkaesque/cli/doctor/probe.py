@@ -106,7 +106,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         CommandFailed: no broker answers.
     """
     found = look(bootstrap)
-    if _disagree(found.brokers):
+    if _disagree(found):
         time.sleep(AGAIN_S)
         found = look(bootstrap)
     alive = [each for each in found.brokers if each.problem is None]
@@ -161,10 +161,8 @@ def _quorum(facts: Facts, unseen: list[str]) -> Quorum | None:
     """Ask the controller itself, or whoever else knows it: one that is cut off knows none."""
     if facts.has_no_controller:
         return None
-    knowing = [each for each in facts.brokers if each.controller is not None]
-    knowing.sort(
-        key=lambda each: (each.id != facts.controller, each.controller != facts.controller)
-    )
+    knowing = [each for each in facts.brokers if facts.led_by(each) is not None]
+    knowing.sort(key=lambda e: (e.id != facts.controller, facts.led_by(e) != facts.controller))
     if not knowing:
         return None
     try:
@@ -384,10 +382,13 @@ def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> 
             )
 
 
-def _disagree(brokers: Sequence[BrokerFacts]) -> bool:
+def _disagree(facts: Facts) -> bool:
     seen = [
-        (broker.controller, {name: each.leader for name, each in broker.view.partitions.items()})
-        for broker in brokers
+        (
+            facts.led_by(broker),
+            {name: each.leader for name, each in broker.view.partitions.items()},
+        )
+        for broker in facts.brokers
         if broker.view is not None
     ]
     return any(each != seen[0] for each in seen[1:])
