@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.recovery_state import RecoveryState
+from kafkaesque.broker.recovery_watch import RecoveryWatch
 from kafkaesque.broker.unclean_election import UncleanElection
 from kafkaesque.model.errors import ElectionNotNeeded
 from kafkaesque.model.ids import NodeId
@@ -111,6 +112,29 @@ def test_what_is_left_goes_on_at_the_administrators_word_and_says_what_is_lost(s
     assert recovery_of(scenario, bystander).given_up >= lost
     scenario.loop.run_for(1_000)
     assert len({scenario.committed(name) for name in [left, *gone]}) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_copies_that_are_being_made_anew_are_nobody_to_go_on_with(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario, left, gone, _ = one_of_three(seed)
+    ask_until_done(scenario, next(name for name in scenario.running() if name != left))
+    for name in scenario.running():
+        scenario.broker(name).options["leader.replication.throttled.rate"] = 100
+    for name in gone:
+        scenario.boot(name)
+    scenario.loop.run_until(lambda: all(scenario.find(name) for name in gone), 30_000)
+    end = scenario.end(left)
+    assert min(scenario.end(name) for name in gone) < end, "the copies are not whole"
+    # Now even the topic allows it: of what is not there nothing can begin.
+    monkeypatch.setattr(RecoveryWatch, "_may_be_unclean", lambda watch, state: True)
+    scenario.kill(left)
+    scenario.loop.run_for(10_000)
+    assert scenario.leaders() == []
+    scenario.boot(left)
+    scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
+    assert {scenario.end(name) for name in (left, *gone)} == {end}
 
 
 def count_lost(scenario: Scenario, left: str, end: int) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.recovery_state import NO_RECOVERY
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
 from kafkaesque.model.errors import DiskFailed, RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
@@ -223,6 +224,7 @@ class PartitionTable:
 
     def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
         broker = self._broker
+        recovery = broker.state.recoveries.get(state.group, NO_RECOVERY)
         return broker.store.open_log(
             group=state.group,
             topic=state.topic,
@@ -231,8 +233,10 @@ class PartitionTable:
             options=_segment_options(config),
             write_caching=config.write_caching,
             # One that was moved here begins like one that has lost what it had: it may have been
-            # here before, and have voted (ADR 17).
+            # here before, and have voted (ADR 17). So does one that is made anew after an unclean
+            # election (ADR 16): empty, it is nobody to go on with.
             may_be_lost=broker.node in state.late
+            or recovery.is_without(broker.node)
             or broker.state.may_have_lost(broker.node, broker.store.directory_id, state.group),
         )
 

@@ -106,9 +106,13 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
         return (
             unclean is not None
             and last_index > 0
-            and node not in unclean.voters
+            and self.is_without(node)
             and formation_of(last_term) < unclean.formation
         )
+
+    def is_without(self, node: NodeId) -> bool:
+        """Tell whether the newest unclean decision was made without a replica."""
+        return self.unclean is not None and node not in self.unclean.voters
 
     def find_plan(self, replicas: tuple[NodeId, ...]) -> FormationPlan | None:
         """Return how the open formation can begin with those that have told; None if not at all."""
