@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
+#: So long a broker may look for a controller: then it says so, before nobody is waited for more.
+OPERATION_TIMEOUT_S = 10.0
 #: The library knows better what has taken too long, so it is the first to say so.
 LIBRARY_SPARE_S = 1.0
 OUTAGE_AGAIN_S = 10.0
@@ -182,7 +184,11 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
         sentence, hint = known
         hint = hint.format(name=what.rpartition(" ")[2])
         return CommandFailed(sentence.format(what=what), hint=hint, exit_code=code)
-    return CommandFailed(f"{what}: {error.str().rstrip('.')} ({error.name()})", exit_code=code)
+    return CommandFailed(
+        f"{what}: {error.str().rstrip('.')} ({error.name()})",
+        hint="kafkaesque doctor" if error.code() == KafkaError.REQUEST_TIMED_OUT else "",
+        exit_code=code,
+    )
 
 
 def explain_raised(raised: KafkaException, what: str) -> CommandFailed:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from typer.testing import CliRunner
 
 from kafkaesque.cli import kafka, kafka_request
+from kafkaesque.cli.app import app
 from kafkaesque.cli.doctor import probe
 from kafkaesque.cli.doctor.facts import Facts, View
 from kafkaesque.cli.exit_codes import UNREACHABLE
@@ -104,6 +108,37 @@ def test_what_changes_something_ends_in_a_quarter_of_a_minute(
         kafka.result_of(Never(), "topic t")
     assert raised.value.hint == "kafkaesque doctor"
     assert waited == [16.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        (["create", "t"], "create_topics"),
+        (["alter", "t", "--partitions", "9"], "create_partitions"),
+        (["delete", "t", "--yes"], "delete_topics"),
+    ],
+)
+def test_brokers_say_that_no_controller_did_it_before_it_is_waited_in_vain(
+    words: list[str], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: Future[None] = Future()
+    error = KafkaError(KafkaError.REQUEST_TIMED_OUT, "no controller did it in time")
+    refused.set_exception(KafkaException(error))
+    given: list[float] = []
+
+    def request(_: object, operation_timeout: float) -> dict[str, Future[None]]:
+        given.append(operation_timeout)
+        return {"t": refused}
+
+    there = SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: None}, error=None)})
+    monkeypatch.setattr(kafka, "_why_not", lambda *_: None)
+    monkeypatch.setattr(kafka, "AdminClient", lambda _: SimpleNamespace(**{method: request}))
+    monkeypatch.setattr(kafka.Connection, "metadata", lambda *_: there)
+    done = CliRunner().invoke(app, ["topic", *words, "-b", "h:1"])
+    assert done.exit_code == 1
+    assert "error: topic t: no controller did it in time" in done.stderr
+    assert "try:   kafkaesque doctor" in done.stderr
+    assert given == [10.0]
 
 
 @pytest.fixture

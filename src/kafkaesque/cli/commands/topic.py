@@ -105,7 +105,7 @@ def create(
     check_name(name)
     from confluent_kafka.admin import NewTopic
 
-    from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection, result_of
 
     options = parse_pairs(config or (), "--config", "retention.ms=86400000")
     connection = Connection(bootstrap)
@@ -113,7 +113,9 @@ def create(
     new = NewTopic(name, partitions or -1, replication_factor or -1, config=options)
     is_new = True
     try:
-        result_of(admin.create_topics([new])[name], f"topic {name}")
+        result_of(
+            admin.create_topics([new], operation_timeout=OPERATION_TIMEOUT_S)[name], f"topic {name}"
+        )
     except CommandFailed as failure:
         if "(TOPIC_EXCEPTION)" in failure.message:
             check_collision(name, connection.metadata(admin).topics)
@@ -225,7 +227,7 @@ def alter(
     """
     from confluent_kafka.admin import NewPartitions
 
-    from kafkaesque.cli.kafka import Connection, result_of
+    from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection, result_of
 
     options = parse_pairs(config or (), "--config", "retention.ms=86400000")
     if partitions is None and not options and not delete_config:
@@ -236,7 +238,8 @@ def alter(
     if options or delete_config:
         _alter_options(admin, name, options, delete_config or [])
     if partitions is not None:
-        request = admin.create_partitions([NewPartitions(name, partitions)])
+        wanted = NewPartitions(name, partitions)
+        request = admin.create_partitions([wanted], operation_timeout=OPERATION_TIMEOUT_S)
         result_of(request[name], f"topic {name}")
         _wait_for_leaders(connection, admin, name, partitions)
     document = {
@@ -265,7 +268,7 @@ def delete(
       kafkaesque topic delete orders
       kafkaesque topic delete orders prices --yes --if-exists
     """
-    from kafkaesque.cli.kafka import Connection
+    from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection
     from kafkaesque.cli.outcomes import tell_deleted
 
     connection = Connection(bootstrap)
@@ -280,7 +283,8 @@ def delete(
         typer.confirm(f"Delete {', '.join(there)} and all messages in it?", abort=True)
     screen = Screen(json=json)
     if there:
-        tell_deleted(screen, admin.delete_topics(there), "topic")
+        requests = admin.delete_topics(there, operation_timeout=OPERATION_TIMEOUT_S)
+        tell_deleted(screen, requests, "topic")
     else:
         screen.done("nothing to delete", {"deleted": []})
 
