@@ -195,13 +195,16 @@ def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, to
 
         def is_seen() -> bool:
             looks.append(patient.examine())
-            return {"leaderless", "broker-hangs"} <= set(looks[-1][1])
+            return {"leaderless", "broker-hangs", "controllers-missing"} <= set(looks[-1][1])
 
         eventually(is_seen, "the doctor sees it")
         code, found = looks[-1]
         assert code == 1
         assert "broker-down" not in found
         assert found["broker-hangs"]["cause"].startswith("its process is there")
+        wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 hangs, broker 3 hangs"
+        assert found["controllers-missing"]["what"] == wanted
+        assert "broker-not-ready" not in found
         assert patient.get(1, "/health/live") == (200, "live\n")
     finally:
         for pid in pids:
@@ -261,6 +264,8 @@ def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
         found = patient.examine()[1]["damaged-replica"]
         assert found["names"] == [f"{topic}-0"]
         assert f"move {topic}-0 out of {copy.parent}" in found["command"]
+        again = {"under-replicated", "broker-not-ready"}
+        eventually(lambda: not again & set(patient.examine()[1]), "it is told once")
         patient.stop(3)
     finally:
         shutil.rmtree(copy)
