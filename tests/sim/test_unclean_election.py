@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.recovery_state import RecoveryState
+from kafkaesque.broker.group_recovery import GroupRecovery
+from kafkaesque.broker.recovery_state import RecoveryState, SurvivorReport
 from kafkaesque.broker.recovery_watch import RecoveryWatch
 from kafkaesque.broker.unclean_election import UncleanElection
 from kafkaesque.model.errors import ElectionNotNeeded
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.elect_leaders_request import (
@@ -135,6 +136,46 @@ def test_copies_that_are_being_made_anew_are_nobody_to_go_on_with(
     scenario.boot(left)
     scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
     assert {scenario.end(name) for name in (left, *gone)} == {end}
+
+
+def test_who_does_not_know_the_decision_takes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made without this replica, which has what the group has no more."""
+    scenario, left, (knowing, _), end = one_of_three(0, brokers=7)
+    node, report = scenario.cluster.names.index(knowing) + 1, GroupRecovery._report
+
+    def tell(self: GroupRecovery, group: GroupId, recovery: RecoveryState) -> SurvivorReport | None:
+        return None if self._broker.node == node else report(self, group, recovery)
+
+    monkeypatch.setattr(GroupRecovery, "_report", tell)
+    monkeypatch.setattr(RecoveryWatch, "_may_be_unclean", lambda watch, state: True)
+    wire = scenario.world.wire
+    ways = [(name, knowing) for name in scenario.running()]
+    ways += [(knowing, name) for name in scenario.running()]
+    wire.block(left, knowing)
+    wire.block(knowing, left)
+    scenario.boot(knowing)
+    scenario.loop.run_until(lambda: knows_of_recovery(scenario, knowing), 60_000)
+    # From now on it hears of nobody but of the one that is to lead.
+    for way in ways:
+        wire.unblock(*way) if left in way else wire.block(*way)
+    scenario.loop.run_until(lambda: scenario.leaders() == [left], 60_000)
+    scenario.loop.run_for(2_000)
+    assert recovery_of(scenario, knowing).is_open
+    assert scenario.end(knowing) > end
+    replica = scenario.partition(left).replica
+    assert replica is not None
+    assert node in replica.core.configuration.learners
+    for way in ways:
+        wire.unblock(*way)
+    scenario.loop.run_until(lambda: is_in_sync(scenario, left, 2), 60_000)
+    scenario.loop.run_for(1_000)
+    assert scenario.committed(knowing) == scenario.committed(left)
+    assert recovery_of(scenario, left).given_up >= 50
+
+
+def knows_of_recovery(scenario: Scenario, name: str) -> bool:
+    broker = scenario.cluster.brokers.get(name)
+    return broker is not None and scenario.group in broker.state.recoveries
 
 
 def count_lost(scenario: Scenario, left: str, end: int) -> int:

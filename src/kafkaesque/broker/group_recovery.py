@@ -73,7 +73,7 @@ class GroupRecovery:
         if recovery.is_given_up(broker.node, log.last_index, log.last_term):
             broker.partitions.make_anew(partition)
             return
-        replica.core.enter_formation(recovery.formation)
+        replica.core.enter_formation(recovery.formation, is_decided=not recovery.is_open)
         plan = recovery.plan
         if plan is not None and plan.formation == recovery.formation:
             if plan.leader == broker.node:

@@ -202,6 +202,10 @@ class RaftCore(Elector):
                 f"a message for node {message.to}, group {message.group} came to node {self.node},"
                 f" group {self.group}"
             )
+        if message.term >= self._undecided_term:
+            if isinstance(message, AppendRequest | SnapshotRequest):
+                self._on_later_formation()
+                return  # it is sent again
         if message.term != self.term:
             if formation_of(message.term) > self.formation:
                 self._on_later_formation()
@@ -234,7 +238,7 @@ class RaftCore(Elector):
                     self._leadership.on_confirmed(message.sender, message.round)
 
     def _on_later_formation(self) -> None:
-        """The group was formed anew, and this member has not been told: it decides nothing."""
+        """The group was formed anew, and this member has not been told how: it decides nothing."""
         if self._role is not Role.FOLLOWER:
             self._become_follower(self.term, None)
 

@@ -63,6 +63,7 @@ class Elector:
         "_timeout_ticks",
         "_told_in_sync",
         "_told_term",
+        "_undecided_term",
         "_vote",
         "_wanted_voters",
         "formation",
@@ -108,6 +109,8 @@ class Elector:
         self.term, self._vote = restored.hard_state
         #: The newest formation that this member knows of; to be read only.
         self.formation = max(formation, formation_of(self.term))
+        #: The first term of formations of which it is not known here how they were decided.
+        self._undecided_term = first_term(formation_of(self._log.last_term) + 1)
         #: What this member is to found the formation with.
         self._founding: Configuration | None = None
         self._is_hard_state_synced = True
@@ -182,18 +185,22 @@ class Elector:
         """Whether this member durably takes part in no formation before the newest known one."""
         return formation_of(self.term) >= self.formation and self._is_hard_state_synced
 
-    def enter_formation(self, formation: int) -> None:
+    def enter_formation(self, formation: int, *, is_decided: bool) -> None:
         """Refuse from now on what is of an earlier formation.
 
-        That is promised as soon as `has_entered`. Harmless if it was done.
+        That is promised as soon as `has_entered`. Harmless if it was done. Nobody's log is taken
+        over before it is known here that the formation is decided: if that was done uncleanly and
+        without this member, what is committed here may not be in it.
         """
-        self.formation = max(self.formation, formation)
+        self.know_formation(formation, is_decided=is_decided)
         if self.term < first_term(formation):
             self._become_follower(first_term(formation), None)
 
-    def know_formation(self, formation: int) -> None:
+    def know_formation(self, formation: int, *, is_decided: bool) -> None:
         """Take messages of a formation, too; without promising anything."""
         self.formation = max(self.formation, formation)
+        if is_decided:
+            self._undecided_term = max(self._undecided_term, first_term(formation + 1))
 
     def found(self, formation: int, configuration: Configuration) -> None:
         """Be elected by these voters, and found the formation; its arbiter names one member.

@@ -71,7 +71,7 @@ class Arbiter:
 
     def _act(self, node: int, decision: Begun | Decided) -> None:
         core = self.cluster[node]
-        core.enter_formation(decision.formation)
+        core.enter_formation(decision.formation, is_decided=isinstance(decision, Decided))
         if isinstance(decision, Decided) and decision.founding.leader == node:
             if (core.log.last_index, core.log.last_term) == decision.end:
                 voters = decision.founding.voters

@@ -115,3 +115,40 @@ def test_nobody_stands_for_election_in_a_formation_that_is_not_founded() -> None
     pass_time(cluster, 50)
     assert cluster.leader is None
     assert all(cluster[node].is_quiet for node in (1, 2, 3))
+
+
+def test_a_log_is_taken_over_only_when_it_is_known_how_the_formation_was_decided() -> None:
+    """It may have been done uncleanly: then a member compares nothing that it has committed."""
+    cluster = Cluster(4, wanted=(1, 2, 3, 4))
+    cluster.elect(1)
+    cluster.propose(1)
+    cluster.flow()
+    cluster.crash(1)
+    cluster.notice_all()
+    arbiter = Arbiter(cluster)
+    arbiter.begin()
+    arbiter.follow(2)
+    end = cluster[2].log.last_index
+    for node in (3, 4):
+        arbiter.follow(node)
+        cluster.sync(node)
+        arbiter.tell(node)
+    assert arbiter.decide()
+    arbiter.follow(3)
+    arbiter.follow(4)
+    pass_time(cluster)
+
+    assert cluster[3].is_leader
+    assert cluster[2].formation == 1
+    assert cluster[2].log.last_index == end < cluster[3].log.last_index
+    assert 2 in cluster[3].configuration.learners
+
+    cluster.crash(2)
+    cluster.start(2)
+    cluster.notice_all()
+    pass_time(cluster)
+    assert cluster[2].log.last_index == end, "nor does it after a restart"
+
+    arbiter.follow(2)
+    pass_time(cluster, 40)
+    assert 2 in cluster[3].configuration.voters
