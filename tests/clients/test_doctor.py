@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, eventually, produce
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 
@@ -246,7 +246,8 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
 def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
     patient: Patient, topic: str
 ) -> None:
-    produce(patient.cluster.bootstrap_servers, topic, [b"v" * 1000] * 200)
+    records = [Sent(value=b"v" * 1000, partition=0)] * 200
+    produce(patient.cluster.bootstrap_servers, topic, records)
     assert patient.wait("--brokers", "3", "--in-sync").returncode == 0
     patient.stop(3)
     copy = patient.cluster.broker(3).data / f"{topic}-0"
