@@ -7,6 +7,7 @@ import pytest
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import MoveReplicas, MovesResult, WantedReplicas
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
@@ -19,6 +20,7 @@ from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
 from tests.sim.test_lost_disk import lose_disk
 from tests.sim.test_recovery import LOSING_MAJORITIES
+from tests.sim.test_unclean_election import ask_until_done, is_in_sync
 
 ACTIVITIES = ("moves", "commits", "transfers")
 
@@ -301,6 +303,46 @@ def test_a_move_is_stopped_where_one_of_two_is_lost_with_its_disk() -> None:
     scenario.write(100)
     scenario.loop.run_for(2_000)
     assert scenario.committed(leader) == scenario.committed(other)
+    check(scenario)
+
+
+def test_one_that_is_left_and_does_not_know_that_it_votes_goes_on_at_the_administrators_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others of the target have changed the voters without it, and are lost."""
+    scenario = Scenario(0, SimOptions(brokers=9, session_timeout_ms=1_000, controllers=9))
+    scenario.write(100)
+    origin = scenario.partition(scenario.leader).state.replicas
+    target = tuple(NodeId(node) for node in range(1, 10) if node not in origin)[:3]
+    caught_up: list[bool] = []
+    may_join = ReplicaMover._may_join
+
+    def wait(self: ReplicaMover, state: PartitionState, replica: Replica) -> bool:
+        caught_up.append(may_join(self, state, replica))
+        return False
+
+    with monkeypatch.context() as held:
+        held.setattr(ReplicaMover, "_may_join", wait)
+        move(scenario, target)
+        scenario.loop.run_until(lambda: sum(caught_up) > 3, 30_000)
+        left = f"b{target[0]}"
+        for name in scenario.cluster.names:
+            if name != left:
+                scenario.world.wire.block(name, left)
+    topic = scenario.broker(f"b{target[1]}").state.topic(TOPIC)
+    scenario.loop.run_until(lambda: not topic.partitions[0].is_moving, 30_000)
+    for node in target[1:]:
+        scenario.kill(f"b{node}")
+    scenario.world.wire.heal()
+    scenario.loop.run_until(lambda: placed(scenario) == target, 30_000)
+    replica = scenario.partition(left).replica
+    assert replica is not None
+    assert not replica.core.configuration.is_voter(target[0])
+    ask_until_done(scenario, next(name for name in scenario.running() if name != left))
+    assert scenario.leaders() == [left]
+    for node in target[1:]:
+        scenario.boot(f"b{node}")
+    scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
     check(scenario)
 
 

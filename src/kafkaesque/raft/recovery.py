@@ -60,7 +60,7 @@ def is_covered(configuration: Configuration, nodes: Collection[NodeId]) -> bool:
 def find_founding(
     survivors: Sequence[Survivor], decided: Iterable[tuple[int, Configuration]]
 ) -> Founding | None:
-    """Return how these survivors can go on; None if none of them has a vote.
+    """Return how these survivors can go on; None if there are none.
 
     `decided` are the formations so far, each with the configuration that it was to begin with.
     """
@@ -74,10 +74,8 @@ def find_founding(
     concerned += [each for number, each in decided if number > reached]
     nodes = {survivor.node for survivor in survivors}
     voters = tuple(node for node in order if any(each.is_voter(node) for each in concerned))
-    if not voters:
-        return None
     is_clean = all(is_covered(each, nodes) for each in concerned)
     if best.node not in voters:
-        # A learner with the best log: it leads, and keeps a vote.
+        # A learner with the best log: it leads, and keeps a vote. Alone if nobody else has one.
         voters = (*voters, best.node)
     return Founding(voters=voters, leader=best.node, is_clean=is_clean)
