@@ -1,6 +1,7 @@
 """Replicas move while everything goes wrong, and nothing that was acknowledged is lost."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -8,11 +9,13 @@ from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import MoveReplicas, MovesResult, WantedReplicas
+from kafkaesque.broker.commands import FinishMove, MoveReplicas, MovesResult, WantedReplicas
+from kafkaesque.broker.controller_client import OnOutcome
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.errors import FencedLeaderEpoch
+from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
@@ -343,6 +346,47 @@ def test_one_that_is_left_and_does_not_know_that_it_votes_goes_on_at_the_adminis
     for node in target[1:]:
         scenario.boot(f"b{node}")
     scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
+    check(scenario)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is lost when the voters have changed, and the controller does not know it yet."""
+    scenario = Scenario(seed, SimOptions(brokers=7, replicas=2, controllers=7))
+    scenario.write(100)
+    origin = scenario.partition(scenario.leader).state.replicas
+    others = [NodeId(node) for node in range(1, 8) if node not in origin]
+    words: list[FinishMove] = []
+    ask = ReplicaMover._ask
+
+    def hold(self: ReplicaMover, group: GroupId, command: Any, on_outcome: OnOutcome) -> None:
+        if isinstance(command, FinishMove):
+            words.append(command)
+        else:
+            ask(self, group, command, on_outcome)
+
+    with monkeypatch.context() as held:
+        held.setattr(ReplicaMover, "_ask", hold)
+        move(scenario, others[:2])
+        scenario.loop.run_until(lambda: bool(words), 30_000)
+        for node in others[:2]:
+            scenario.kill(f"b{node}")
+    ask_until_done(scenario, f"b{others[2]}")
+    (leader,) = scenario.leaders()
+    assert leader in {f"b{node}" for node in origin}
+    outcomes: list[object] = []
+    scenario.broker(f"b{others[2]}").submit(words[-1], 10_000, outcomes.append)
+    scenario.loop.run_until(lambda: bool(outcomes), 30_000)
+    assert isinstance(outcomes[0], FencedLeaderEpoch)
+    scenario.loop.run_for(1_000)
+    assert scenario.leaders() == [leader]
+    # Whoever is to have copies instead gets them, and nothing was lost.
+    move(scenario, others[2:4])
+    await_placed(scenario, tuple(others[2:4]))
+    reader = scenario.read_from_start()
+    scenario.loop.run_until(lambda: reader.position >= 100, 30_000)
     check(scenario)
 
 
