@@ -213,7 +213,12 @@ class Broker:
             advertised=config.peer_address,
             secrets=config.secrets,
             life=lambda: 1 if self.gossip is None else self.gossip.life,
+            on_life=self._note_life,
         )
+
+    def _note_life(self, node: NodeId, life: int) -> None:
+        if self.gossip is not None:
+            self.gossip.note_life(node, life)
 
     def _draw_number(self) -> int:
         return (int.from_bytes(self.env.dice.unique_bytes(8), "big") >> 1) or 1

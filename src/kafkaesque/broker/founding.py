@@ -169,7 +169,7 @@ class Founding:
     ) -> None:
         """Take what a heartbeat says that answers to our heartbeat `echoed_sequence`.
 
-        `own_sequence` is our newest one.
+        `own_sequence` is our newest one. 0 answers to none of this process's.
         """
         if self._is_decided:
             return

@@ -185,6 +185,10 @@ class GossipDriver:
         """This process's number, greater than those of earlier ones."""
         return self._core.own.life
 
+    def note_life(self, node: NodeId, life: int) -> None:
+        """A process of another broker has greeted this one with its number."""
+        self._core.note_life(node, life)
+
     @property
     def rumours(self) -> int:
         """How many rumours are being told on."""

@@ -52,14 +52,20 @@ class Greeter:
         advertised: Address,
         secrets: tuple[bytes, ...] = (),
         life: Callable[[], int] = lambda: 1,
+        on_life: Callable[[NodeId, int], None] = lambda node, life: None,
     ) -> None:
-        """`life`: this process's number, of which gossip sees to it that it grows."""
+        """`life`: this process's number, of which gossip sees to it that it grows.
+
+        `on_life` is told the numbers of others, for gossip to tell them when they fall back: with
+        a clock that was put back they would be refused here for as long as that was.
+        """
         self._node: Final = node
         self._cluster_id: Final = cluster_id
         self.incarnation: Final = incarnation
         self.advertised: Final = advertised
         self._keyring: Final = Keyring(cluster_id, secrets, b"greeting") if secrets else None
         self._life: Final = life
+        self._on_life: Final = on_life
         self._number = 0
         #: Life and number of each sender's last greeting.
         self._last: Final[dict[NodeId, tuple[int, int]]] = {}
@@ -176,6 +182,7 @@ class Greeter:
     def _remember(self, envelope: Envelope) -> None:
         self._last.pop(envelope.sender, None)
         self._last[envelope.sender] = (envelope.life, envelope.number)
+        self._on_life(envelope.sender, envelope.life)
         if len(self._last) > SENDERS_MAX:
             del self._last[next(iter(self._last))]
 

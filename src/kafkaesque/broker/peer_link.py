@@ -250,8 +250,11 @@ class PeerNetwork:
         self._peers: dict[NodeId, _Peer] = {}
         self._flush_asked = False
         self._is_dialling = False
+        #: Numbers of heartbeats are this process's own: an answer to one of an earlier process,
+        #: which was this broker then, proves nothing.
+        self._first_sequence = greeter.incarnation >> 2
         #: The newest heartbeat that was sent.
-        self.sequence = 0
+        self.sequence = self._first_sequence
         self._correlation = 0
         self._waiting: dict[int, tuple[NodeId, Callable[[PeerAnswer | PeerUnreachable], None]]] = {}
         self._beat: Timer | None = None
@@ -551,13 +554,16 @@ class PeerNetwork:
 
     def _on_heartbeat(self, node: NodeId, peer: _Peer, beat: Heartbeat) -> None:
         peer.sequence_seen = beat.sequence
-        self.claims.on_echo(node, beat.echoed_sequence)
+        echoed = beat.echoed_sequence
+        if not self._first_sequence < echoed <= self.sequence:
+            echoed = 0
+        self.claims.on_echo(node, echoed)
         self.on_word(
             node,
             peer.incarnation,
             ControllerWord(beat.standing, beat.founding, beat.term),
             own_sequence=self.sequence,
-            echoed_sequence=beat.echoed_sequence,
+            echoed_sequence=echoed,
         )
 
     def _answerer(self, node: NodeId, correlation: int) -> Callable[[PeerAnswer], None]:

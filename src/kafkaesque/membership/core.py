@@ -298,6 +298,10 @@ class MembershipCore:
 
     # -- events
 
+    def note_life(self, node: NodeId, life: int) -> None:
+        """A life of another node has shown itself elsewhere: earlier ones are to hear of it."""
+        self._replays.note_life(node, life)
+
     def step(self, event: Event) -> None:
         """Take an event; whatever a frame holds, nothing is raised for it.
 

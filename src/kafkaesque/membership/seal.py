@@ -182,6 +182,11 @@ class ReplayGuard:
         seen.bits |= bit
         return Freshness.FRESH
 
+    def note_life(self, sender: NodeId, life: int) -> None:
+        """Let what comes of earlier lives of a sender be outdated."""
+        if life > self.life_of(sender):
+            self.admit(sender, life, 0)
+
     def life_of(self, sender: NodeId) -> int:
         """Return the newest life of a sender; 0 where none is known."""
         seen = self._seen.get(sender)

@@ -497,14 +497,14 @@ class Elector:
         """Return the wanted voters that live and are no members at all.
 
         Only a formation leaves any out; whoever was moved away is not to be taken in again by a
-        leader that has not heard of it.
+        leader that has not heard of it. Where somebody votes who is not wanted, there is a move:
+        who carries that out takes them in.
         """
-        if not self.formation:
+        wanted = self._wanted_voters
+        if not self.formation or any(node not in wanted for node in self.configuration.voters):
             return ()
         members = self.configuration.members
-        return tuple(
-            node for node in self._wanted_voters if node in self._alive and node not in members
-        )
+        return tuple(node for node in wanted if node in self._alive and node not in members)
 
     def on_peer_seen(self, node: NodeId) -> None:
         """A peer's process is alive and can be sent to."""

@@ -147,3 +147,22 @@ def test_each_denial_has_a_sentence() -> None:
 def test_what_is_no_denial(frame: bytes) -> None:
     with pytest.raises(MalformedPeerFrame):
         read_denial(frame)
+
+
+def test_gossip_is_told_of_lives_that_greeted_and_of_no_other() -> None:
+    """It tells one that falls back, with its clock, and would be refused here until it is later."""
+    told: list[tuple[int, int]] = []
+    receiver = Greeter(
+        node=TWO,
+        cluster_id="cluster",
+        incarnation=102,
+        advertised=Address("b2", 9190),
+        secrets=(SECRET,),
+        on_life=lambda node, life: told.append((node, life)),
+    )
+    life = Life()
+    read(receiver, section(greeter(ONE, life=life), TWO))
+    life.number = 500
+    assert denial_of(receiver, section(greeter(ONE, life=life), TWO)) is Denial.OUTDATED
+    assert denial_of(receiver, section(greeter(THREE, (OTHER,)), TWO)) is Denial.OTHER_SECRET
+    assert told == [(1, 1_000)]

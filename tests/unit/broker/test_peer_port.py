@@ -13,6 +13,7 @@ from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, GREETING_MS_MAX, STR
 from kafkaesque.broker.peer_link import PeerNetwork, PeerTimings
 from kafkaesque.broker.peer_messages import (
     PROTOCOL_VERSION,
+    Heartbeat,
     Hello,
     LeaderReport,
     SectionKind,
@@ -140,6 +141,10 @@ def hello(**fields: Any) -> bytes:
         "port": 9,
     }
     return framed(*write_section(SectionKind.HELLO, Hello(**{**values, **fields})))
+
+
+def heartbeat(echoed_sequence: int) -> bytes:
+    return framed(*write_section(SectionKind.HEARTBEAT, Heartbeat(1, echoed_sequence, 0)))
 
 
 def leaders(count: int) -> bytes:
@@ -300,3 +305,18 @@ def test_what_is_refused_is_told_and_not_too_often(port: Port) -> None:
     assert all("closing a peer connection" in line for line in port.reports)
     port.run_for(WINDOW_MS)
     assert port.reports[LINES_MAX:] == [f"and {2 * LINES_MAX} more of the kind within 10 s"]
+
+
+def test_answers_to_heartbeats_of_an_earlier_process_answer_to_nothing(port: Port) -> None:
+    """Brokers that it has not greeted yet go on answering to those; they prove nothing now."""
+    answered: list[int] = []
+    port.one.on_word = lambda node, incarnation, word, *, own_sequence, echoed_sequence: (
+        answered.append(echoed_sequence)
+    )
+    port.run_for(1_000)
+    newest = port.one.sequence
+    stranger = port.dial(hello())
+    for echoed in (0, 7, newest, newest + 100, 2**60):
+        stranger.link.write([heartbeat(echoed)])
+    port.run_for(50)
+    assert answered == [0, 0, newest, 0, 0]

@@ -91,3 +91,15 @@ def test_a_bounded_number_of_senders_is_remembered() -> None:
         guard.admit(NodeId(node), 1, 1)
     assert guard.life_of(ONE) == 0
     assert guard.admit(NodeId(3), 1, 1) is Freshness.REPLAYED
+
+
+def test_a_life_that_was_seen_elsewhere_outdates_earlier_ones() -> None:
+    guard = ReplayGuard(10)
+    guard.note_life(ONE, 9)
+    assert guard.admit(ONE, 8, 1) is Freshness.OUTDATED
+    assert guard.life_of(ONE) == 9
+    assert guard.admit(ONE, 9, 1) is Freshness.FRESH
+    guard.note_life(ONE, 9)
+    assert guard.admit(ONE, 9, 1) is Freshness.REPLAYED
+    guard.note_life(ONE, 7)
+    assert guard.life_of(ONE) == 9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kafkaesque.model.ids import NodeId
+from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.formation import first_term, formation_of
 from tests.unit.raft.arbiter import Arbiter
 from tests.unit.raft.harness import Cluster
@@ -152,3 +154,25 @@ def test_a_log_is_taken_over_only_when_it_is_known_how_the_formation_was_decided
     arbiter.follow(2)
     pass_time(cluster, 40)
     assert 2 in cluster[3].configuration.voters
+
+
+def test_who_was_moved_away_since_is_not_taken_in_by_a_leader_that_has_not_heard_of_it() -> None:
+    cluster = Cluster(4, wanted=(1, 2))
+    cluster.elect(1)
+    arbiter = Arbiter(cluster)
+    recover(cluster, arbiter, 1, 2, 3, 4)
+    pass_time(cluster)
+    first = cluster.leader
+    assert first is not None
+    for node in (1, 2, 3, 4):
+        cluster[node].set_wanted_voters(())
+    cluster[first].change_configuration(Configuration(voters=(NodeId(3), NodeId(4))))
+    pass_time(cluster, 40)
+    leader = cluster.leader
+    assert leader in (3, 4)
+    late = 7 - leader
+    cluster[late].set_wanted_voters((NodeId(1), NodeId(2)))
+    cluster[leader].transfer_leadership(NodeId(late))
+    pass_time(cluster, 60)
+    assert cluster.leader == late
+    assert sorted(cluster[late].configuration.members) == [3, 4]
