@@ -4,7 +4,8 @@ Theory of operation. Every node has a *standing* (alive, suspect, dead, left) in
 and makes *facts* known of itself; what a member knows of all is its view (`membership.view`).
 
 - **Joining.** A member asks its seeds, in turn, until one answers with those it knows; then it
-  compares itself with that one. Any member will do for a seed.
+  compares itself with that one. Any member will do for a seed. Seeds that are no members are asked
+  now and then, so that no two clusters come of one.
 - **Failures.** `membership.failure_detector` finds who does not answer. An accusation makes a
   suspect; the suspect hears of it, refutes it by a new incarnation, or is dead after a while
   (`membership.suspicions`). A verdict is about an incarnation, and a later one takes it back.
@@ -590,16 +591,23 @@ class MembershipCore:
     # -- joining, repair, forgetting
 
     def _join(self) -> None:
-        """Ask the next seed, until one has answered, and whenever nobody else is there."""
-        if self._is_welcome and len(self._view.live()) > 1:
-            self._join_due_ms = self._now_ms + self._config.join_ms_max
-            return
-        seed = self._seeds[self._join_attempts % len(self._seeds)]
-        rounds = self._join_attempts // len(self._seeds)
-        self._join_attempts += 1
-        self._post.send(ANYBODY, seed, messages.Join(), (self._own.member,))
-        pause_ms = self._config.join_ms << min(rounds, 16)
+        """Ask the next seed, until one has answered, and whenever nobody else is there.
+
+        Seldom later, too, those that are no members: of members that were started together some
+        may have found one another, and the others one another.
+        """
+        seeds, live = self._seeds, self._view.live()
+        pause_ms = self._config.join_ms << min(self._join_attempts // len(seeds), 16)
+        if self._is_welcome and len(live) > 1:
+            members = (self._view.member(node) for node in live)
+            known = {member.address for member in members if member is not None}
+            seeds = [seed for seed in seeds if seed not in known]
+            pause_ms = self._config.join_ms_max
         self._join_due_ms = self._now_ms + min(self._config.join_ms_max, pause_ms)
+        if seeds:
+            seed = seeds[self._join_attempts % len(seeds)]
+            self._join_attempts += 1
+            self._post.send(ANYBODY, seed, messages.Join(), (self._own.member,))
 
     def _welcome(self, sender: NodeId, source: Address) -> None:
         live = [node for node in self._view.live() if node not in (self._node, sender)]

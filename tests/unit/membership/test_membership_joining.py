@@ -180,3 +180,17 @@ def test_two_processes_that_say_they_are_one_node_are_told_of() -> None:
     told = [node for node, change in seen if isinstance(change, Contested)]
     assert told
     assert world.frames_sent - sent < 20_000  # it does not become a storm
+
+
+def test_two_groups_that_know_nothing_of_one_another_are_one_soon() -> None:
+    """Some are gone before the others hear of them, and find one another when they are back."""
+    world = GossipWorld(0)
+    for node in range(1, 6):
+        world.start(node, seeds=[1, 2, 3])
+    world.cut_power(1)
+    world.loop.run_for(400)
+    world.tell(2, Leave())
+    world.kill(2)
+    for node in (1, 2):
+        world.start(node, seeds=[1, 2, 3])
+    assert agree(world) < 30_000
