@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 # Examples have no deadline of their own: two cores shared with brokers make every clock lie, and
 # pytest-timeout ends a test that hangs. CI looks at the same examples for the same code, so that it
-# says of a change what the change has done; everybody else looks at others each time, and finds more.
+# says of a change what the change has done; everybody else looks at others, and finds more.
 _COMMON = settings(
     deadline=None,
     derandomize="CI" in os.environ,
