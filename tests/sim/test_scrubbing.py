@@ -152,3 +152,15 @@ def test_nothing_is_read_where_nobody_wants_it() -> None:
     scenario.loop.run_for(3 * FIRST_PASS_MS)
     for name in scenario.cluster.names:
         assert scenario.broker(name).log_scrubber.bytes_read == 0
+
+
+def test_a_disk_that_cannot_read_what_lies_there_is_told_of_and_led_from_no_more() -> None:
+    scenario = written(7)
+    leader = scenario.leader
+    scenario.world.machines[leader].drive.faults.failing_reads = 10**6
+    scenario.loop.run_until(lambda: scenario.leaders() not in ([], [leader]), 2 * FIRST_PASS_MS)
+    told = scenario.told("the log cannot be read")
+    assert told
+    assert all("Input/output error" in line for line in told), told
+    scenario.write(50)
+    assert scenario.findings.anomalies == []

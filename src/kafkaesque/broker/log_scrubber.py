@@ -11,7 +11,8 @@ is not there, or compaction. Its replica goes on voting, because what is appende
 good here as anywhere; but it does not go on leading if another one can. It is made anew when an
 operator says so: which copies are whole, the brokers do not know of one another.
 
-What is found damaged is read once more before it is believed: files may be replaced meanwhile.
+What is found damaged, or cannot be read, is read once more before it is believed: files may be
+replaced meanwhile. A disk that cannot read is reported, and led from no more than a damaged one.
 """
 
 from typing import TYPE_CHECKING
@@ -113,8 +114,10 @@ class LogScrubber:
         self._look.go_on()
         return True
 
-    def on_looked(self, partition: Partition, error: StorageCorrupt | None) -> None:
-        """A log was read to its end, or to where it is damaged."""
+    def on_looked(
+        self, partition: Partition, error: StorageCorrupt | DiskFailed | None = None
+    ) -> None:
+        """A log was read to its end, or to where it is damaged or cannot be read."""
         self._look = None
         if error is None:
             self._damaged.pop(partition.state.group, None)
@@ -122,7 +125,7 @@ class LogScrubber:
             partition.replica.on_unreadable(error)
 
     def on_left(self) -> None:
-        """A log was not read to its end: it has changed, or the disk has failed."""
+        """A log was not read to its end: it has changed."""
         self._look = None
 
 
@@ -183,7 +186,7 @@ class _Look:
             # Retention may have been there.
             self._position = max(self._position, self._partition.log_start_offset)
             if self._position >= self._end:
-                self._scrubber.on_looked(self._partition, None)
+                self._scrubber.on_looked(self._partition)
                 return
             self._partition.log.locate_async(
                 self._position, PIECE_BYTES, self._end, self._on_located
@@ -200,13 +203,13 @@ class _Look:
     def _on_located(self, found: list[FileRange] | Exception) -> None:
         if self._is_cancelled:
             return
-        if isinstance(found, StorageCorrupt):
+        if isinstance(found, StorageCorrupt | DiskFailed):
             self._suspect(found)
         elif isinstance(found, Exception):
             self._scrubber.on_left()
         elif not found:
             # Compaction has left nothing up to the end.
-            self._scrubber.on_looked(self._partition, None)
+            self._scrubber.on_looked(self._partition)
         else:
             self._pieces = list(found)
             self.go_on()
@@ -215,7 +218,7 @@ class _Look:
         if self._is_cancelled:
             return
         if isinstance(data, DiskFailed):
-            self._scrubber.on_left()
+            self._suspect(data)
             return
         self._pace.take(len(data))
         self._scrubber.bytes_read += len(data)
@@ -228,7 +231,7 @@ class _Look:
             self._position = Offset(batches[-1].next_offset)
         self.go_on()
 
-    def _suspect(self, error: StorageCorrupt) -> None:
+    def _suspect(self, error: StorageCorrupt | DiskFailed) -> None:
         if self._is_open() and self._suspected == self._position:
             self._scrubber.on_looked(self._partition, error)
             return
