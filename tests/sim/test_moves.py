@@ -22,7 +22,7 @@ from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
 from tests.sim.test_lost_disk import lose_disk
-from tests.sim.test_recovery import LOSING_MAJORITIES
+from tests.sim.test_recovery import losing_majorities
 from tests.sim.test_unclean_election import ask_until_done, is_in_sync
 
 ACTIVITIES = ("moves", "commits", "transfers")
@@ -394,16 +394,7 @@ def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
 @pytest.mark.parametrize("first", range(7_100, 7_106, 3))
 def test_nothing_acknowledged_is_lost_where_majorities_are_while_replicas_move(first: int) -> None:
     for seed in range(first, first + 3):
-        brokers, replicas = ((4, 2), (5, 4), (5, 2))[seed % 3]
-        options = SimOptions(
-            brokers=brokers,
-            replicas=replicas,
-            session_timeout_ms=400,
-            between_ms=700,
-            kinds=LOSING_MAJORITIES,
-            min_insync=1 + seed % 2,
-            activities=("moves",),
-        )
+        options = losing_majorities(seed, ((4, 2), (5, 4), (5, 2))[seed % 3], ("moves",))
         report = run_seed(seed, options)
         assert report.ok, _explain(report)
         assert report.acknowledged > 100

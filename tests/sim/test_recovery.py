@@ -16,6 +16,22 @@ LOSING_MAJORITIES = (*SURVIVABLE, *["absence"] * 4, *["block"] * 2)
 FORMED = "formed anew of"
 
 
+def losing_majorities(
+    seed: int, brokers_and_replicas: tuple[int, int], activities: tuple[str, ...]
+) -> SimOptions:
+    """Return options by which groups lose their majorities, and are formed anew soon."""
+    brokers, replicas = brokers_and_replicas
+    return SimOptions(
+        brokers=brokers,
+        replicas=replicas,
+        session_timeout_ms=400,
+        between_ms=700,
+        kinds=LOSING_MAJORITIES,
+        min_insync=1 + seed % 2,
+        activities=activities,
+    )
+
+
 def _explain(report: SimReport) -> str:
     lines = "\n".join(report.lines[-40:])
     return f"seed {report.seed}: {report.anomalies}\n{lines}"
@@ -25,16 +41,8 @@ def _explain(report: SimReport) -> str:
 @pytest.mark.parametrize("first", range(0, 12, 3))
 def test_nothing_acknowledged_is_lost_where_majorities_are(first: int) -> None:
     for seed in range(first, first + 3):
-        brokers, replicas = ((4, 2), (5, 4), (4, 4))[seed % 3]
-        options = SimOptions(
-            brokers=brokers,
-            replicas=replicas,
-            session_timeout_ms=400,
-            between_ms=700,
-            kinds=LOSING_MAJORITIES,
-            min_insync=1 + seed % 2,
-            activities=("transactions",) if seed % 4 == 0 else (),
-        )
+        activities = ("transactions",) if seed % 4 == 0 else ()
+        options = losing_majorities(seed, ((4, 2), (5, 4), (4, 4))[seed % 3], activities)
         report = run_seed(seed, options)
         assert report.ok, _explain(report)
         assert report.acknowledged > 100
