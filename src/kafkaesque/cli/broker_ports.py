@@ -60,7 +60,6 @@ class _Blocks:
 
     def __init__(self) -> None:
         self._left: list[int] = []
-        self._held: list[socket.socket] = []
         self._lock = threading.Lock()
 
     def next_port(self) -> int | None:
@@ -86,7 +85,7 @@ class _Blocks:
         except OSError:
             name.close()
             return False
-        self._held.append(name)
+        name.detach()  # nobody closes it: it is held until the process ends
         return True
 
 

@@ -33,8 +33,8 @@ def is_alive(pid: int) -> bool:
     """Tell whether a process runs; one that waits to be buried does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # gone before it was looked up, or between that and reading
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
