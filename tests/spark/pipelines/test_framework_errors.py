@@ -95,6 +95,22 @@ def a():
     return spark.readStream.format("rate").load()
 """
 
+BATCH_FLOW = """
+import pyspark
+from pyspark import pipelines as dp
+spark = pyspark.sql.SparkSession.active()
+@dp.materialized_view
+def late():
+    return (
+        spark.read.format("kafkaesque")
+        .option("kafka.bootstrap.servers", spark.conf.get("kafkaesque.bootstrap.servers"))
+        .option("subscribe", spark.conf.get("kafkaesque.source.topic"))
+        .option("where", "partition = 0 and offset < 10")
+        .option("{option}", "{value}")
+        .load()
+    )
+"""
+
 MISTAKES: dict[str, tuple[Change, str]] = {
     "missing topic": (
         setting("kafkaesque.source.topic", "nowhere"),
@@ -102,7 +118,7 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     ),
     "missing sink topic": (
         setting("kafkaesque.sink.topic", "nowhere"),
-        "writing to {servers}: there is no topic 'nowhere'",
+        "sink shouted, writing to {servers}: there is no topic 'nowhere'",
     ),
     "unknown setting": (
         setting("kafkaesque.source.topics", "x"),
@@ -143,6 +159,14 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         edited('"topic": sink_topic', '"topik": sink_topic'),
         "there is no option topik; the nearest is topic",
     ),
+    "end of a stream": (
+        edited('"startingOffsets", "earliest"', '"endingOffsets", "latest"'),
+        "flow shout, reading from {servers}: the option endingOffsets is for batch queries",
+    ),
+    "batch from the latest": (
+        added({"more.py": BATCH_FLOW.format(option="startingOffsets", value="latest")}),
+        "flow late, reading from {servers}: the option startingOffsets of a batch query cannot be",
+    ),
     "SQL": (
         added({"more.sql": "\nCREATE STREAMING TABLE t AS SELEC 1"}),
         "transformations/more.sql, line 2: Syntax error at or near 'SELEC'",
@@ -172,7 +196,10 @@ def test_a_mistake_is_found_by_a_dry_run(project: Project, server: str, mistake:
     assert done.returncode == WRONG_USAGE
 
 
-def test_nothing_is_wrong_with_the_template(project: Project, server: str) -> None:
+def test_nothing_is_wrong_with_the_template_and_a_part_of_a_topic(
+    project: Project, server: str
+) -> None:
+    added({"more.py": BATCH_FLOW.format(option="endingOffsets", value="latest")})(project)
     project.where = ("--remote", server)
     done = project.call("dry-run")
     assert (done.returncode, done.stdout) == (0, "blank can be run\n"), done.stderr

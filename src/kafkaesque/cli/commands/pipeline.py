@@ -104,8 +104,8 @@ def dry_run(
         "files": len(loaded.sources),
         "flows": len(found.flows) + len(found.auto_cdc_flows),
         "outputs": len(found.outputs),
-        "topics_read": sorted({each.get("subscribe", "") for each in found.reads} - {""}),
-        "topics_written": sorted({each.get("topic", "") for each in found.writes} - {""}),
+        "topics_read": sorted({each.options.get("subscribe", "") for each in found.reads} - {""}),
+        "topics_written": sorted({each.options.get("topic", "") for each in found.writes} - {""}),
     }
     Screen(json=json).done(f"{loaded.name} can be run", {"pipeline": loaded.name, **counts})
 

@@ -25,6 +25,23 @@ from kafkaesque.spark.pipelines.sentences import definition_failure
 FORMAT = "kafkaesque"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRead:
+    """Topics that a flow reads."""
+
+    flow: str
+    options: Mapping[str, str]
+    is_stream: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicWrite:
+    """A topic that a sink writes, or several that the rows name."""
+
+    sink: str
+    options: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class Definitions:
     """What the files of a project define, beside what the server has of it."""
@@ -34,9 +51,8 @@ class Definitions:
     auto_cdc_flows: list[Any] = field(default_factory=list)
     #: Each file of SQL with its text.
     sql: list[tuple[Path, str]] = field(default_factory=list)
-    #: Options of the topics that flows read and that sinks write.
-    reads: list[Mapping[str, str]] = field(default_factory=list)
-    writes: list[Mapping[str, str]] = field(default_factory=list)
+    reads: list[TopicRead] = field(default_factory=list)
+    writes: list[TopicWrite] = field(default_factory=list)
 
 
 class NotingRegistry(SparkConnectGraphElementRegistry):
@@ -51,7 +67,8 @@ class NotingRegistry(SparkConnectGraphElementRegistry):
         super().register_output(output)
         self.found.outputs.append(output)
         if isinstance(output, Sink) and output.format == FORMAT:
-            self.found.writes.append(dict(output.options))
+            write = TopicWrite(sink=output.name, options=dict(output.options))
+            self.found.writes.append(write)
 
     def register_flow(self, flow: Any) -> None:
         tables: list[Any] = []
@@ -63,7 +80,7 @@ class NotingRegistry(SparkConnectGraphElementRegistry):
         super().register_flow(replace(flow, func=noted))
         self.found.flows.append(flow)
         for table in tables:
-            self.found.reads += _reads_of(table._plan.plan(self._connect))
+            self.found.reads += reads_of(flow.name, table._plan.plan(self._connect))
 
     def register_auto_cdc_flow(self, flow: Any) -> None:
         super().register_auto_cdc_flow(flow)
@@ -123,15 +140,16 @@ def _run_file(spark: Any, graph_id: str, file: Path) -> None:
         spec.loader.exec_module(module)
 
 
-def _reads_of(message: Any) -> list[dict[str, str]]:
-    """Return the options of each reading of topics in a plan, however deep it is."""
-    if message.DESCRIPTOR.name == "DataSource" and message.format == FORMAT:
-        return [dict(message.options)]
-    found: list[dict[str, str]] = []
+def reads_of(flow: str, message: Any) -> list[TopicRead]:
+    """Return each reading of topics in a flow's plan, however deep it is."""
+    if message.DESCRIPTOR.name == "Read" and message.data_source.format == FORMAT:
+        options = dict(message.data_source.options)
+        return [TopicRead(flow=flow, options=options, is_stream=message.is_streaming)]
+    found: list[TopicRead] = []
     for kind, value in message.ListFields():
         if kind.message_type is None or kind.message_type.GetOptions().map_entry:
             continue
         # A repeated field is a sequence of messages, any other one message.
         for each in [value] if hasattr(value, "ListFields") else value:
-            found += _reads_of(each)
+            found += reads_of(flow, each)
     return found

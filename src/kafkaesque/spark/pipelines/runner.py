@@ -98,7 +98,7 @@ def _clusters(project: Project, found: Definitions) -> dict[str, str]:
     """Return the addresses of all clusters that flows read, each with its security protocol."""
     own = {"kafka.bootstrap.servers": project.bootstrap_servers or "", **project.security_options}
     protocols: dict[str, str] = {}
-    for options in [own, *found.reads]:
+    for options in [own, *(read.options for read in found.reads)]:
         given = {name.lower(): value for name, value in options.items()}
         servers = given.get("kafka.bootstrap.servers")
         if servers:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.errors import ConnectorError, Unavailable, WrongOption
-from kafkaesque.spark.pipelines.definitions import Definitions
+from kafkaesque.spark.pipelines.definitions import Definitions, TopicRead, TopicWrite
 from kafkaesque.spark.pipelines.errors import BrokersAway, WrongProject
 from kafkaesque.spark.sink_options import parse_sink
 from kafkaesque.spark.source_options import parse_source
@@ -26,30 +27,39 @@ def check_topics(found: Definitions, *, must_answer: bool) -> None:
         BrokersAway: none answers. WrongProject: an option is wrong, or there is no such topic.
     """
     try:
-        for options in found.reads:
-            _check(options, is_sink=False)
-        for options in found.writes:
-            _check(options, is_sink=True)
+        for read in found.reads:
+            with _told(f"flow {read.flow}, reading from", read.options):
+                _check_read(read)
+        for write in found.writes:
+            with _told(f"sink {write.sink}, writing to", write.options):
+                _check_write(write)
     except BrokersAway:
         if must_answer:
             raise
 
 
-def _check(options: Mapping[str, str], *, is_sink: bool) -> None:
-    what = "writing to" if is_sink else "reading from"
-    servers = options.get("kafka.bootstrap.servers", "")
+def _check_read(read: TopicRead) -> None:
+    source = parse_source(read.options, is_stream=read.is_stream)
+    with Cluster(replace(source.cluster, api_timeout_s=_TIMEOUT_S)) as cluster:
+        find_partitions(cluster, source)
+
+
+def _check_write(write: TopicWrite) -> None:
+    sink = parse_sink(write.options)
+    if sink.topic is None:
+        return
+    with Cluster(replace(sink.cluster, api_timeout_s=_TIMEOUT_S)) as cluster:
+        if not cluster.topics([sink.topic]):
+            raise WrongOption(f"there is no topic {sink.topic!r}")
+
+
+@contextlib.contextmanager
+def _told(what: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Have what is found in the block told with the flow or sink that it is about."""
+    given = {name.lower(): value for name, value in options.items()}
+    servers = given.get("kafka.bootstrap.servers", "")
     try:
-        if is_sink:
-            sink = parse_sink(options)
-            if sink.topic is None:
-                return
-            with Cluster(replace(sink.cluster, api_timeout_s=_TIMEOUT_S)) as cluster:
-                if not cluster.topics([sink.topic]):
-                    raise WrongOption(f"there is no topic {sink.topic!r}")
-        else:
-            source = parse_source(options, is_stream=True)
-            with Cluster(replace(source.cluster, api_timeout_s=_TIMEOUT_S)) as cluster:
-                find_partitions(cluster, source)
+        yield
     except Unavailable:
         raise BrokersAway(
             f"no broker answers at {servers}",
