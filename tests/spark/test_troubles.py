@@ -75,8 +75,11 @@ def test_topics_and_partitions_that_are_not_there(source: Maker, make_topic: Top
         ("startingOffsets", {"0": 0}, "does not name partition .*-1, which is read"),
         ("startingOffsets", {"0": 0, "1": 0, "2": 0}, "names partition .*-2, which is not read"),
         ("startingOffsets", {"0": 6, "1": 0}, "has offsets 0 to 5, not 6"),
+        ("startingOffsetsByTimestamp", {"0": 1}, "startingOffsetsByTimestamp does not name"),
+        ("endingOffsets", {"1": 1}, "the option endingOffsets does not name partition .*-0"),
+        ("endingOffsetsByTimestamp", {"0": 1, "1": 1, "2": 1}, "endingOffsetsByTimestamp names"),
     ],
-    ids=["missing", "unknown", "beyond"],
+    ids=["missing", "unknown", "beyond", "missing-time", "missing-end", "unknown-end-time"],
 )
 def test_offsets_that_do_not_fit_the_topic(
     source: Maker,
@@ -90,7 +93,7 @@ def test_offsets_that_do_not_fit_the_topic(
     produce(bootstrap_servers, topic, [Sent(value=b"x", partition=0) for _ in range(5)])
     given = {"subscribe": topic, option: json.dumps({topic: offsets})}
     with pytest.raises((WrongOption, DataLoss), match=words):
-        bounds(*source(**given)).starts()
+        bounds(*source(**given)).ranges()
 
 
 def test_a_time_after_the_last_record(

@@ -19,8 +19,12 @@ from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.column_builder import ColumnBuilder
 from kafkaesque.model.records import Record
+from kafkaesque.spark import subscription
+from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.data_source import KafkaesqueDataSource
 from kafkaesque.spark.intervals import among, at_least, at_most
+from kafkaesque.spark.log_offsets import list_offsets
+from kafkaesque.spark.offsets import Offsets
 from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source import RangePartition
 from kafkaesque.spark.tables import arrow_schema, read_tables
@@ -107,25 +111,33 @@ OTHER_OPTIONS: list[dict[str, Any]] = [
 
 
 class Fetched:
-    """What a table's reader plans and decodes, without Spark."""
+    """What a table's reader asks, plans and decodes; Spark only reads the schema."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers
         #: Batches of the last table that were decoded, and its offsets that were planned.
         self.decoded = 0
         self.planned: Counter[int] = Counter()
+        #: Partitions whose leaders were asked for its offsets.
+        self.asked: set[int] = set()
         append = ColumnBuilder.append
 
         def counting(*args: Any, **named: Any) -> None:
             self.decoded += 1
             append(*args, **named)
 
+        def noting(cluster: Cluster, wanted: Offsets, **named: Any) -> Offsets:
+            self.asked |= {partition for _, partition in wanted}
+            return list_offsets(cluster, wanted, **named)
+
         monkeypatch.setattr(ColumnBuilder, "append", counting)
+        monkeypatch.setattr(subscription, "list_offsets", noting)
 
     def table(self, topic: str, where: str, **more: str) -> Any:
         """Return the rows as Arrow's table, as the tasks have them."""
         self.decoded = 0
         self.planned.clear()
+        self.asked.clear()
         options = {"kafka.bootstrap.servers": self._servers, "subscribe": topic, "where": where}
         source = KafkaesqueDataSource({**options, **more})
         schema = _parse_datatype_string(source.schema())
@@ -148,7 +160,7 @@ class Fetched:
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str) -> Fetched:
+def fetched(spark: Any, monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str) -> Fetched:
     return Fetched(monkeypatch, bootstrap_servers)
 
 
@@ -215,7 +227,9 @@ def test_only_what_can_match_is_fetched_and_decoded(
         produce(bootstrap_servers, topic, sent, linger_ms=200)
     # In each partition the times 5, 0, 9, 205, 200, 209, 105, 100, 109, 305, 300, 309.
     assert fetched.read(topic, "partition = 1 and offset < 8") == ({1: 8}, list(range(8)))
+    assert fetched.asked == {1}
     assert fetched.read(topic, "partition > 1") == ({}, [])
+    assert fetched.asked == set()
     assert fetched.read(topic, "partition = 0 and offset in (0, 7, 11)")[1] == [0, 7, 11]
     assert fetched.decoded == 3
     assert fetched.read(topic, "offset >= 9 and partition=0 and offset < 99") == (
@@ -237,9 +251,16 @@ def test_only_what_can_match_is_fetched_and_decoded(
     assert fetched.read(topic, f"timestamp > {START_MS + 309}") == ({}, [])
     assert fetched.read(topic, f"timestamp > {START_MS} and timestamp < {START_MS}") == ({}, [])
     # Of partitions that are left out nothing is asked; the other options name them as ever.
-    starts = json.dumps({topic: {"0": 4, "1": 999}})
-    found = fetched.read(topic, "partition = 0", startingOffsets=starts)
-    assert found == ({0: 8}, list(range(4, 12)))
+    for option, at, left in (
+        ("startingOffsets", 4, range(4, 12)),
+        ("startingOffsetsByTimestamp", START_MS + 200, range(3, 12)),
+        ("endingOffsets", 4, range(4)),
+        ("endingOffsetsByTimestamp", START_MS + 200, range(3)),
+    ):
+        named = {option: json.dumps({topic: {"0": at, "1": 2**62}})}
+        found = fetched.read(topic, f"partition = 0 and timestamp >= {START_MS}", **named)
+        assert found == ({0: len(left)}, list(left))
+        assert fetched.asked == {0}
 
 
 def test_records_with_the_brokers_time_have_that_of_their_batch(

@@ -206,7 +206,7 @@ def _starting(options: OptionReader, is_stream: bool) -> Position:
         {
             "startingTimestamp": lambda text: _timestamp(options, "startingTimestamp"),
             "startingOffsetsByTimestamp": lambda text: Position(
-                timestamps=parse_offsets("startingOffsetsByTimestamp", text, least=0)
+                timestamps=_offsets("startingOffsetsByTimestamp", text, least=0)
             ),
             "startingOffsets": lambda text: _words_or_offsets("startingOffsets", text, EARLIEST),
         },
@@ -226,7 +226,7 @@ def _ending(options: OptionReader, is_stream: bool) -> Position:
         {
             "endingTimestamp": lambda text: _timestamp(options, "endingTimestamp"),
             "endingOffsetsByTimestamp": lambda text: Position(
-                timestamps=parse_offsets("endingOffsetsByTimestamp", text, least=0)
+                timestamps=_offsets("endingOffsetsByTimestamp", text, least=0)
             ),
             "endingOffsets": lambda text: _words_or_offsets("endingOffsets", text, LATEST),
         },
@@ -245,10 +245,14 @@ def _words_or_offsets(option: str, text: str, least: int) -> Position:
     word = text.strip().lower()
     if word in ("latest", "earliest"):
         return Position(everywhere=LATEST if word == "latest" else EARLIEST)
+    return Position(offsets=_offsets(option, text, least=least))
+
+
+def _offsets(option: str, text: str, *, least: int) -> Offsets:
     offsets = parse_offsets(option, text, least=least)
     if not offsets:
         raise WrongOption(f"the option {option} names no partition")
-    return Position(offsets=offsets)
+    return offsets
 
 
 def _columns(options: OptionReader) -> tuple[str, ...]:

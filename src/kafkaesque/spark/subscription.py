@@ -43,7 +43,10 @@ def find_partitions(cluster: Cluster, options: SourceOptions) -> list[Partition]
 
 
 class LogBounds:
-    """Where the logs of the partitions that are read begin and end, asked once."""
+    """Where the logs of the partitions that are read begin and end, asked once.
+
+    Leaders of partitions that the option `where` leaves out are not asked: they may be away.
+    """
 
     def __init__(
         self, cluster: Cluster, options: SourceOptions, partitions: list[Partition]
@@ -53,8 +56,8 @@ class LogBounds:
         #: What the options' offsets and times have to name.
         self._subscribed = partitions
         self.partitions = [each for each in partitions if each[1] in options.where.partition]
-        self.earliest = self._ask(dict.fromkeys(partitions, EARLIEST))
-        self.latest = self._ask(dict.fromkeys(partitions, LATEST))
+        self.earliest = self._ask(dict.fromkeys(self.partitions, EARLIEST))
+        self.latest = self._ask(dict.fromkeys(self.partitions, LATEST))
 
     def _ask(self, wanted: dict[Partition, int]) -> Offsets:
         is_committed = self._options.is_read_committed
@@ -107,8 +110,10 @@ class LogBounds:
 
     def _resolve(self, position: Position, option: str) -> tuple[Offsets, set[Partition]]:
         """Return an offset for each partition, and those for which a time was too late."""
-        if position.offsets or position.timestamps:
-            self._require_all(position.offsets or position.timestamps, option)
+        if position.offsets:
+            self._require_all(position.offsets, option)
+        if position.timestamps:
+            self._require_all(position.timestamps, f"{option}ByTimestamp")
         if position.timestamp is None and not position.timestamps:
             return {each: self._number(each, position) for each in self.partitions}, set()
         found = self._ask(

@@ -52,8 +52,10 @@ def test_a_flow_may_say_what_its_kind_of_query_may(
     read = TopicRead(flow="late", options=options, is_stream=is_stream)
     with pytest.raises(WrongProject, match=f"flow late, reading from 127.0.0.1:1: .*{words}"):
         check_topics(Definitions(reads=[read]), must_answer=False)
-    other = TopicRead(flow="late", options={**options, "columns": "x"}, is_stream=not is_stream)
-    with pytest.raises(WrongProject, match="the option columns names 'x'"):
+    other = TopicRead(
+        flow="late", options={**options, "minPartitions": "x"}, is_stream=not is_stream
+    )
+    with pytest.raises(WrongProject, match="the option minPartitions is a whole number"):
         check_topics(Definitions(reads=[other]), must_answer=False)
 
 

@@ -84,6 +84,8 @@ REFUSED = [
     ({"startingOffset": "earliest"}, "no option startingoffset; the nearest is startingOffsets"),
     ({"startingOffsets": "soon"}, "JSON object"),
     ({"startingOffsets": "{}"}, "names no partition"),
+    ({"startingOffsetsByTimestamp": "{}"}, "startingOffsetsByTimestamp names no partition"),
+    ({"endingOffsetsByTimestamp": '{"a":{}}'}, "endingOffsetsByTimestamp names no partition"),
     ({"startingOffsets": '{"a":{"0":-3}}'}, "-3 for partition 0 of 'a'"),
     ({"startingOffsets": '{"a":{"0":true}}'}, "True for partition 0 of 'a'"),
     ({"startingOffsets": '{"a":{"x":1}}'}, "JSON object"),
