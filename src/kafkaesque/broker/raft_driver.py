@@ -322,6 +322,8 @@ class RaftDriver:
 
     def touch(self, replica: Replica) -> None:
         """See to it that the replica is performed at the end of this turn."""
+        if replica.is_closed:
+            return
         self._dirty[replica.group] = replica
         if not self._turn_asked:
             self._turn_asked = True
@@ -353,6 +355,8 @@ class RaftDriver:
             replica.perform()
         except DiskFailed as error:
             self.fail(error)
+            return
+        if replica.is_closed:
             return
         if replica.core.is_quiet:
             self._active.pop(replica.group, None)

@@ -299,13 +299,15 @@ class Replica:
     # -- performing what the core returns
 
     def perform(self) -> None:
-        """Do what has come up since the last time.
+        """Do what has come up since the last time; nothing more once it is closed.
+
+        What came before it in the same turn may have closed it: new metadata, without its topic.
 
         Raises:
             DiskFailed: the log could not be written.
         """
         for _ in range(PASSES_MAX):
-            ready = self.core.take_ready()
+            ready = None if self.is_closed else self.core.take_ready()
             if ready is None:
                 return
             cached_index = self._write(ready)
