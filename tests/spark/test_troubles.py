@@ -221,6 +221,63 @@ def test_spark_shows_the_sentence(
 
 
 @pytest.mark.parametrize(
+    ("form", "options", "schema", "words"),
+    [
+        ("kafkaesque", {"where": "offset = 5"}, None, "the option where is for batch queries"),
+        ("lakehouse", {"path": "s3://b/t"}, "value BINARY", "is not on a file system"),
+        ("kafkaesque-lines", {"path": "logs"}, "line BINARY", "does not begin with /"),
+    ],
+    ids=["topics", "tables", "files"],
+)
+def test_a_stream_that_is_refused_ends_with_the_sentence(
+    spark: Any,
+    bootstrap_servers: str,
+    tmp_path: Path,
+    form: str,
+    options: dict[str, str],
+    schema: str | None,
+    words: str,
+) -> None:
+    reader = spark.readStream.format(form).options(**options)
+    if form == "kafkaesque":
+        reader = reader.option("kafka.bootstrap.servers", bootstrap_servers)
+        reader = reader.option("subscribe", "t")
+    table = (reader if schema is None else reader.schema(schema)).load()
+    with pytest.raises(Exception, match=words) as refused:
+        _run(table, tmp_path / "checkpoint")
+    assert words in _last_line(refused.value)
+
+
+def test_a_stream_that_goes_on_with_wrong_options_ends_with_the_sentence(
+    stream: Callable[..., Any], make_topic: TopicMaker, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    produce(bootstrap_servers, topic, [b"x"])
+    _run(stream(subscribe=topic, startingOffsets="earliest"), tmp_path)
+    with pytest.raises(Exception, match="a stream has no end") as refused:
+        _run(stream(subscribe=topic, endingOffsets="latest"), tmp_path)
+    assert "a stream has no end" in _last_line(refused.value)
+    # The micro-batch is repeated.
+    (tmp_path / "commits" / "0").unlink()
+    with pytest.raises(Exception, match="a stream has no end") as refused:
+        _run(stream(subscribe=topic, endingOffsets="latest"), tmp_path, available_now=False)
+    assert "a stream has no end" in _last_line(refused.value)
+
+
+def _run(table: Any, checkpoint: Path, *, available_now: bool = True) -> None:
+    writer = table.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    writer.start().awaitTermination(120)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the last line of Python's report within Spark's."""
+    report, _, _ = str(error).partition("\n SQLSTATE")
+    return report.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     ("columns", "words"),
     [
         ({"key": "binary", "value": "string"}, "value string, and the source gives key binary"),
@@ -235,6 +292,7 @@ def test_a_schema_that_does_not_fit(columns: dict[str, str], words: str) -> None
     asked = StructType()
     for name, kind in columns.items():
         asked.add(name, kind)
-    for ask in (source.reader, source.streamReader):
-        with pytest.raises(WrongOption, match=words):
-            ask(asked)
+    with pytest.raises(WrongOption, match=words):
+        source.reader(asked)
+    with pytest.raises(WrongOption, match=words):
+        source.streamReader(asked).initialOffset()

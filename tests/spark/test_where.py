@@ -321,13 +321,3 @@ def test_whatever_times_a_batch_has_a_row_is_there_if_its_time_is_wanted(
 def test_what_is_not_understood_is_told_when_the_table_is_loaded(read: Reader, mixed: str) -> None:
     with pytest.raises(AnalysisException, match="the option where does not understand 'value'"):
         read(subscribe=mixed, where="value = 5")
-
-
-def test_a_stream_does_not_begin_with_it(
-    stream: Reader, mixed: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    table = stream(subscribe=mixed, where="offset = 5")
-    writer = table.writeStream.format("noop").trigger(availableNow=True)
-    place = str(tmp_path_factory.mktemp("checkpoint"))
-    with pytest.raises(Exception, match="the option where is for batch queries"):
-        writer.option("checkpointLocation", place).start().awaitTermination()

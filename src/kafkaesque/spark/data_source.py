@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.options import OptionReader
+from kafkaesque.spark.refused_reader import refusing_when_asked
 from kafkaesque.spark.sink_options import SinkOptions, check_columns, parse_sink
 from kafkaesque.spark.source import BatchReader, StreamReader
 from kafkaesque.spark.source_options import SourceOptions, parse_source
@@ -45,6 +46,7 @@ class KafkaesqueDataSource(DataSource):
         _require_columns(schema, options.columns)
         return BatchReader(options)
 
+    @refusing_when_asked
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         options = parse_source(self.options, is_stream=True)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from kafkaesque.spark.errors import WrongOption
+from kafkaesque.spark.refused_reader import refusing_when_asked
 
 if TYPE_CHECKING:
     # Spark loads this module in each of its Python processes that looks for a format.
@@ -41,6 +42,7 @@ class LakehouseDataSource(DataSource):
         options = self._source_options(is_stream=False)
         return BatchReader(options, _columns(schema, options))
 
+    @refusing_when_asked
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         from kafkaesque.spark.lakehouse.source import (

@@ -29,6 +29,7 @@ from kafkaesque.spark.logs.followed_files import (
     readable_end,
 )
 from kafkaesque.spark.options import OptionReader
+from kafkaesque.spark.refused_reader import refusing_when_asked
 from kafkaesque.spark.subscription import tell
 
 _NAMES = ("path", "maxBytesPerTrigger", "failOnDataLoss")
@@ -74,6 +75,7 @@ class LinesSource(DataSource):
         _parse(self.options)
         return _SCHEMA
 
+    @refusing_when_asked
     def streamReader(self, schema: Any) -> LinesReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         return LinesReader(_parse(self.options))
