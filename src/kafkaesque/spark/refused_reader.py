@@ -1,8 +1,8 @@
 """How the refusal of a stream's options comes to be the last words of the query that ends.
 
-PySpark 4.3 stops a stream's reader also where `streamReader` has raised and there is none: its report
-then ends with an error of its own, about a variable. A reader that is there and refuses whatever it
-is asked first is reported as any other one that fails.
+PySpark 4.3 stops a stream's reader also where `streamReader` has raised and there is none: what it
+reports then ends with an error of its own, about a variable. A reader that is there and refuses
+whatever it is asked first is reported as any other one that fails.
 """
 
 from __future__ import annotations
