@@ -220,6 +220,17 @@ def test_spark_shows_the_sentence(
     assert sentence in str(refused.value)
 
 
+def test_topics_are_no_tables_of_a_catalog_or_path(spark: Any) -> None:
+    options = "OPTIONS ('kafka.bootstrap.servers' '127.0.0.1:1', subscribe 't')"
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW … USING kafkaesque OPTIONS"):
+        spark.sql(f"CREATE TABLE t USING kafkaesque {options}")
+    view = f"CREATE OR REPLACE TEMPORARY VIEW topics_view USING kafkaesque {options}"
+    assert spark.sql(view).columns == []
+    reader = spark.read.format("kafkaesque").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    with pytest.raises(Exception, match="named by the option subscribe, not by a path"):
+        reader.load("flights")
+
+
 @pytest.mark.parametrize(
     ("form", "options", "schema", "words"),
     [

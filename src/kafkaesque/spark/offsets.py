@@ -74,14 +74,21 @@ def parse_partitions(option: str, text: str) -> frozenset[Partition]:
         WrongOption: it is something else.
     """
     try:
-        topics = _object(json.loads(text))
-        partitions = frozenset(
-            (topic, int(number)) for topic, numbers in topics.items() for number in numbers
-        )
-    except (ValueError, TypeError):
-        partitions = frozenset()
-    if not partitions or min(number for _, number in partitions) < 0:
+        pairs = [
+            (topic, number)
+            for topic, numbers in _object(json.loads(text)).items()
+            for number in _numbers(numbers)
+        ]
+    except ValueError:
+        pairs = []
+    if not pairs or min(number for _, number in pairs) < 0:
         raise WrongOption(
             f'the option {option} is a JSON object such as {{"topic":[0,1]}}, not {text!r}'
         )
-    return partitions
+    return frozenset(pairs)
+
+
+def _numbers(value: Any) -> list[int]:
+    if not isinstance(value, list) or any(type(each) is not int for each in value):
+        raise ValueError
+    return value

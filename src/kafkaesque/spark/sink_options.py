@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ _TIMEOUT_MS_MAX = 900_000
 #: Longer than a task takes; whoever comes after a task that died ends its transaction at once.
 _TIMEOUT_MS = 600_000
 _EXACTLY_ONCE = "exactly-once"
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 
 #: What Spark itself puts among a sink's options.
@@ -74,7 +76,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     guarantee = options.choice("deliveryGuarantee", (_EXACTLY_ONCE, "at-least-once"), _EXACTLY_ONCE)
     return SinkOptions(
         cluster=parse_cluster(options),
-        topic=options.text("topic"),
+        topic=_topic(options),
         written_as=_written_as(options),
         is_exactly_once=guarantee == _EXACTLY_ONCE,
         keeps_timestamps=options.flag("keepTimestamps", default=False),
@@ -86,6 +88,18 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
             "kafka.transaction.timeout.ms", least=1000, most=_TIMEOUT_MS_MAX, default=_TIMEOUT_MS
         ),
     )
+
+
+def _topic(options: OptionReader) -> str | None:
+    topic = options.text("topic")
+    if topic is None:
+        return None
+    if topic in (".", "..") or not _TOPIC.fullmatch(topic):
+        raise WrongOption(
+            f"the option topic is the name of a topic, which is 1 to 249 letters, digits, '.', '_'"
+            f" and '-', not {topic!r}; without it the column topic says it"
+        )
+    return topic
 
 
 def _written_as(options: OptionReader) -> tuple[str, int] | None:

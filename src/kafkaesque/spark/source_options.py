@@ -138,6 +138,7 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         WrongOption: one is unknown, missing or wrong.
     """
     options = OptionReader(given)
+    _refuse_names_of_tables(options)
     options.refuse_unknown(_NAMES)
     topics, pattern, assigned = _subscription(options)
     offsets_min, offsets_max = _per_trigger(options, "Offsets")
@@ -174,6 +175,19 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         ),
         fetch_wait_ms=options.number("kafka.fetch.max.wait.ms", least=0, most=30_000, default=500),
     )
+
+
+def _refuse_names_of_tables(options: OptionReader) -> None:
+    """Refuse what Spark adds to the options where it is told of files or of a catalog's table."""
+    if options.has("provider"):
+        raise WrongOption(
+            "a catalog keeps no tables of topics, as CREATE TABLE … USING kafkaesque would have it:"
+            " CREATE TEMPORARY VIEW … USING kafkaesque OPTIONS (…) names one for a session"
+        )
+    if options.has("path"):
+        raise WrongOption(
+            "topics are named by the option subscribe, not by a path such as that of load(…)"
+        )
 
 
 def _subscription(

@@ -44,9 +44,11 @@ _TOKEN = re.compile(
 )
 _TIME = re.compile(
     r"\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?"
-    r"\s*(Z|UTC|[-+]\d\d:[0-5]\d)?\s*",
+    r"\s*(Z|UTC|[-+](\d\d):([0-5]\d))?\s*",
     re.ASCII | re.IGNORECASE,
 )
+#: As far as Spark's zones go.
+_ZONE_MINUTES_MAX = 18 * 60
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPERATORS: dict[str, Callable[[int], Intervals]] = {
     "=": lambda number: between(number, number),
@@ -98,8 +100,10 @@ def parse_where(text: str) -> Where:
     """Return what a condition leaves.
 
     Raises:
-        WrongOption: it is too long, or something in it is not understood.
+        WrongOption: it is empty or too long, or something in it is not understood.
     """
+    if not text.strip():
+        raise WrongOption("the option where is empty; leave it out to read everything")
     if len(text) > LENGTH_MAX:
         raise WrongOption(f"the option where has {len(text)} characters, and may have {LENGTH_MAX}")
     return _Parser(text).parse()
@@ -229,13 +233,18 @@ def _time_us(text: str) -> int:
     shown = repr(text[:_SHOWN_MAX])
     if found is None:
         raise WrongOption(f"the option where has {shown} for a timestamp; it is a time as {forms}")
-    day, minute, second, fraction, zone = found.groups(default="")
+    day, minute, second, fraction, zone, zone_hours, zone_minutes = found.groups(default="")
     if not zone:
         raise WrongOption(
             f"the option where has the time {shown} without a zone, and Spark does not tell data"
             f" sources the session's time zone: write a time as {forms}"
         )
-    offset = zone if zone[0] in "-+" else "+00:00"
+    if 60 * int(zone_hours or 0) + int(zone_minutes or 0) > _ZONE_MINUTES_MAX:
+        raise WrongOption(
+            f"the option where has the time {shown} with the zone {zone}; Spark knows from -18:00"
+            " to +18:00"
+        )
+    offset = zone if zone_hours else "+00:00"
     try:
         time = datetime.fromisoformat(
             f"{day}T{minute}:{second or '00'}.{fraction.ljust(6, '0')}{offset}"

@@ -31,8 +31,26 @@ def test_exactly_once_is_the_default() -> None:
         ({"txnAppId": "a"}, "set together"),
         ({"txnVersion": "1"}, "set together"),
         ({"txnAppId": "a", "txnVersion": "-1"}, "from 0 to"),
+        ({"topic": ""}, "not ''; without it the column topic says it"),
+        ({"topic": ".."}, "1 to 249 letters, digits, '.', '_' and '-', not '..'"),
+        ({"topic": "a b"}, "the option topic is the name of a topic"),
+        ({"topic": "a\n"}, "the option topic is the name of a topic"),
+        ({"topic": "a" * 250}, "the option topic is the name of a topic"),
     ],
-    ids=["guarantee", "codec", "name", "timeout", "no-version", "no-name", "version"],
+    ids=[
+        "guarantee",
+        "codec",
+        "name",
+        "timeout",
+        "no-version",
+        "no-name",
+        "version",
+        "empty",
+        "dots",
+        "space",
+        "line",
+        "long",
+    ],
 )
 def test_what_is_wrong_is_told(options: dict[str, str], words: str) -> None:
     with pytest.raises(WrongOption, match=words):

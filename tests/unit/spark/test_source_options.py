@@ -112,6 +112,12 @@ REFUSED = [
     ({"subscribePattern": "(", "subscribe": ""}, "no regular expression"),
     ({"assign": '{"a":[-1]}', "subscribe": ""}, "JSON object"),
     ({"assign": "{}", "subscribe": ""}, "JSON object"),
+    ({"assign": '{"a":[true]}', "subscribe": ""}, "JSON object"),
+    ({"assign": '{"a":["0"]}', "subscribe": ""}, "JSON object"),
+    ({"assign": '{"a":"01"}', "subscribe": ""}, "JSON object"),
+    ({"assign": '{"a":0}', "subscribe": ""}, "JSON object"),
+    ({"path": "flights"}, "named by the option subscribe, not by a path such as that of load(…)"),
+    ({"provider": "kafkaesque", "location": "/w/t", "path": "/w/t"}, "CREATE TEMPORARY VIEW … "),
 ]
 
 
