@@ -27,6 +27,8 @@ class CheckpointHeader:
     wal_first: int
     #: Written by `close`: nothing has followed unless that file exists.
     is_clean: bool
+    #: That file was durable before this was written. Without it, it may never have been made.
+    has_wal: bool
     log_count: int
 
 
@@ -40,12 +42,15 @@ class Checkpoint:
     lines: list[bytes]
 
 
-def write_checkpoint(*, wal_first: int, is_clean: bool, lines: Sequence[bytes]) -> bytes:
+def write_checkpoint(
+    *, wal_first: int, is_clean: bool = False, has_wal: bool = False, lines: Sequence[bytes]
+) -> bytes:
     """Return the file's content."""
     header = {
         "format": FORMAT,
         "wal_first": wal_first,
         "clean": is_clean,
+        "wal": has_wal,
         "logs": len(lines),
     }
     body = json.dumps(header).encode() + b"\n" + b"".join(lines)
@@ -70,6 +75,8 @@ def read_checkpoint(data: bytes) -> Checkpoint:
         header = CheckpointHeader(
             wal_first=int(fields["wal_first"]),
             is_clean=bool(fields["clean"]),
+            # Releases before this wrote it when the file was still to be made.
+            has_wal=bool(fields.get("wal", False)),
             log_count=int(fields["logs"]),
         )
         if header.log_count != len(lines):

@@ -1,10 +1,10 @@
 """Makes checkpoints in the background, so that old files of the write-ahead log can go.
 
 Theory of operation. At the boundary between two files of the write-ahead log, what is known of each
-changed log is noted. Then, off the loop and in this order: segments written before are synced;
-names are synced; the checkpoint is written, synced, renamed, and the rename is synced; only then
-are the files of the write-ahead log before the boundary reused. A crash anywhere in between leaves
-the old checkpoint with all that followed it.
+changed log is noted. When the file after it has begun durably, off the loop and in this order:
+segments written before are synced; names are synced; the checkpoint is written, synced and renamed,
+the rename is synced, too; only then are the files of the write-ahead log before the boundary reused. A
+crash anywhere in between leaves the old checkpoint with all that followed it.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from kafkaesque.storage.workbench import Workbench
 
 
 class Checkpointer:
-    """One checkpoint at a time: `note` at the boundary, `start` when that commit is durable."""
+    """One checkpoint at a time: `note` at the boundary, `start` when the next file has begun."""
 
     def __init__(self, bench: Workbench, on_done: Callable[[], None]) -> None:
         self._bench = bench
@@ -94,7 +94,7 @@ class Checkpointer:
     # -- the work
 
     def start(self) -> None:
-        """The commit at the boundary is durable: begin."""
+        """What is before the boundary is durable, and so is the file after it: begin."""
         self.is_noted = False
         self.is_running = True
         self._sync_segments()
@@ -163,7 +163,10 @@ class Checkpointer:
             for frozen in snapshots:
                 lines[frozen.identity.group] = write_snapshot(thaw(frozen))
             content = write_checkpoint(
-                wal_first=wal_first, is_clean=is_clean, lines=list(lines.values())
+                wal_first=wal_first,
+                is_clean=is_clean,
+                has_wal=not is_clean,
+                lines=list(lines.values()),
             )
             return lines, content
 

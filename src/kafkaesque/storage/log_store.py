@@ -79,6 +79,8 @@ class LogStore:
         self._is_reporting = False
         self._is_submit_asked = False
         self._is_checkpoint_wanted = False
+        #: The last commit before the boundary that the checkpoint is of.
+        self._noted_commit = 0
         self._graves: list[tuple[int, str]] = []
         #: Directories that got another name while a group commit was on its way.
         self._renamed: dict[str, None] = {}
@@ -315,7 +317,8 @@ class LogStore:
 
     def _start_commit(self) -> None:
         bench = self._bench
-        if not bench.wal.has_queued and not self._can_checkpoint_now():
+        is_needed = self._checkpointer.is_noted or self._can_checkpoint_now()
+        if not bench.wal.has_queued and not is_needed:
             if self._waiting and not self._is_syncing:
                 self._is_syncing = True
                 self._in_flight, self._waiting = self._waiting, []
@@ -332,7 +335,7 @@ class LogStore:
         except DiskFailed as error:
             self._fail(error)
             return
-        self._maybe_note_checkpoint()
+        self._maybe_note_checkpoint(commit)
         self._maybe_check_space()
 
         def sync_files() -> None:
@@ -410,7 +413,8 @@ class LogStore:
         except DiskFailed as error:
             self._fail(error)
             return
-        if self._checkpointer.is_noted:
+        # What names a file of the write-ahead log is written when that file has begun.
+        if self._checkpointer.is_noted and commit > self._noted_commit:
             self._checkpointer.start()
 
     # -- checkpoints
@@ -422,7 +426,7 @@ class LogStore:
             and not any(log.is_held or log.is_replacing for log in self._bench.unsettled)
         )
 
-    def _maybe_note_checkpoint(self) -> None:
+    def _maybe_note_checkpoint(self, commit: int) -> None:
         """At the end of a file of the write-ahead log go on in another, and note how things are."""
         bench = self._bench
         if bench.wal.is_full:
@@ -431,6 +435,7 @@ class LogStore:
             self._is_checkpoint_wanted = False
             bench.wal.roll()
             self._checkpointer.note(bench.wal.number)
+            self._noted_commit = commit
         elif bench.wal.is_full:
             bench.wal.roll()
             bench.statistics.checkpoints_late += 1

@@ -147,24 +147,28 @@ class Recovery:
         first = checkpoint.header.wal_first
         numbers = [number for number in list_wal_numbers(disk) if number >= first]
         outline = _WalOutline(numbers)
-        if numbers and numbers != list(range(first, first + len(numbers))):
+        has_wal = checkpoint.header.has_wal
+        if numbers != list(range(first, first + max(len(numbers), has_wal))):
             raise StorageCorrupt(
-                f"files of the write-ahead log are missing: there are {numbers}, and the"
-                f" checkpoint needs all from {first} on; {_ADVICE}"
+                "files of the write-ahead log are missing: there are"
+                f" {numbers or 'none'}, and the checkpoint needs all from {first} on; {_ADVICE}"
             )
         expected: int | None = None
         ended = 0
         for number in numbers:
             file = disk.open(wal_path(number))
             reader = WalReader(file, number)
-            count = 0
+            count = reserved = 0
             for block in reader.blocks(expected):
-                self._check_link(block, number, count, ended, is_first=number == first)
+                if not count:
+                    reserved = self._check_link(block, number, ended, is_first=number == first)
                 self._note_block(outline, block)
                 count += 1
                 expected = block.number + 1
             outline.blocks.append(count)
-            self._check_end(reader, number, numbers[-1], count, expected)
+            has_begun = number != numbers[-1] or (number == first and has_wal)
+            self._check_begun(reader, number, count, reserved, has_begun=has_begun)
+            self._check_end(reader, number, expected)
             ended = reader.position
             outline.size_bytes += ended
             file.close()
@@ -174,9 +178,8 @@ class Recovery:
         return outline
 
     @staticmethod
-    def _check_link(block: Block, number: int, count: int, ended: int, *, is_first: bool) -> None:
-        if count:
-            return
+    def _check_link(block: Block, number: int, ended: int, *, is_first: bool) -> int:
+        """See that a file follows on the one before; return the bytes that it was given."""
         link = block.records[0] if block.records else None
         if link is None or link.kind != RecordKind.FILE:
             raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {_ADVICE}")
@@ -185,12 +188,26 @@ class Recovery:
                 f"{wal_path(number - 1)} can be read up to byte {ended} only, but it ended at byte"
                 f" {link.last_index}; {_ADVICE}"
             )
+        return link.prev_index
 
-    def _check_end(
-        self, reader: WalReader, number: int, last: int, count: int, expected: int | None
+    @staticmethod
+    def _check_begun(
+        reader: WalReader, number: int, count: int, reserved: int, *, has_begun: bool
     ) -> None:
-        if number != last and not count:
+        """See that what was durable of a file before more was written to it is there.
+
+        With `has_begun` its first block was; if there are more, it was in any case.
+        """
+        if has_begun and not count:
             raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
+        if (has_begun or count > 1) and reader.size < reserved:
+            raise StorageCorrupt(
+                f"{wal_path(number)} has been cut: of {reserved} bytes it has"
+                f" {reader.size}; {_ADVICE}"
+            )
+
+    @staticmethod
+    def _check_end(reader: WalReader, number: int, expected: int | None) -> None:
         newer = reader.newer_block_after(reader.position, expected if expected is not None else 0)
         if newer is not None:
             raise StorageCorrupt(
@@ -334,17 +351,22 @@ class Recovery:
                 log.segments.dirty.clear()
                 lines[group] = write_snapshot(thaw(log.freeze()))
             self.lines = lines
-            content = write_checkpoint(wal_first=number, is_clean=False, lines=list(lines.values()))
+            content = write_checkpoint(wal_first=number, lines=list(lines.values()))
             save_checkpoint_blocking(bench.disk, content)
         else:
             # The process may have died after the rename of the checkpoint and before its sync.
             # Files before `wal_first` are reused from here on: there must be no way back.
             bench.disk.sync_blocking([], [ROOT])
         bench.dirty_logs.clear()
+        if not bench.disk.exists(WAL_DIRECTORY):
+            bench.disk.make_dir(WAL_DIRECTORY)
         bench.wal.start(number, [n for n in old if n < number])
         file, directories = bench.wal.write(0)
         bench.disk.sync_blocking([file], directories)
         bench.wal.on_synced()
+        # From here on a write-ahead log that is not there was taken away.
+        content = write_checkpoint(wal_first=number, has_wal=True, lines=list(self.lines.values()))
+        save_checkpoint_blocking(bench.disk, content)
 
     def _sync_all(self) -> None:
         bench = self._bench

@@ -28,6 +28,8 @@ def wal_path(number: int) -> str:
 
 def list_wal_numbers(disk: Disk) -> list[int]:
     """Return the numbers of the files that are there, in order."""
+    if not disk.exists(WAL_DIRECTORY):
+        return []
     stems = [name[:-4] for name in disk.list_dir(WAL_DIRECTORY) if name.endswith(".wal")]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -160,7 +162,8 @@ class WriteAheadLog:
         self._parts, self._count = [], 0
         if self._link is not None:
             before, ended = self._link
-            parts.insert(0, _pack(0, RecordKind.FILE, 0, before, ended, 0, 0))
+            size = self._config.wal_bytes
+            parts.insert(0, _pack(0, RecordKind.FILE, 0, before, ended, size, 0))
             count += 1
             self._link = None
         buffers, size = write_block(self._number, self._position, block_number, count, parts)

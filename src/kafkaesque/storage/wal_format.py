@@ -57,7 +57,8 @@ class RecordKind(IntEnum):
     SEGMENT = 9
     #: `term` begins at `first_index`.
     TERM = 10
-    #: First of a file: `first_index` = number of the file before, `last_index` = where it ended.
+    #: First of a file: `first_index` = number of the file before, `last_index` = where it ended,
+    #: `prev_index` = the bytes that this file was given before anything was written to it, or 0.
     FILE = 11
     #: The payload says which segments were replaced by which (`segment_swap`).
     REPLACE = 12
@@ -117,7 +118,7 @@ class WalReader:
     def __init__(self, file: File, file_number: int) -> None:
         self._file = file
         self._number = file_number
-        self._size = file.size()
+        self.size = file.size()
         self._window = memoryview(b"")
         self._window_at = 0
         #: After the last good block.
@@ -133,11 +134,11 @@ class WalReader:
 
     def block_at(self, position: int) -> Block | None:
         """Return the block that begins here, or None if there is no whole one."""
-        if position + BLOCK.size > self._size:
+        if position + BLOCK.size > self.size:
             return None
         header = self._bytes(position, BLOCK.size)
         magic, stated, number, size, count = BLOCK.unpack(header)
-        if magic != MAGIC or size > min(BLOCK_BYTES_MAX, self._size - position - BLOCK.size):
+        if magic != MAGIC or size > min(BLOCK_BYTES_MAX, self.size - position - BLOCK.size):
             return None
         whole = self._bytes(position, BLOCK.size + size)
         checksum = crc32c(whole[8:], crc32c(SALT.pack(self._number, position)))
@@ -159,7 +160,7 @@ class WalReader:
     def newer_block_after(self, position: int, number: int) -> Block | None:
         """Look behind a broken place for a whole block with a number above `number`."""
         position = padded(position + 1)
-        while position < self._size:
+        while position < self.size:
             data = self._file.read_blocking(position, READ_BYTES)
             at = data.find(MAGIC_BYTES)
             while at >= 0:

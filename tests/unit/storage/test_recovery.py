@@ -2,9 +2,12 @@
 
 import contextlib
 import dataclasses
+import json
+from collections.abc import Callable
 
 import pytest
 
+from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.entries import LogStart
@@ -47,17 +50,95 @@ def test_wal_torn_at_every_byte_of_the_last_commit() -> None:
     for cut in range(begin, end + 1):
         for name in list_wal_numbers(world.disk):
             world.disk.remove(wal_path(name))
-        world.disk.open(path, create=True).write_at(0, [wal[:cut]])
+        # It had its size before anything was written to it.
+        torn = wal[:cut].ljust(len(wal), b"\0")
+        world.disk.open(path, create=True).write_at(0, [torn])
         world.disk.inode("checkpoint").data[:] = checkpoint
         world.disk.inode(SEGMENT).data[:] = segment[: cut % len(segment)]
         world.kill()
         log = world.log()
-        if cut < end:
+        if torn != wal:
             assert read_all(log) == first
             assert log.last_index == 3
         else:
             assert read_all(log) == first + second
             assert log.last_index == 6
+
+
+def written(world: World) -> None:
+    log = world.log()
+    for _ in range(3):
+        add(log, 1)
+        world.commit()
+
+
+def clean(world: World) -> None:
+    """A stop and a start, after which nothing was written that would need a checkpoint."""
+    written(world)
+    world.restart()
+
+
+def checkpointed(world: World) -> None:
+    """A checkpoint that nothing has followed."""
+    written(world)
+    before = world.store.statistics.checkpoints
+    world.store.request_checkpoint()
+    world.commit()
+    assert world.store.statistics.checkpoints == before + 1
+
+
+@pytest.mark.parametrize("is_directory", [False, True], ids=["files", "directory"])
+@pytest.mark.parametrize("begin", [written, clean, checkpointed])
+def test_a_write_ahead_log_that_somebody_has_removed_is_missed(
+    begin: Callable[[World], None], is_directory: bool
+) -> None:
+    world = World(BIG)
+    begin(world)
+    for number in list_wal_numbers(world.disk):
+        world.disk.remove(wal_path(number))
+    if is_directory:
+        world.disk.remove_tree("wal")
+    with pytest.raises(StorageCorrupt, match=r"write-ahead log are missing: there are none.*empty"):
+        world.kill()
+
+
+def test_nothing_is_missed_after_a_clean_stop() -> None:
+    world = World(BIG)
+    written(world)
+    world.close()
+    world.disk.remove_tree("wal")
+    world.kill()
+    assert world.log().end_offset == 3
+
+
+def test_what_the_release_before_has_left_is_opened() -> None:
+    """It wrote a checkpoint that names a file, and died before it made the file."""
+    world = World(BIG)
+    checkpointed(world)
+    checkpoint = world.disk.inode("checkpoint").data
+    line = json.loads(checkpoint.splitlines()[0])
+    assert line.pop("wal")
+    body = json.dumps(line).encode() + b"\n" + b"".join(checkpoint.splitlines(True)[1:-1])
+    checkpoint[:] = body + json.dumps({"crc32c": crc32c(body)}).encode() + b"\n"
+    for number in list_wal_numbers(world.disk):
+        world.disk.remove(wal_path(number))
+    world.kill()
+    assert world.log().end_offset == 3
+
+
+def test_a_write_ahead_log_that_was_cut_is_refused_wherever_it_was() -> None:
+    world = World(BIG)
+    written(world)
+    path, _, end = last_block(world)
+    wal = bytes(world.disk.inode(path).data)
+    assert end < len(wal) == BIG.wal_bytes
+    for cut in range(0, len(wal), 509):
+        world.disk.inode(path).data[:] = wal[:cut]
+        with pytest.raises(StorageCorrupt, match=r"has been cut: of|cannot be read"):
+            world.kill()
+    world.disk.inode(path).data[:] = wal
+    world.kill()
+    assert world.log().end_offset == 3
 
 
 def test_damage_in_the_middle_of_the_wal_is_no_torn_end() -> None:
