@@ -2,8 +2,8 @@
 
 Theory of operation. At the boundary between two files of the write-ahead log, what is known of each
 changed log is noted. When the file after it has begun durably, off the loop and in this order:
-segments written before are synced; names are synced; the checkpoint is written, synced and renamed,
-the rename is synced, too; only then are the files of the write-ahead log before the boundary reused. A
+segments written before are synced; names are synced; the checkpoint is written, synced and renamed;
+the rename is synced; only then are the files of the write-ahead log before the boundary reused. A
 crash anywhere in between leaves the old checkpoint with all that followed it.
 """
 
