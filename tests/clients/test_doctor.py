@@ -50,9 +50,17 @@ class Patient:
         assert broker.wait(DEADLINE_S)
 
     def start(self, number: int) -> None:
-        """Start a broker, and wait until it is there."""
+        """Start a broker, and wait until it and the others are there."""
         self.cluster.broker(number).start(self.cluster.events)
         self.wait_until_ready(1)
+
+    def start_those_that_are_down(self) -> None:
+        """Start what a test has ended, and wait until everything is in sync."""
+        for broker in self.cluster.brokers:
+            if not broker.is_running():
+                broker.start(self.cluster.events)
+        done = self.wait("--brokers", str(self.brokers), "--in-sync", "--timeout", str(DEADLINE_S))
+        assert done.returncode == 0, done.stderr
 
     def wait(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `kafkaesque cluster wait`."""
@@ -272,6 +280,54 @@ def test_a_damaged_copy_is_named_with_its_file_and_goes_when_it_is_made_anew(
         shutil.rmtree(copy)
         patient.start(3)
     eventually(lambda: "damaged-replica" not in patient.examine()[1], "it is made anew")
+
+
+def test_a_stale_replica_is_not_said_to_have_all_and_who_has_it_is_named(
+    patient: Patient,
+) -> None:
+    servers = patient.cluster.bootstrap_servers
+    topic = TopicMaker(servers)(partitions=1, replication=2)
+    assert patient.wait("--brokers", "3", "--in-sync").returncode == 0
+    row = describe(servers, topic)
+    leader = row["leader"]
+    (stale,) = set(row["replicas"]) - {leader}
+    try:
+        patient.stop(stale, signal.SIGKILL)
+        formed = "formed anew at"
+        eventually(lambda: formed in (describe(servers, topic)["recovery"] or ""), "it goes on")
+        produce(servers, topic, [b"v"] * 100, acks="all")
+        patient.stop(leader, signal.SIGKILL)
+        patient.cluster.broker(stale).start(patient.cluster.events)
+        seen: list[dict[str, Any]] = []
+
+        def waits() -> bool:
+            """Tell whether the partition waits for its leader; note what the doctor says."""
+            row = describe(servers, topic)
+            # Brokers that were there before remember the last leader's word, and others do not.
+            assert row["in_sync"] == [] or row["leader"] is not None
+            found = patient.examine()[1].get("leaderless", {"names": []})
+            if f"{topic}-0" in found["names"]:
+                seen.append(found)
+            return "has told" in (row["recovery"] or "") and "do not go on" in str(seen[-1:])
+
+        eventually(waits, "what is left waits, and the doctor says for whom")
+        for found in seen:
+            assert "has all" not in found["cause"]
+            assert f"broker {leader} may have" in found["cause"]
+            assert found["command"].startswith(f"start broker {leader}; if that cannot be: ")
+            assert "gives up acknowledged records" in found["command"]
+    finally:
+        patient.start_those_that_are_down()
+
+
+def describe(bootstrap_servers: str, topic: str) -> dict[str, Any]:
+    """Return what `kafkaesque topic describe` tells of partition 0."""
+    words = ["topic", "describe", topic, "--json", "-b", bootstrap_servers]
+    done = subprocess.run(
+        [*KAFKAESQUE, *words], check=True, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    row: dict[str, Any] = json.loads(done.stdout)[0]["partitions"][0]
+    return row
 
 
 def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path) -> None:

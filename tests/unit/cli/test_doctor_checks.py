@@ -287,7 +287,8 @@ def test_who_keeps_a_partition_from_being_formed_anew_is_named() -> None:
     assert "broker 3 may have what the others do not, and is down" in finding.cause
     assert "what broker 2 had is gone" in finding.cause
     elect = "kafkaesque topic elect orders --partition 0 --unclean"
-    assert finding.command == f"start broker 3; if that cannot be: {elect}"
+    note = "(gives up acknowledged records that only broker 3 may have)"
+    assert finding.command == f"start broker 3; if that cannot be: {elect}    {note}"
 
 
 def test_what_was_formed_anew_is_told_in_words() -> None:
@@ -377,6 +378,9 @@ def test_who_hangs_is_not_to_be_started_and_who_is_down_is() -> None:
     found = checks_of(closed(closed(lost, 2), 3, problem="no answer", hangs=True))
     assert found["broker-down"].names == ["2"]
     assert "kafkaesque broker --config broker-2.toml" in found["broker-down"].command
+    assert "if it ends at once, the last lines of its log say why" in found["broker-down"].command
+    section = found["broker-down"].command.split('"')[1]
+    assert f"\n## {section}\n" in (ROOT / "docs" / "operations.md").read_text()
     assert found["broker-hangs"].names == ["3"]
     assert "-CONT" in found["broker-hangs"].command
     assert "--config" not in found["broker-hangs"].command
@@ -468,6 +472,74 @@ def test_too_few_replicas_do_not_go_on_alone() -> None:
             "leaderless"
         ].cause
     )
+
+
+def reformed(found: Facts, voters: Sequence[int], told: Sequence[int] | None = None) -> Facts:
+    """Have orders-1 been formed anew of some; with `told` it is again, and waits."""
+    (replicas,) = [each.replicas for name, each in found.view.partitions.items() if name.number]
+    known = replace(
+        recovery(0 if told is None else 24_000, told or ()),
+        partition=1,
+        voters=list(voters),
+        replicas=list(replicas),
+    )
+    return replace(found, recoveries=[known])
+
+
+@pytest.mark.parametrize("told", [None, [2]])
+def test_a_replica_that_was_away_when_it_was_formed_anew_is_not_said_to_have_all(
+    told: Sequence[int] | None,
+) -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [1], told))["leaderless"]
+    may_miss = "broker 1 may have acknowledged records that the other replicas do not have"
+    assert may_miss in finding.cause
+    assert "has all" not in finding.cause
+    assert ("only if they have caught up since" in finding.cause) == (told is None)
+    assert ("do not go on with that" in finding.cause) == (told is not None)
+    elect = "kafkaesque topic elect orders --partition 1 --unclean"
+    note = "(gives up acknowledged records that only broker 1 may have)"
+    assert finding.command == f"start broker 1; if that cannot be: {elect}    {note}"
+
+
+def test_who_was_there_when_it_was_formed_anew_goes_on_alone_again() -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 2), [1]))["leaderless"]
+    assert "what is left has all that was acknowledged" in finding.cause
+    assert finding.command == "start broker 2"
+    # Of three voters two may go on, of which one was there.
+    found = checks_of(reformed(closed(leaderless([1, 2, 3]), 1), [1, 2]))
+    assert "may have" not in found["leaderless"].cause
+    found = checks_of(reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [1, 2]))
+    assert "brokers 1, 2 may have acknowledged records" in found["leaderless"].cause
+
+
+def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> None:
+    found = reformed(with_copy_anew(leaderless([1, 2]), 1), [1], [2])
+    finding = checks_of(found)["leaderless"]
+    assert finding.cause == (
+        "what broker 1 had is gone with a disk, and without a copy there is no vote"
+    )
+    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
+
+
+def test_where_formations_cannot_be_seen_nobody_is_said_to_have_all() -> None:
+    found = replace(closed(leaderless([1, 2]), 2), has_unseen_recoveries=True)
+    finding = checks_of(found)["leaderless"]
+    assert "if it has all that was acknowledged, which only the admin ports" in finding.cause
+    assert finding.command == "start broker 2"
+    finding = checks_of(replace(reformed(found, [1]), has_unseen_recoveries=True))["leaderless"]
+    assert "what is left has all that was acknowledged" in finding.cause
+
+
+def test_a_replica_that_runs_is_not_among_those_without_which_there_is_no_majority() -> None:
+    starting = replace(admin(), reasons=["broker 2 has not caught up with the metadata"])
+    two = closed(leaderless([1, 2, 3]), 2, admin=starting)
+    finding = checks_of(closed(closed(two, 1), 3))["leaderless"]
+    assert "without brokers 1, 3 no majority of their replicas is there" in finding.cause
+    assert finding.command == "start brokers 1, 3"
+    finding = checks_of(closed(two, 1))["leaderless"]
+    wanted = "a majority is there only with broker 2, which runs and lets no clients in"
+    assert finding.cause == wanted
+    assert finding.command == "do what is said of broker 2, which is running"
 
 
 def test_a_disk_that_is_nearly_full_is_critical() -> None:

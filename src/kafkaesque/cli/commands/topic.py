@@ -334,7 +334,8 @@ def _partitions(
             partition=number,
             leader=each.leader if each.leader >= 0 else None,
             replicas=list(each.replicas),
-            in_sync=sorted(each.isrs),
+            # Of a leader that is gone only those brokers know who was, that were up then.
+            in_sync=sorted(each.isrs) if each.leader >= 0 else [],
             offline=offline.get((name, number), []),
             formation=0 if formed is not None else None,
         )

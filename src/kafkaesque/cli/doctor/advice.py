@@ -20,6 +20,26 @@ def bring_back(facts: Facts, nodes: Sequence[int]) -> str:
     return "; ".join(words)
 
 
+def lets_nobody_in(facts: Facts, node: int) -> bool:
+    """Tell whether a broker runs, and only its clients cannot reach it (yet)."""
+    return any(
+        each.problem is not None
+        and each.admin is not None
+        and not each.hangs
+        and not each.has_failed
+        for each in facts.brokers
+        if each.id == node
+    )
+
+
+def elect_unclean(topic: str, partition: int, holders: Sequence[int]) -> str:
+    """Return how to go on without brokers that may have what the others do not."""
+    command = f"kafkaesque topic elect {topic} --partition {partition} --unclean"
+    if holders:
+        command += f"    (gives up acknowledged records that only {in_words(holders)} may have)"
+    return command
+
+
 def state_of(facts: Facts, node: int) -> str:
     """Return how a broker is that does not serve."""
     for broker in facts.brokers:

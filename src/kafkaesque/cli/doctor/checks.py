@@ -21,6 +21,8 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 NEARLY_FULL = 1 / 3
 #: Of the files that may be open.
 FILES_USED_MAX = 0.8
+#: What helps then.
+_REFUSES = 'docs/operations.md, "A broker that refuses to start"'
 
 Check = Callable[[Facts, Limits], Iterator[Finding]]
 
@@ -74,8 +76,8 @@ def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
 def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
     place = "is down" if broker is None else f"at {broker.address} does not answer"
     problem = "" if broker is None else broker.problem
-    command = f"kafkaesque broker --config broker-{node}.toml    (on its machine; its log says how "
-    command += "it ended)"
+    command = f"kafkaesque broker --config broker-{node}.toml    (on its machine; if it ends at "
+    command += f"once, the last lines of its log say why: {_REFUSES})"
     may_vote = node in facts.controllers or facts.has_no_controller
     if not may_vote and not any(node in e.replicas for e in facts.view.partitions.values()):
         command += f"; it holds nothing: if it is gone for good, kafkaesque cluster remove {node}"

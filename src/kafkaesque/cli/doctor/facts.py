@@ -152,6 +152,8 @@ class Facts:
     groups: Sequence[GroupFacts] = ()
     #: Partitions that were formed anew; those that are being formed come first.
     recoveries: Sequence[Recovery] = ()
+    #: Whether there are, or may be, others of them.
+    has_unseen_recoveries: bool = False
     #: Partitions whose replicas move, by topic and number.
     moves: Mapping[Where, Move] = field(default_factory=dict)
     #: The controllers, as the one that leads says.
@@ -216,6 +218,10 @@ class Facts:
     def dead_brokers(self) -> list[int]:
         """Those that do not answer, or that nobody says how to reach."""
         return [node for node in self.known_brokers if not self.answers(node)]
+
+    def recovery_of(self, name: PartitionName) -> Recovery | None:
+        """Return what is known of a partition that was formed anew, or is being."""
+        return next((e for e in self.recoveries if (e.topic, e.partition) == name), None)
 
     def answers(self, node: int) -> bool:
         """Tell whether a broker's Kafka port does."""

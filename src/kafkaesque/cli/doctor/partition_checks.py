@@ -4,11 +4,19 @@ from collections.abc import Iterator, Sequence, Set
 from enum import Enum, auto
 from typing import NamedTuple
 
-from kafkaesque.cli.doctor.advice import are, bring_back, in_words, runs
+from kafkaesque.cli.doctor.advice import (
+    are,
+    bring_back,
+    elect_unclean,
+    in_words,
+    lets_nobody_in,
+    runs,
+)
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
 from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
 from kafkaesque.cli.moving_replicas import Where, missing_in_sync
 from kafkaesque.cli.screen import counted
+from kafkaesque.raft.recovery import survivors_needed
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 
@@ -16,6 +24,8 @@ _SESSION = "broker.session.timeout.ms"
 _SESSION_MS = 9_000
 #: So many times as long the controller waits where a majority of the brokers is up.
 _PATIENCE = 4
+#: After so long a formation is decided, or waits for more replicas to tell what they have.
+_DECIDED_MS = 5_000
 
 
 class _Outlook(Enum):
@@ -23,8 +33,16 @@ class _Outlook(Enum):
 
     #: A majority of the votes is there.
     ELECTS = auto()
+    #: It would be with brokers that run, and let no clients in.
+    STARTS = auto()
     #: Those that are left must have all that was acknowledged, and are to go on alone.
     GOES_ON = auto()
+    #: They are, if they must have it: that cannot be seen.
+    MAY_GO_ON = auto()
+    #: Others may have what was acknowledged since the partition was last formed anew.
+    MAY_MISS = auto()
+    #: They have: those that are left have told what they have, and it is not enough.
+    MISSES = auto()
     WAITS = auto()
 
 
@@ -32,9 +50,13 @@ class _Leaderless(NamedTuple):
     """A partition without a leader."""
 
     name: PartitionName
-    #: Replicas whose brokers are down, and those that are up and whose copies are made anew.
+    #: Replicas whose brokers are down; that run and let no clients in; and whose copies are made
+    #: anew.
     dead: Set[int]
+    closed: Set[int]
     copied: Set[int]
+    #: Replicas that are not there, and that may have acknowledged records the others do not.
+    holders: Set[int]
     outlook: _Outlook
     #: How many times the session timeout it may take until the others go on alone.
     patience: int
@@ -72,21 +94,53 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
 
 def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) -> _Leaderless:
     replicas = partition.replicas
-    dead = {node for node in replicas if node in facts.dead_brokers}
+    closed = {node for node in replicas if lets_nobody_in(facts, node)}
+    dead = {node for node in replicas if node in facts.dead_brokers} - closed
     copied = {
         each.id
         for each in facts.brokers
         if each.id in replicas and each.admin is not None and str(name) in each.admin.copied
     } - dead
-    left, majority = len(replicas) - len(dead) - len(copied), len(replicas) // 2 + 1
+    up = set(replicas) - dead - copied
+    left, majority = len(up - closed), len(replicas) // 2 + 1
+    holders = _holders(facts, name, up)
     outlook = _Outlook.WAITS
-    if left >= majority:
+    if holders:
+        outlook = _Outlook.MISSES if _has_waited(facts, name) else _Outlook.MAY_MISS
+    elif left >= majority:
         outlook = _Outlook.ELECTS
-    elif left > len(replicas) - majority and Where(*name) not in facts.moves:
+    elif len(up) >= majority:
+        outlook = _Outlook.STARTS
+    elif left >= survivors_needed(len(replicas)) and Where(*name) not in facts.moves:
         # Only the controller lets it go on, and only with those that are left of it all.
-        outlook = _Outlook.WAITS if facts.has_no_controller else _Outlook.GOES_ON
-    patience = _PATIENCE if len(replicas) - len(dead) >= majority else 1
-    return _Leaderless(name, dead, copied, outlook, patience)
+        outlook = _Outlook.GOES_ON
+        if facts.has_no_controller:
+            outlook = _Outlook.WAITS
+        elif facts.has_unseen_recoveries and facts.recovery_of(name) is None:
+            outlook = _Outlook.MAY_GO_ON
+    patience = _PATIENCE if len(replicas) - len(dead | closed) >= majority else 1
+    return _Leaderless(name, dead, closed, copied, holders - copied, outlook, patience)
+
+
+def _holders(facts: Facts, name: PartitionName, up: Set[int]) -> Set[int]:
+    """Return replicas that are not up and may have what the others do not, as far as is known.
+
+    After a partition was formed anew its records are acknowledged by the voters of that formation.
+    Who was taken in later has them, too; who never was may miss them, and nobody else can tell.
+    """
+    recovery = facts.recovery_of(name)
+    if recovery is None:
+        return set()
+    voters = set(recovery.voters)
+    if voters and len(voters & up) < survivors_needed(len(voters)):
+        return voters - up
+    return set(recovery.replicas) - set(recovery.told) if _has_waited(facts, name) else set()
+
+
+def _has_waited(facts: Facts, name: PartitionName) -> bool:
+    """Tell whether replicas have told what they have, and that is not enough to go on."""
+    recovery = facts.recovery_of(name)
+    return recovery is not None and recovery.is_open and recovery.open_ms >= _DECIDED_MS
 
 
 def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
@@ -94,19 +148,26 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     outlook, first = found[0].outlook, found[0].name
     dead = sorted({node for each in found for node in each.dead})
     copied = sorted({node for each in found for node in each.copied})
+    holders = sorted({node for each in found for node in each.holders})
     patience = max(each.patience for each in found)
     alone_s = patience * _session_ms(facts) / 1000
-    causes = _votes_missing(dead, copied, outlook)
+    causes = _votes_missing(found)
     command = bring_back(facts, dead)
-    if outlook is _Outlook.GOES_ON:
+    if outlook in (_Outlook.GOES_ON, _Outlook.MAY_GO_ON):
         times = "four times " if patience > 1 else ""
-        causes.append(
-            "what is left has all that was acknowledged, and goes on alone "
-            f"{alone_s:g} s after it lost its leader ({times}{_SESSION})"
-        )
+        alone = f"goes on alone {alone_s:g} s after it lost its leader ({times}{_SESSION})"
+        if outlook is _Outlook.GOES_ON:
+            causes.append(f"what is left has all that was acknowledged, and {alone}")
+        else:
+            causes.append(
+                f"what is left {alone} if it has all that was acknowledged, which only the admin "
+                "ports tell"
+            )
         command = command or f"kafkaesque doctor    (again, in {alone_s:g} s)"
-    elif outlook is _Outlook.WAITS and copied:
-        elect = f"kafkaesque topic elect {first.topic} --partition {first.number} --unclean"
+    elif outlook is _Outlook.STARTS:
+        command = bring_back(facts, sorted({node for each in found for node in each.closed}))
+    elif holders or (outlook is not _Outlook.ELECTS and copied):
+        elect = elect_unclean(first.topic, first.number, holders)
         command = f"{command}; if that cannot be: {elect}" if command else elect
     names = [each.name for each in found]
     return Finding(
@@ -120,8 +181,12 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     )
 
 
-def _votes_missing(dead: Sequence[int], copied: Sequence[int], outlook: _Outlook) -> list[str]:
+def _votes_missing(found: Sequence[_Leaderless]) -> list[str]:
     """Return why nobody is elected, one clause each."""
+    outlook = found[0].outlook
+    dead = sorted({node for each in found for node in each.dead})
+    copied = sorted({node for each in found for node in each.copied})
+    holders = sorted({node for each in found for node in each.holders})
     if outlook is _Outlook.ELECTS:
         gone = [f"{in_words(dead)} {are(dead)}"] if dead else []
         rest = "the other replicas" if dead else "their replicas"
@@ -130,12 +195,34 @@ def _votes_missing(dead: Sequence[int], copied: Sequence[int], outlook: _Outlook
             f"{rest} are up, and have elected nobody: this passes within a second, or their disks "
             "or their network are hurt",
         ]
-    gone = [f"without {in_words(dead)} no majority of their replicas is there"] if dead else []
+    if outlook is _Outlook.STARTS:
+        closed = sorted({node for each in found for node in each.closed})
+        return [f"a majority is there only with {in_words(closed)}, {_closed_words(closed)}"]
+    gone = []
+    if dead and outlook is not _Outlook.MISSES and outlook is not _Outlook.MAY_MISS:
+        gone.append(f"without {in_words(dead)} no majority of their replicas is there")
     if copied:
         gone.append(
             f"what {in_words(copied)} had is gone with a disk, and without a copy there is no vote"
         )
+    if holders:
+        gone.append(_held_by(holders, is_certain=outlook is _Outlook.MISSES))
     return gone
+
+
+def _closed_words(closed: Sequence[int]) -> str:
+    return f"which {'runs and lets' if len(closed) == 1 else 'run and let'} no clients in"
+
+
+def _held_by(holders: Sequence[int], *, is_certain: bool) -> str:
+    said = f"{in_words(holders)} may have acknowledged records that the other replicas do not have"
+    if is_certain:
+        return f"{said}: these have told what they have, and do not go on with that"
+    them = "it" if len(holders) == 1 else "them"
+    return (
+        f"{said}: the partitions were last formed anew with {them}, and the others go on "
+        "only if they have caught up since"
+    )
 
 
 def _session_ms(facts: Facts) -> int:
@@ -219,7 +306,7 @@ def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
     if up:
         causes.append(f"what {in_words(up)} had is gone with a disk, or cannot be opened")
     first = stuck[0]
-    elect = f"kafkaesque topic elect {first.topic} --partition {first.partition} --unclean"
+    elect = elect_unclean(first.topic, first.partition, missing)
     yield Finding(
         check="recovery-waits",
         severity=CRITICAL,

@@ -134,7 +134,9 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         for each in alive
         if each.admin is None
     ]
-    recoveries = read_recoveries([(each.id, *_split(each.address)) for each in alive])
+    # One that has just started may not have got all metadata yet: the controller has.
+    first = sorted(alive, key=lambda each: (each.id != found.controller, each.id))
+    recoveries = read_recoveries([(each.id, *_split(each.address)) for each in first])
     return replace(
         found,
         brokers=brokers,
@@ -142,6 +144,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
         groups=groups,
         unseen=unseen,
         recoveries=() if recoveries is None else recoveries.recoveries,
+        has_unseen_recoveries=recoveries is None or recoveries.count > len(recoveries.recoveries),
         quorum=quorum,
     )
 
