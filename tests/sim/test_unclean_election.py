@@ -111,6 +111,9 @@ def test_what_is_left_goes_on_at_the_administrators_word_and_says_what_is_lost(s
         scenario.boot(name)
     scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
     assert recovery_of(scenario, bystander).given_up >= lost
+    told = scenario.told("were given up by an unclean election")
+    assert told
+    assert not [line for line in told if "at least 0 of them" in line]
     scenario.loop.run_for(1_000)
     assert len({scenario.committed(name) for name in [left, *gone]}) == 1
 

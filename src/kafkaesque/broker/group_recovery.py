@@ -154,11 +154,14 @@ class GroupRecovery:
             return
         begin = recovery.unclean.end_offset
         count = max(0, log.offset_after(log.last_index) - begin)
-        committed = log.offset_after(min(log.commit_hint, log.last_index))
+        committed = log.offset_after(min(log.commit_hint, log.last_index)) - begin
+        known = "how many of them had been committed is not known"
+        if committed > 0:
+            known = f"at least {committed} of them had been committed"
         sentence = (
             f"{state.topic_partition}: the copy on broker {self._broker.node} is made anew; its"
             f" {count} record(s) from offset {begin} on were given up by an unclean election while"
-            f" it was away, and at least {max(0, committed - begin)} of them had been committed"
+            f" it was away, and {known}"
         )
         name = str(state.topic_partition)
         self._broker.report_error(
