@@ -191,8 +191,8 @@ class RaftCore(Elector):
 
     # --- messages ---------------------------------------------------------------------------
 
-    def step(self, message: AnyMessage) -> None:
-        """Take a message from a peer.
+    def step(self, message: AnyMessage, *, has_room: bool = True) -> None:
+        """Take a message from a peer; without room for records, of an append only what is none.
 
         Raises:
             MalformedRaftMessage: it is not for this member, or contradicts itself.
@@ -214,7 +214,7 @@ class RaftCore(Elector):
                 return
         match message:
             case AppendRequest():
-                self._on_append_request(message)
+                self._on_append_request(message, has_room=has_room)
             case AppendResponse():
                 self._on_append_response(message)
             case VoteRequest():
@@ -271,9 +271,9 @@ class RaftCore(Elector):
             case _:
                 pass  # an answer to something that this member no longer is
 
-    def _on_append_request(self, message: AppendRequest) -> None:
+    def _on_append_request(self, message: AppendRequest, *, has_room: bool) -> None:
         self._accept_leader(message.sender)
-        if self._follower_log.on_append_request(message):
+        if self._follower_log.on_append_request(message, has_room=has_room):
             self._on_committed()
 
     def _on_confirm_request(self, message: ConfirmRequest) -> None:

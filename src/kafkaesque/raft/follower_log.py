@@ -19,9 +19,14 @@ agree for that.
 
 Agreement is answered at once only if there is nothing to be synced first; otherwise `on_synced`
 brings the answer, one for all that has been synced together.
+
+A member whose disk is full can be told that there is no room. Then it takes marks and commit
+indexes, but no new records, and says `NotHere` for as long as the leader has more than it: so it is
+not in sync, nobody waits for it, and it is asked again.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kafkaesque.env.disk import FileRange
 from kafkaesque.model.ids import GroupId, NodeId, Term
@@ -34,7 +39,13 @@ from kafkaesque.raft.configuration import (
 from kafkaesque.raft.entries import EntryKind, EntryMeta, TermStart
 from kafkaesque.raft.errors import MalformedRaftMessage, RaftInvariantBroken
 from kafkaesque.raft.log_outline import LogOutline
-from kafkaesque.raft.messages import AppendRequest, AppendResponse, Readmit, SnapshotRequest
+from kafkaesque.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    NotHere,
+    Readmit,
+    SnapshotRequest,
+)
 from kafkaesque.raft.ready import Outbox
 
 
@@ -51,6 +62,7 @@ class FollowerLog:
         "_log",
         "_node",
         "_outbox",
+        "_refused_index",
         "amnesia",
         "owes_answer",
     )
@@ -80,6 +92,8 @@ class FollowerLog:
         self._acknowledged_index = 0
         #: The leader is to be told how far we are; `answer` does, once per Ready.
         self.owes_answer = False
+        #: What the current leader has up to here is not taken, for want of room; 0: all is.
+        self._refused_index = 0
         #: A snapshot that the driver is putting in place: its end and its configuration.
         self._installing: tuple[int, Term, PlacedConfiguration] | None = None
 
@@ -87,6 +101,7 @@ class FollowerLog:
         """Another leader, or none: agreement has to be found anew."""
         self._agreed_index = self._sure_index()
         self._acknowledged_index = 0
+        self._refused_index = 0
         self.owes_answer = False
 
     def _sure_index(self) -> int:
@@ -95,8 +110,11 @@ class FollowerLog:
 
     # --- appends ----------------------------------------------------------------------------
 
-    def on_append_request(self, message: AppendRequest) -> bool:
+    def on_append_request(self, message: AppendRequest, *, has_room: bool) -> bool:
         """Take an append from this term's leader; tell whether the commit index has advanced.
+
+        Without room for records those that are new are left out, and the leader is told that this
+        member cannot take part.
 
         Raises:
             MalformedRaftMessage: its entries contradict one another.
@@ -105,6 +123,9 @@ class FollowerLog:
         if self._installing is not None:
             return False  # the leader asks again
         log = self._log
+        self._refused_index = 0
+        if not has_room:
+            message = self._without_room(message)
         prev_index = message.prev_index
         entries = message.entries
         sure_index = self._sure_index()
@@ -125,6 +146,21 @@ class FollowerLog:
         if agreed_index <= log.synced_index or not entries:
             self.owes_answer = True
         return has_committed
+
+    def _without_room(self, message: AppendRequest) -> AppendRequest:
+        """Return what of an append needs no room for records; remember up to where there is more.
+
+        Marks need little, and what this log has already is only compared.
+        """
+        entries, last_index = message.entries, self._log.last_index
+        self._refused_index = message.commit_index
+        if all(entry.kind is not EntryKind.DATA for entry in entries):
+            return message
+        self._refused_index = max(message.commit_index, entries[-1].last_index)
+        kept = [entry for entry in entries if entry.last_index <= last_index]
+        end = kept[-1].last_index if kept else 0
+        starts = [start for start in message.term_starts if start.first_index <= end]
+        return replace(message, entries=kept, term_starts=starts)
 
     def _append_over_sure(self, message: AppendRequest, sure_index: int) -> int:
         """Take an append that begins where all logs are the same; return up to where they agree."""
@@ -206,9 +242,15 @@ class FollowerLog:
             self.owes_answer = True
 
     def answer(self, leader: NodeId, term: Term) -> None:
-        """Tell the leader how far this log agrees with its own, and how far that is durable."""
+        """Tell the leader how far this log agrees with its own, and how far that is durable.
+
+        Or that more of it cannot be taken here.
+        """
         self.owes_answer = False
         log = self._log
+        if self._refused_index > self._agreed_index:
+            self._outbox.send(NotHere(self._group, self._node, leader, term))
+            return
         synced_index = min(log.synced_index, self._agreed_index)
         self._acknowledged_index = synced_index
         self._outbox.send(

@@ -93,7 +93,10 @@ class TimeoutNow(Message):
 
 @dataclass(slots=True)
 class NotHere(Message):
-    """The sender cannot take part in the group (its log is damaged, say); the term is repeated."""
+    """The sender cannot take part in the group, or not take what is new; the term is repeated.
+
+    Its log is damaged, say, or its disk full.
+    """
 
 
 @dataclass(slots=True)

@@ -95,6 +95,8 @@ class Cluster:
         self.members = {NodeId(n): Member(NodeId(n), base) for n in range(1, nodes + 1)}
         self.wire: list[AnyMessage] = []
         self.cuts: set[tuple[NodeId, NodeId]] = set()
+        #: Members whose disks have no room for records.
+        self.full: set[NodeId] = set()
         #: (observer, node) -> the incarnation that the observer was told is alive.
         self.reported: dict[tuple[NodeId, NodeId], int] = {}
         self.checker = Checker()
@@ -243,7 +245,7 @@ class Cluster:
             return
         if self.via_wire:
             message = read_message(b"".join(write_message(message)))  # type: ignore[arg-type]
-        self[message.to].step(message)
+        self[message.to].step(message, has_room=message.to not in self.full)
         self.settle(message.to)
 
     def sync(self, node: int) -> None:

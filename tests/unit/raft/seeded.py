@@ -76,6 +76,7 @@ class SeededRun:
             (self.campaign, 0.5),
             (self.change_configuration, 0.8),
             (self.set_min_insync, 0.3),
+            (self.fill_or_empty, 0.5),
         ):
             self.actions.append(action)
             weights.append(weight)
@@ -180,6 +181,9 @@ class SeededRun:
         nodes = list(self.cluster.members)
         self.cluster.cut(*self.dice.sample(nodes, self.dice.randrange(len(nodes))))
 
+    def fill_or_empty(self) -> None:
+        self.cluster.full ^= {self.dice.choice(list(self.cluster.members))}
+
     def heal(self) -> None:
         self.cluster.heal()
 
@@ -250,6 +254,7 @@ class SeededRun:
 def converge(cluster: Cluster, rounds: int = 150) -> None:
     """End all faults; then there must be one leader, one log, and quiet."""
     cluster.heal()
+    cluster.full.clear()
     for node, member in cluster.members.items():
         if member.core is None:
             cluster.start(node)

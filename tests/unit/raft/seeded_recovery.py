@@ -71,6 +71,7 @@ class RecoveryRun(SeededRun):
     def _come_together(self, rounds: int = 300) -> None:
         cluster, arbiter = self.cluster, self.arbiter
         cluster.heal()
+        cluster.full.clear()
         for node, member in cluster.members.items():
             if member.core is None:
                 cluster.start(node)

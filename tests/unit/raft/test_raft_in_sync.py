@@ -212,3 +212,65 @@ def test_only_early_in_a_term_is_hope_enough() -> None:
     assert cluster[2].in_sync_expected == 3
     cluster.tick(2)
     assert cluster[2].in_sync_expected == 1
+
+
+def test_a_member_without_room_takes_no_records_and_nobody_waits_for_it() -> None:
+    cluster = make_cluster()
+    last_index = cluster[3].log.last_index
+    cluster.full.add(NodeId(3))
+    for _ in range(3):
+        cluster.propose(1, size_bytes=100)
+        cluster.flow()
+    assert cluster[1].in_sync == (1, 2)
+    assert cluster[1].offline == (3,)
+    assert cluster[1].commit_index == cluster[1].log.last_index
+    assert cluster[3].log.last_index == last_index
+    # It is asked again without the records, and does not come and go by that.
+    for _ in range(3):
+        cluster.tick(1, times=cluster.config.retry_ticks)
+        assert not any(isinstance(m, AppendRequest) and m.entries for m in cluster.wire)
+        cluster.flow()
+        assert cluster[1].offline == (3,)
+    cluster.full.clear()
+    cluster.tick(1, times=cluster.config.retry_ticks)
+    cluster.flow()
+    assert cluster[1].offline == ()
+    assert cluster[1].in_sync == (1, 2, 3)
+    assert cluster[3].log.last_index == cluster[1].log.last_index
+
+
+def test_a_member_without_room_that_has_everything_takes_part() -> None:
+    cluster = make_cluster()
+    cluster.full.add(NodeId(3))
+    win(cluster, 2)  # its term begins with a mark
+    cluster.flow()
+    cluster.tick(2, times=2)
+    cluster.flow()
+    assert cluster[2].in_sync == (1, 2, 3)
+    assert cluster[2].offline == ()
+    assert cluster[3].commit_index == cluster[2].commit_index == cluster[2].log.last_index
+    cluster.crash(3)
+    cluster.notice_all()
+    cluster.start(3)
+    cluster.notice_all()
+    cluster.flow()
+    cluster.tick(2, times=2)
+    cluster.flow()
+    assert cluster[2].in_sync == (1, 2, 3)
+    assert cluster[3].commit_index == cluster[2].commit_index
+
+
+def test_a_member_without_room_learns_what_is_committed_of_what_it_has() -> None:
+    cluster = make_cluster()
+    cluster.propose(1, size_bytes=100)
+    cluster.flow()
+    cluster.crash(3)  # before it was told that this is committed
+    cluster.start(3)
+    last_index = cluster[3].log.last_index
+    cluster.full.add(NodeId(3))
+    cluster.propose(1, size_bytes=100)
+    cluster.notice_all()
+    cluster.flow()
+    assert cluster[1].offline == (3,)
+    assert cluster[3].log.last_index == last_index
+    assert cluster[3].commit_index == last_index
