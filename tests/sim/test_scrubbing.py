@@ -154,6 +154,24 @@ def test_nothing_is_read_where_nobody_wants_it() -> None:
         assert scenario.broker(name).log_scrubber.bytes_read == 0
 
 
+@pytest.mark.parametrize("before_ms", [24 * 3_600_000, 0])
+def test_another_interval_counts_at_once_from_when_the_last_pass_began(before_ms: int) -> None:
+    scenario = Scenario(8)
+    (name, *_) = scenario.cluster.names
+    broker = scenario.broker(name)
+    broker.options["log.scrub.interval.ms"] = before_ms
+    scenario.write(1_500)
+    scenario.loop.run_for(2 * FIRST_PASS_MS)
+    passes = broker.log_scrubber.passes
+    assert passes == (1 if before_ms else 0)
+    broker.options["log.scrub.interval.ms"] = 2 * FIRST_PASS_MS
+    # None has begun yet, so one is late; or one has, a minute ago.
+    scenario.loop.run_for(FIRST_PASS_MS / 2)
+    assert broker.log_scrubber.passes == 1
+    scenario.loop.run_for(FIRST_PASS_MS)
+    assert broker.log_scrubber.passes == (2 if before_ms else 1)
+
+
 def test_a_disk_that_cannot_read_what_lies_there_is_told_of_and_led_from_no_more() -> None:
     scenario = written(7)
     leader = scenario.leader

@@ -52,8 +52,9 @@ class LogScrubber:
         #: Logs that this pass has not looked at yet.
         self._left: list[GroupId] = []
         self._is_passing = False
-        self._begun_ms = broker.env.clock.now_ms()
-        self._due_ms = self._begun_ms + FIRST_PASS_MS
+        self._first_due_ms = broker.env.clock.now_ms() + FIRST_PASS_MS
+        #: When the last pass began, if there was one.
+        self._begun_ms: int | None = None
         self._look: _Look | None = None
 
     @property
@@ -84,7 +85,7 @@ class LogScrubber:
 
     def _begin_next(self, now_ms: int, interval_ms: int) -> None:
         if not self._is_passing:
-            if now_ms < self._due_ms:
+            if now_ms < self._due_ms(interval_ms):
                 return
             self._is_passing, self._begun_ms = True, now_ms
             self._left = sorted(each.state.group for each in self._broker.partitions)
@@ -92,10 +93,13 @@ class LogScrubber:
             if not self._left:
                 self._is_passing = False
                 self.passes += 1
-                self._due_ms = self._begun_ms + interval_ms
                 return
             if self._begin(self._left.pop()):
                 return
+
+    def _due_ms(self, interval_ms: int) -> int:
+        """Return when a pass is to begin, with the interval of now."""
+        return self._first_due_ms if self._begun_ms is None else self._begun_ms + interval_ms
 
     def stop(self) -> None:
         """Read no more."""
