@@ -13,6 +13,7 @@ from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.testing.arguments import is_whole, whole
+from kafkaesque.testing.copies import are_copies_whole
 
 BROKERS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 3
@@ -92,6 +93,10 @@ class TestedCluster(SimCluster):
         return [n for n, each in enumerate(machines, 1) if not each.running or each.paused]
 
     def is_whole(self) -> bool:
+        """Whether every broker is up, and every copy may vote and has what is committed."""
+        return self.is_up() and are_copies_whole(self.running())
+
+    def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""
         return len(self.running()) == len(self.names) and all(
             broker.is_ready and len(broker.alive_brokers()) == len(self.names)
@@ -141,4 +146,4 @@ _KEPT: Final = (
 def start_cluster(cluster: TestedCluster) -> None:
     """Start all brokers and let virtual time pass until they are one cluster."""
     cluster.start()
-    cluster.world.loop.run_until(cluster.is_whole, START_MS_MAX)
+    cluster.world.loop.run_until(cluster.is_up, START_MS_MAX)

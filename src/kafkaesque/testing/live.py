@@ -95,7 +95,7 @@ class LiveCluster(Faults):
         return self._do(lambda: self._cluster.leader(topic, partition))
 
     def is_whole(self) -> bool:
-        """Whether all brokers are up and know one another."""
+        """Whether all brokers are up, and every copy votes and is in sync again."""
         return self._do(self._cluster.is_whole)
 
     def history(self) -> list[str]:

@@ -131,7 +131,13 @@ class SimulatedCluster(Faults):
             raise TimedOut(f"seed {self.seed}: {stuck}") from None
 
     def wait_until_whole(self, timeout_ms: float = TIMEOUT_MS) -> None:
-        """Let time pass until all brokers are up and know one another."""
+        """Let time pass until all brokers are up, and every copy votes and is in sync again.
+
+        Then any broker may be the next to go: nothing hangs on the one that came back last.
+
+        Raises:
+            TimedOut: they are not within that time.
+        """
         self.run_until(self._cluster.is_whole, timeout_ms)
 
     def history(self) -> list[str]:

@@ -78,6 +78,32 @@ def test_a_leader_that_is_gone_is_replaced_and_comes_back(
     assert len(cluster.read("t", count=3)) == 3
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_when_it_is_whole_the_next_broker_may_go(seed: int) -> None:
+    cluster = SimulatedCluster(seed)
+    cluster.create_topic("t", partitions=2, configs={"min.insync.replicas": "2"})
+    for number in range(20):
+        cluster.produce("t", b"%d" % number)
+    for lost, killed in ((1, 2), (2, 3), (3, 1)):
+        cluster.lose_disk(lost)
+        cluster.run_for(2_000)
+        cluster.start(lost)
+        cluster.wait_until_whole()
+        cluster.kill(killed)
+        cluster.produce("t", b"meanwhile")
+        cluster.produce("t", b"meanwhile", partition=1)
+        cluster.start(killed)
+        cluster.wait_until_whole()
+    assert len(cluster.read("t")) == 23
+
+
+def test_a_broker_that_stays_away_keeps_it_from_being_whole(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t")
+    cluster.kill(3)
+    with pytest.raises(TimedOut):
+        cluster.wait_until_whole(20_000)
+
+
 def test_without_a_majority_nothing_is_acknowledged(cluster: SimulatedCluster) -> None:
     cluster.create_topic("t")
     cluster.partition([1], [2], [3])
