@@ -20,7 +20,8 @@ PARTITIONS = 3
 #: A run ends within seconds of Ctrl-C where nothing else keeps the machine busy.
 STOPPED_S_MAX = 240
 WORDS, COUNTS = "spark_catalog.default.words", "spark_catalog.default.counts"
-VIEW = """
+FIRST = "spark_catalog.default.first"
+VIEWS = """
 @dp.temporary_view
 def heard() -> DataFrame:
     return (
@@ -29,6 +30,19 @@ def heard() -> DataFrame:
         .option("subscribe", source_topic)
         .option("startingOffsets", "earliest")
         .load()
+    )
+
+
+@dp.materialized_view
+def first() -> DataFrame:
+    return (
+        spark.read.format("kafkaesque")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", source_topic)
+        .option("where", "partition = 1 and offset < 3")
+        .option("endingOffsets", "latest")
+        .load()
+        .selectExpr("cast(value AS string) AS word")
     )
 """
 SQL = """
@@ -74,14 +88,16 @@ def rows_of(project: Project, table: str) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(1500)
 def test_each_run_goes_on_where_the_last_one_of_either_kind_stopped(project: Project) -> None:
-    project.flows_file.write_text(project.flows_file.read_text() + VIEW)
+    project.flows_file.write_text(project.flows_file.read_text() + VIEWS)
     (project.flows_file.parent / "tables.sql").write_text(SQL)
     publish(project, range(100))
 
     flows = project.run()
     assert {name: flow["state"] for name, flow in flows.items()} == dict.fromkeys(
-        ("shout", WORDS, COUNTS), "completed"
+        ("shout", WORDS, COUNTS, FIRST), "completed"
     )
+    first = sorted(row["word"] for row in rows_of(project, "first"))
+    assert first == ["word 1", "word 4", "word 7"]
     assert (flows["shout"]["rows_in"], flows["shout"]["rows_out"]) == (100, 100)
     assert (flows["shout"]["lag"], flows[WORDS]["rows_in"]) == (0, 100)
     assert flows["shout"]["batch_ms"] > 0
