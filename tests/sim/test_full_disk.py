@@ -1,6 +1,54 @@
-"""A follower without space fails as a whole, and what it says of that is true."""
+"""A broker without space fails as a whole, or begins without records; what it says is true."""
 
-from tests.sim.scenario import Scenario
+import pytest
+
+from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerCommand, DeleteTopic
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.storage.config import KIB
+from tests.sim.scenario import TOPIC, Scenario
+
+#: In the simulator 4 KiB are kept for the broker's own needs, and 6 KiB are enough.
+ROOM_BYTES = 5 * KIB
+KEPT_BYTES = 8 * KIB
+
+
+def fill(scenario: Scenario, *names: str) -> None:
+    """Stop brokers, and let their disks hold hardly more than they do."""
+    for name in names:
+        scenario.kill(name)
+        drive = scenario.world.machines[name].drive
+        drive.faults.capacity_bytes = drive.used_bytes() + ROOM_BYTES
+
+
+def is_full(scenario: Scenario, name: str) -> bool:
+    """Tell whether a broker is up and takes no records."""
+    broker = scenario.cluster.brokers.get(name)
+    return broker is not None and broker.is_ready and broker.store.refusal is not None
+
+
+def takes_records(scenario: Scenario, name: str) -> bool:
+    """Tell whether a broker is up and has room."""
+    broker = scenario.cluster.brokers.get(name)
+    return broker is not None and broker.is_ready and broker.store.refusal is None
+
+
+def do(scenario: Scenario, command: ControllerCommand) -> None:
+    """Have a command done by the controllers."""
+    outcomes: list[object] = []
+    name = next(name for name in scenario.running() if not is_full(scenario, name))
+    scenario.broker(name).submit(command, 20_000, outcomes.append)
+    scenario.loop.run_until(lambda: bool(outcomes), 20_000)
+    assert not isinstance(outcomes[0], RequestRefused), outcomes
+
+
+def keep_less(scenario: Scenario) -> None:
+    """Let the topic keep little."""
+    change = ConfigChange(name="retention.bytes", value=str(KEPT_BYTES))
+    do(scenario, ChangeConfig(topic=TOPIC, changes=[change]))
+
+
+def free_bytes(scenario: Scenario, name: str) -> int:
+    return scenario.broker(name).env.disk.free_bytes()
 
 
 def test_a_follower_without_space_says_that_it_does_not_go_on_by_itself() -> None:
@@ -31,3 +79,85 @@ def test_a_follower_without_space_says_that_it_does_not_go_on_by_itself() -> Non
     scenario.loop.run_until(
         lambda: scenario.find(full) is not None and scenario.end(full) == scenario.end(good), 30_000
     )
+
+
+@pytest.mark.parametrize("remedy", ["retention", "deletion", "other files"])
+def test_a_broker_that_starts_on_a_full_disk_gets_space_by_what_it_advises(remedy: str) -> None:
+    scenario = Scenario(3)
+    scenario.write(600)
+    scenario.settle()
+    full = next(name for name in scenario.cluster.names if name != scenario.leader)
+    fill(scenario, full)
+    scenario.write(300)
+    scenario.boot(full)
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    scenario.loop.run_for(5_000)
+    # It is here, takes nothing, and is in nobody's way.
+    end = scenario.end(full)
+    scenario.write(50)
+    scenario.loop.run_for(2_000)
+    assert scenario.end(full) == end
+    assert scenario.cluster.failed() == []
+    reason = scenario.broker(full).space_watch.reason
+    assert reason is not None
+    assert f"free {6 * KIB - free_bytes(scenario, full)} or more" in reason
+    if remedy == "retention":
+        keep_less(scenario)
+    elif remedy == "deletion":
+        do(scenario, DeleteTopic(name=TOPIC))
+    else:
+        scenario.world.machines[full].drive.faults.capacity_bytes = None
+    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
+    assert scenario.cluster.failed() == []
+    assert scenario.told("takes records again")
+    if remedy != "deletion":
+        scenario.write(10)
+        scenario.settle()
+        leader = scenario.partition(scenario.leader)
+        assert scenario.partition(full).log.start_offset == leader.log.start_offset
+        assert len(leader.replica.in_sync()) == 3  # type: ignore[union-attr]
+
+
+def test_a_cluster_whose_disks_are_all_full_gets_space_by_retention() -> None:
+    scenario = Scenario(5)
+    scenario.write(600)
+    scenario.settle()
+    names = scenario.cluster.names
+    fill(scenario, *names)
+    for name in names:
+        scenario.boot(name)
+    scenario.loop.run_until(lambda: all(is_full(scenario, name) for name in names), 30_000)
+    scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
+    scenario.loop.run_for(2_000)
+    outcomes: list[object] = []
+    change = ConfigChange(name="retention.bytes", value=str(KEPT_BYTES))
+    command = ChangeConfig(topic=TOPIC, changes=[change])
+    scenario.broker(names[0]).submit(command, 20_000, outcomes.append)
+    scenario.loop.run_until(lambda: all(takes_records(scenario, name) for name in names), 30_000)
+    assert not isinstance(outcomes[0], RequestRefused)
+    assert scenario.cluster.failed() == []
+    scenario.write(10)
+    scenario.settle()
+
+
+def test_a_broker_that_has_failed_for_space_comes_back_when_it_is_restarted() -> None:
+    scenario = Scenario(7)
+    scenario.write(600)
+    scenario.settle()
+    full = next(name for name in scenario.cluster.names if name != scenario.leader)
+    broker = scenario.broker(full)
+    drive = scenario.world.machines[full].drive
+    drive.faults.capacity_bytes = drive.used_bytes() + 3 * KIB
+    broker.store._check_space()  # else it looks only after a MiB
+    errors: list[str] = []
+    broker.report_error = errors.append
+    scenario.write(10)
+    scenario.loop.run_until(lambda: bool(errors), 30_000)
+    assert "Restarted while the disk is full it takes part" in errors[0]
+    scenario.cluster.restart_failed()
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    keep_less(scenario)
+    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
+    scenario.write(10)
+    scenario.settle()
+    assert scenario.cluster.failed() == []

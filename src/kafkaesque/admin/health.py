@@ -45,6 +45,8 @@ def reasons_against(broker: Broker) -> list[str]:
         )
     if broker.controller_node() is None:
         reasons.append(f"broker {broker.node} knows no controller: none may be elected")
+    if broker.space_watch.reason is not None:
+        reasons.append(broker.space_watch.reason)
     reasons += _partition_reasons(broker)
     return reasons
 

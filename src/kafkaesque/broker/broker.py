@@ -70,6 +70,7 @@ from kafkaesque.broker.raft_driver import RaftDriver
 from kafkaesque.broker.recovery_watch import RecoveryWatch
 from kafkaesque.broker.registration import Registration
 from kafkaesque.broker.replica_mover import ReplicaMover
+from kafkaesque.broker.space_watch import SpaceWatch
 from kafkaesque.broker.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env import Env
@@ -79,6 +80,7 @@ from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.errors import (
     DiskFailed,
+    DiskFull,
     LeaderNotAvailable,
     NotLeader,
     RequestRefused,
@@ -194,6 +196,7 @@ class Broker:
         self.log_starts = LogStarts(self)
         self.log_cleaner = LogCleaner(self)
         self.log_scrubber = LogScrubber(self)
+        self.space_watch = SpaceWatch(self)
         self.driver.on_damaged = self.log_scrubber.note
         self.group_coordinators = GroupCoordinators(self)
         self.transaction_coordinators = TransactionCoordinators(self)
@@ -358,6 +361,7 @@ class Broker:
         self.log_starts.on_sweep(now_ms)
         self.log_cleaner.on_sweep(now_ms)
         self.log_scrubber.on_sweep(now_ms)
+        self.space_watch.on_sweep()
         self.group_recovery.on_sweep(now_ms)
         self.recovery_watch.on_sweep(now_ms)
         self.metadata_store.maybe_snapshot(self.controller)
@@ -609,6 +613,12 @@ class Broker:
                 "until the broker is restarted on a disk with free space and without errors: it "
                 "does not go on by itself; other brokers do."
             )
+            if isinstance(error, DiskFull):
+                sentence += (
+                    " Restarted while the disk is full it takes part without taking records, and "
+                    "deletes what topics keep no longer: so let topics keep less (retention.bytes, "
+                    "retention.ms) or delete some, and restart it, or remove other files first."
+                )
             self.report_error(LogLine("disk.failed", sentence, reason=str(error)))
             self.group_coordinators.close()
             self.transaction_coordinators.close()

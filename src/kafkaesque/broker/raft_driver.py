@@ -261,15 +261,31 @@ class RaftDriver:
             return
         try:
             parsed = read_message(message)
+            has_room = True
             if isinstance(parsed, AppendRequest):
                 _check_entries(parsed)
-                self.store.look_for_space()  # a follower with none fails, as a whole
-            replica.core.step(parsed)
+                has_room = group == CONTROLLER_GROUP or self._has_room(parsed)
+            replica.core.step(parsed, has_room=has_room)
         except (MalformedRaftMessage, CorruptBatch) as error:
             name = replica.log.identity.directory
             self.report(f"dropping a Raft message from broker {node} for {name}: {error}")
             return
         self.touch(replica)
+
+    def _has_room(self, message: AppendRequest) -> bool:
+        """Tell whether a follower can take records.
+
+        Where space has run out the broker fails as a whole: others are better off without it. One
+        that begins so takes part without records, for it is to get some space by that.
+        """
+        store = self.store
+        store.look_for_space()
+        refusal = store.refusal
+        if refusal is None:
+            return True
+        if not store.began_full and any(e.kind is EntryKind.DATA for e in message.entries):
+            self.fail(refusal)
+        return False
 
     def _answer_not_here(self, node: NodeId, group: GroupId, data: memoryview) -> None:
         try:

@@ -176,7 +176,9 @@ class Replica:
             NotLeader: this member does not lead, or is handing over.
             StorageFailed: the disk below failed.
         """
-        refusal = self.driver.store.refusal
+        store = self.driver.store
+        # Metadata is little, and all that lets a full disk become free of old records.
+        refusal = store.failure if self.group == CONTROLLER_GROUP else store.refusal
         if refusal is not None:
             self.hand_over_for_disk()  # another broker may have what is missing here
             raise StorageFailed(str(refusal))

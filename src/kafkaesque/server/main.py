@@ -12,7 +12,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.text.gateway import TextGateway
-from kafkaesque.model.errors import DiskFailed, KafkaesqueError
+from kafkaesque.model.errors import DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
@@ -140,6 +140,12 @@ def run_broker(config: ServerConfig) -> int:
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
         where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
+        if isinstance(error, DiskFull):
+            least = config.broker.storage.free_bytes_min
+            where += (
+                f": remove other files on that disk, or enlarge it. With {least} bytes free the "
+                "broker nearly always starts, and deletes then what topics keep no longer"
+            )
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
     return EXIT_CANNOT_START if servers[0].is_doomed else status

@@ -119,14 +119,11 @@ class GroupLog(ReadableLog):
         With write caching only marks become durable; batches are buffered, for good.
 
         Raises:
-            DiskFailed: the disk failed, or is too full; in the latter case nothing has changed.
+            DiskFailed: the disk failed. Whether it has room is asked before (`LogStore.refusal`).
             InvariantBroken: they do not fit to the end of the log.
         """
+        self._refuse_if_failed()
         bench = self._bench
-        if bench.blocked is not None and (
-            bench.has_failed or any(entry.kind == _DATA for entry in entries)
-        ):
-            raise bench.blocked
         positions, queue, group = self.positions, bench.wal.queue, self.identity.group
         to_wal = not self.write_caching or self._wal_always
         run: Run = []

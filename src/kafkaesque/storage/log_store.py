@@ -6,6 +6,10 @@ queued while a sync is on its way gathers for the next one. So the number of syn
 long one takes, and not on how many logs are written. When a file of the write-ahead log is full,
 the next block goes into another file, and a checkpoint is made in the background.
 
+With less than `free_bytes_min` free on the disk records are refused, until there is half as much
+again. That is asked for (`refusal`) before anything is written: what is left serves what a broker
+has to write to become free of old records, votes and metadata among it. It may begin in that state.
+
 A write or sync that fails fences the store for good: nothing is reported as durable any more and
 nothing is appended; what is there can be read.
 """
@@ -87,6 +91,8 @@ class LogStore:
         self._on_closed: Callable[[], None] | None = None
         self._space_checked_bytes = 0
         self._space_checked_ms = 0
+        #: There was too little space when this began, and has not been enough since.
+        self.began_full = False
 
     # -- life
 
@@ -105,7 +111,8 @@ class LogStore:
         self._directories = {log.identity.directory: None for log in self._logs.values()}
         self._damaged = recovery.report.damaged
         self._checkpointer.set_lines(recovery.lines)
-        self._check_space()
+        self._check_space(is_start=True)
+        self.began_full = self._bench.blocked is not None
         return recovery.report
 
     def close(self, on_done: Callable[[], None]) -> None:
@@ -276,12 +283,17 @@ class LogStore:
 
     @property
     def refusal(self) -> DiskFailed | None:
-        """Why appends are refused, if they are: look before proposing."""
+        """Why records are refused, if they are: look before anything is proposed or taken."""
         bench = self._bench
         if bench.blocked is not None and not bench.has_failed:
             if bench.clock.now_ms() >= self._space_checked_ms + SPACE_CHECK_MS:
                 self._check_space()
         return bench.blocked
+
+    @property
+    def failure(self) -> DiskFailed | None:
+        """Why everything is refused, for good, if it is."""
+        return self._bench.blocked if self._bench.has_failed else None
 
     def look_for_space(self) -> None:
         """Let free space that is there again count at once: for who cannot refuse an append."""
@@ -424,6 +436,7 @@ class LogStore:
             self._is_checkpoint_wanted
             and self._checkpointer.is_idle
             and not any(log.is_held or log.is_replacing for log in self._bench.unsettled)
+            and self._bench.wal.has_room_to_roll
         )
 
     def _maybe_note_checkpoint(self, commit: int) -> None:
@@ -436,7 +449,7 @@ class LogStore:
             bench.wal.roll()
             self._checkpointer.note(bench.wal.number)
             self._noted_commit = commit
-        elif bench.wal.is_full:
+        elif bench.wal.is_full and bench.wal.has_room_to_roll:
             bench.wal.roll()
             bench.statistics.checkpoints_late += 1
 
@@ -475,16 +488,25 @@ class LogStore:
             self._space_checked_bytes = written
             self._check_space()
 
-    def _check_space(self) -> None:
+    def _check_space(self, *, is_start: bool = False) -> None:
         bench = self._bench
         if bench.has_failed:
             return
         self._space_checked_ms = bench.clock.now_ms()
         free, least = bench.disk.free_bytes(), bench.config.free_bytes_min
-        if free >= least:
+        enough = least + least // 2
+        if free < 2 * least:
+            try:
+                bench.wal.give_up_spares()
+                free = bench.disk.free_bytes()
+            except DiskFailed as error:
+                self._fail(error)
+                return
+        if free >= enough or (free >= least and bench.blocked is None and not is_start):
             bench.blocked = None
-        elif bench.blocked is None:
-            bench.blocked = DiskFull(
-                f"only {free} bytes are free on the disk, and {least} are kept for the broker's own"
-                " needs: free some space, or let topics keep less (retention.bytes, retention.ms)"
-            )
+            self.began_full = False
+            return
+        bench.blocked = DiskFull(
+            f"only {free} bytes are free on the disk, where {least} are kept for the broker's own"
+            f" needs; it takes records again with {enough} free, so free {enough - free} or more"
+        )

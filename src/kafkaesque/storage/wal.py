@@ -2,8 +2,9 @@
 
 Theory of operation. Records gather in a queue; `write` turns the queue into one block of the
 current file (buffered) and names what has to be synced for it. The caller syncs, and does not call
-`write` again before that. A file that has reached its size is left for a new one; old files are
-numbered on and reused once a checkpoint covers them (`release_before`).
+`write` again before that. A file that has reached its size is left for a new one if there is room
+(`has_room_to_roll`); old files are numbered on and reused once a checkpoint covers them
+(`release_before`).
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from kafkaesque.storage.wal_format import RECORD, RecordKind, write_block
 WAL_DIRECTORY = "wal"
 #: Files kept for reuse.
 SPARE_FILES_MAX = 2
+#: The same where the disk has little space.
+SPARE_FILES_MIN = 1
 
 _pack = RECORD.pack
 
@@ -126,6 +129,21 @@ class WriteAheadLog:
         """Whether the current file has reached its size."""
         return self._position >= self._config.wal_bytes
 
+    @property
+    def has_room_to_roll(self) -> bool:
+        """Whether there is room for another file beside what is kept free.
+
+        If there is not, the current one is written on beyond its size.
+        """
+        config = self._config
+        least = config.wal_bytes + config.free_bytes_min
+        return bool(self._spares) or self._disk.free_bytes() >= least
+
+    def give_up_spares(self) -> None:
+        """Keep as few files for reuse as a start and a checkpoint need on a full disk."""
+        while len(self._spares) > SPARE_FILES_MIN:
+            self._disk.remove(wal_path(self._spares.pop()))
+
     def start(self, number: int, spares: Sequence[int]) -> None:
         """Begin in a new file; the first `write` makes it. `spares` may be overwritten."""
         self._number = number
@@ -193,8 +211,8 @@ class WriteAheadLog:
             file.preallocate(bytes_wanted)
         except DiskFull as error:
             raise DiskFull(
-                f"the write-ahead log needs {bytes_wanted} bytes for {path}, and only"
-                f" {self._disk.free_bytes()} are free on the disk ({error})"
+                f"the write-ahead log needs {bytes_wanted - file.size()} more bytes for {path}, and"
+                f" only {self._disk.free_bytes()} are free on the disk ({error})"
             ) from error
 
     def release_before(self, number: int) -> None:

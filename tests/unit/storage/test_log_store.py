@@ -334,6 +334,10 @@ def refusal(world: World) -> DiskFailed | None:
     return world.store.refusal
 
 
+def began_full(world: World) -> bool:
+    return world.store.began_full
+
+
 def fenced(world: World) -> None:
     """Check that nothing more is promised."""
     log = world.store.logs[0]
@@ -403,7 +407,7 @@ def test_a_start_without_room_for_the_write_ahead_log_says_how_much_it_needs() -
     store = LogStore(
         disk=disk, clock=clock, config=SMALL, cluster_id="c", node=NODE, draw=lambda: 7
     )
-    told = r"needs 16384 bytes for wal/\d+\.wal, and only \d+ are free"
+    told = r"needs 16384 more bytes for wal/\d+\.wal, and only \d+ are free"
     with pytest.raises(DiskFull, match=told):
         store.open()
 
@@ -413,22 +417,19 @@ def test_a_full_disk_refuses_before_it_breaks() -> None:
     log = world.log()
     world.commit()
     world.disk.capacity = world.disk._used(world.disk.root) + (5 << 20)
-    refused = None
-    for _ in range(100):
-        try:
-            add(log, 1, value=b"v" * 200_000)
-        except DiskFull as error:
-            refused = error
-            break
+    while (refused := refusal(world)) is None:
+        add(log, 1, value=b"v" * 200_000)
         world.commit()
-    assert refused is not None
-    assert "free some space" in str(refused)
-    # A follower fails by this, and does not go on by itself.
-    assert "until then" not in str(refused)
+    assert isinstance(refused, DiskFull)
+    free = world.disk.free_bytes()
+    assert 0 < free < (1 << 20)
+    assert f"only {free} bytes are free" in str(refused)
+    assert f"free {(3 << 19) - free} or more" in str(refused)
+    assert not began_full(world)
     assert world.failures == []
+    # What the broker needs for itself still works, and what was let in before it was full.
+    add(log, 1)
     end = log.end_offset
-    assert isinstance(refusal(world), DiskFull)
-    # What the broker needs for itself still works.
     mark(log, 2)
     log.save_hard_state(Term(2), None)
     world.commit()
@@ -438,6 +439,86 @@ def test_a_full_disk_refuses_before_it_breaks() -> None:
     add(log, 2)
     world.restart()
     assert world.log().end_offset == end + 1
+
+
+def test_a_start_on_a_full_disk_takes_records_when_there_is_enough_space() -> None:
+    config = dataclasses.replace(SMALL, free_bytes_min=8_000)
+    world = World(config)
+    log = world.log()
+    for _ in range(40):
+        add(log, 1, value=b"v" * 1_000)
+        world.commit()
+    kept = read_all(log)
+    world.close()
+    world.disk.capacity = world.disk._used(world.disk.root) + 5_000
+    world.open()
+    log = world.log()
+    assert read_all(log) == kept
+    assert began_full(world)
+    assert isinstance(refusal(world), DiskFull)
+    # What is freed little by little does not make it take records little by little.
+    log.advance_start(6)
+    world.commit()
+    world.clock.monotonic_ms += 1000
+    assert isinstance(refusal(world), DiskFull)
+    log.advance_start(30)
+    world.commit()
+    assert world.disk.free_bytes() >= 12_000
+    world.clock.monotonic_ms += 1000
+    assert refusal(world) is None
+    assert not began_full(world)
+    add(log, 1)
+    world.restart()
+    assert world.log().end_offset == 41
+    assert world.log().start_offset == 30
+
+
+def test_with_little_space_a_file_of_the_write_ahead_log_is_written_on_beyond_its_size() -> None:
+    config = dataclasses.replace(SMALL, free_bytes_min=10_000)
+    world = World(config)
+    log = world.log()
+    world.commit()
+    # Another file of 16 KiB would take what is kept for votes and metadata.
+    world.disk.capacity = world.disk._used(world.disk.root) + 16_384 + 9_000
+    term = 0
+    while world.store._bench.wal._position < 18_000:
+        term += 1
+        log.save_hard_state(Term(term), None)
+        world.commit()
+    assert world.failures == []
+    assert world.store._bench.wal.number == 1
+    mark(log, term)
+    world.kill()
+    assert world.log().term == term
+    world.disk.capacity = None
+    log = world.log()
+    while world.store._bench.wal.number < 4:
+        term += 1
+        log.save_hard_state(Term(term), None)
+        world.commit()
+    world.kill()
+    assert world.log().term == term
+
+
+def test_with_little_space_all_spare_files_but_one_are_given_up() -> None:
+    config = dataclasses.replace(SMALL, free_bytes_min=10_000)
+    world = World(config)
+    log = world.log()
+    for _ in range(2):
+        add(log, 1)
+        world.commit()
+        world.store._bench.wal.roll()
+    add(log, 1)
+    world.store.request_checkpoint()
+    world.commit()
+    world.disk.settle()
+    assert len(world.store._bench.wal._spares) == 2
+    world.disk.capacity = world.disk._used(world.disk.root) + 5_000
+    world.store._check_space()
+    assert len(world.store._bench.wal._spares) == 1
+    assert refusal(world) is None
+    world.restart()
+    assert world.log().end_offset == 3
 
 
 def test_a_disk_that_fills_up_at_once_fences() -> None:
