@@ -161,3 +161,35 @@ def test_a_broker_that_has_failed_for_space_comes_back_when_it_is_restarted() ->
     scenario.write(10)
     scenario.settle()
     assert scenario.cluster.failed() == []
+
+
+def test_a_full_broker_whose_copy_has_nothing_more_that_is_kept_gives_it_up() -> None:
+    scenario = Scenario(9)
+    scenario.write(600)
+    scenario.settle()
+    full = next(name for name in scenario.cluster.names if name != scenario.leader)
+    fill(scenario, full)
+    keep_less(scenario)
+    scenario.write(1_500)
+    scenario.loop.run_for(2_000)
+    scenario.boot(full)
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
+    scenario.write(10)
+    scenario.settle()
+    assert scenario.cluster.failed() == []
+
+
+def test_retention_that_is_to_be_applied_more_often_is_so_at_once() -> None:
+    scenario = Scenario(11)
+    scenario.write(600)
+    scenario.settle()
+    name = "log.retention.check.interval.ms"
+    do(scenario, ChangeConfig(changes=[ConfigChange(name=name, value="600000")]))
+    scenario.loop.run_for(1_000)
+    keep_less(scenario)
+    log = scenario.partition(scenario.leader).log
+    scenario.loop.run_for(10_000)
+    assert log.start_offset == 0
+    do(scenario, ChangeConfig(changes=[ConfigChange(name=name, value="1000")]))
+    scenario.loop.run_until(lambda: log.start_offset > 0, 2_000)

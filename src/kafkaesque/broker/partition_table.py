@@ -53,7 +53,8 @@ class PartitionTable:
         self._is_retry_asked = False
         #: Groups whose logs here cannot be used, and why.
         self._damaged: dict[GroupId, str] = {}
-        self._retention_due_ms = 0
+        #: When retention was applied last.
+        self._retained_ms: int | None = None
         self._rebalanced_ms = broker.env.clock.now_ms()
 
     def get(self, group: GroupId) -> Partition | None:
@@ -338,9 +339,10 @@ class PartitionTable:
             if partition.has_waiting:
                 partition.expire_waiting(now_ms)
         self._rebalance(now_ms)
-        if now_ms >= self._retention_due_ms:
-            interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
-            self._retention_due_ms = now_ms + interval_ms
+        # The interval counts as it is now, not as it was at the last time: it may be long.
+        interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
+        if self._retained_ms is None or now_ms >= self._retained_ms + interval_ms:
+            self._retained_ms = now_ms
             wall_ms = self._broker.env.clock.wall_ms()
             for partition in self._partitions.values():
                 partition.producers.expire(wall_ms)
