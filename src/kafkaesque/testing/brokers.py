@@ -13,7 +13,7 @@ from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.testing.arguments import is_whole, whole
-from kafkaesque.testing.copies import are_copies_whole
+from kafkaesque.testing.copies import find_lacking
 
 BROKERS_MAX: Final = 9
 CONTROLLERS_MAX: Final = 3
@@ -93,8 +93,16 @@ class TestedCluster(SimCluster):
         return [n for n, each in enumerate(machines, 1) if not each.running or each.paused]
 
     def is_whole(self) -> bool:
-        """Whether every broker is up, and every copy may vote and has what is committed."""
-        return self.is_up() and are_copies_whole(self.running())
+        """Whether every broker is up, and every copy votes and is in sync again."""
+        return self.is_up() and find_lacking(self.running()) is None
+
+    def lacking(self) -> str:
+        """Return why the cluster is not whole."""
+        if stopped := self.stopped():
+            return f"brokers that do not run: {', '.join(map(str, stopped))}"
+        if not self.is_up():
+            return "some brokers are not ready, or do not hear of all others"
+        return f"{find_lacking(self.running())} has no leader, or not all copies vote and are in sync"
 
     def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""

@@ -38,6 +38,8 @@ from kafkaesque.testing.faults import Faults
 
 #: Virtual time that a call may take, unless it says otherwise.
 TIMEOUT_MS: Final = 30_000
+#: A partition of two that has lost a disk is without a leader for four session timeouts, of 9 s.
+WHOLE_TIMEOUT_MS: Final = 90_000
 AGAIN_MS: Final = 50
 _CREATE, _INIT, _PRODUCE, _FETCH = 5, 4, 13, 13
 _FETCH_BYTES = 4 * 1024 * 1024
@@ -130,7 +132,7 @@ class SimulatedCluster(Faults):
         except SimStuck as stuck:
             raise TimedOut(f"seed {self.seed}: {stuck}") from None
 
-    def wait_until_whole(self, timeout_ms: float = TIMEOUT_MS) -> None:
+    def wait_until_whole(self, timeout_ms: float = WHOLE_TIMEOUT_MS) -> None:
         """Let time pass until all brokers are up, and every copy votes and is in sync again.
 
         Then any broker may be the next to go: nothing hangs on the one that came back last.
@@ -138,7 +140,12 @@ class SimulatedCluster(Faults):
         Raises:
             TimedOut: they are not within that time.
         """
-        self.run_until(self._cluster.is_whole, timeout_ms)
+        try:
+            self.world.loop.run_until(self._cluster.is_whole, timeout_ms)
+        except SimStuck:
+            raise TimedOut(
+                f"seed {self.seed}: not whole within {timeout_ms:g} ms: {self._cluster.lacking()}"
+            ) from None
 
     def history(self) -> list[str]:
         """Return what has happened, as lines with their virtual times."""

@@ -512,6 +512,19 @@ def test_who_was_there_when_it_was_formed_anew_goes_on_alone_again() -> None:
     assert "brokers 1, 2 may have acknowledged records" in found["leaderless"].cause
 
 
+def test_before_replicas_have_had_time_to_tell_it_is_not_said_that_they_wait() -> None:
+    found = reformed(closed(leaderless([1, 2]), 1), [1], [])
+    young = replace(found, recoveries=[replace(found.recoveries[0], open_ms=1_000)])
+    assert "only if they have caught up since" in checks_of(young)["leaderless"].cause
+
+
+def test_who_has_not_told_is_named_where_the_others_do_not_go_on() -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [], [2]))["leaderless"]
+    assert "broker 1 may have acknowledged records" in finding.cause
+    assert "do not go on with that" in finding.cause
+    assert "has all" not in finding.cause
+
+
 def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> None:
     found = reformed(with_copy_anew(leaderless([1, 2]), 1), [1], [2])
     finding = checks_of(found)["leaderless"]

@@ -97,10 +97,49 @@ def test_when_it_is_whole_the_next_broker_may_go(seed: int) -> None:
     assert len(cluster.read("t")) == 23
 
 
+def test_it_is_whole_when_the_controllers_are(cluster: SimulatedCluster) -> None:
+    for lost, killed in ((1, 2), (2, 3), (3, 1)):
+        cluster.lose_disk(lost)
+        cluster.run_for(2_000)
+        cluster.start(lost)
+        cluster.wait_until_whole()
+        cluster.kill(killed)
+        cluster.create_topic(f"t{killed}", replicas=2)
+        cluster.start(killed)
+        cluster.wait_until_whole()
+
+
+def test_when_it_is_whole_everybody_has_what_was_written_meanwhile(
+    cluster: SimulatedCluster,
+) -> None:
+    cluster.create_topic("t")
+    follower = 1 if cluster.leader("t") != 1 else 2
+    cluster.kill(follower)
+    for _ in range(50):
+        cluster.produce("t", b"v" * 100_000)
+    cluster.start(follower)
+    cluster.wait_until_whole()
+    brokers = cluster._cluster.running()
+    group = brokers[0].state.topics["t"].partitions[0].group
+    ends = [each.log.end_offset for broker in brokers if (each := broker.partitions.get(group))]
+    assert ends == [50, 50, 50]
+
+
 def test_a_broker_that_stays_away_keeps_it_from_being_whole(cluster: SimulatedCluster) -> None:
     cluster.create_topic("t")
     cluster.kill(3)
-    with pytest.raises(TimedOut):
+    why = "not whole within 20000 ms: brokers that do not run: 3"
+    with pytest.raises(TimedOut, match=why):
+        cluster.wait_until_whole(20_000)
+
+
+def test_what_is_lost_with_its_only_copy_is_named(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t", replicas=1)
+    cluster.produce("t", b"v")
+    leader = cluster.leader("t") or 1
+    cluster.lose_disk(leader)
+    cluster.start(leader)
+    with pytest.raises(TimedOut, match="t-0 has no leader, or not all copies vote"):
         cluster.wait_until_whole(20_000)
 
 
