@@ -102,7 +102,8 @@ class TestedCluster(SimCluster):
             return f"brokers that do not run: {', '.join(map(str, stopped))}"
         if not self.is_up():
             return "some brokers are not ready, or do not hear of all others"
-        return f"{find_lacking(self.running())} has no leader, or not all copies vote and are in sync"
+        lacking = find_lacking(self.running())
+        return f"{lacking} has no leader, or not all copies vote and are in sync"
 
     def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""
