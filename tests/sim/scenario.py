@@ -137,13 +137,21 @@ class Scenario:
         assert at < found.size
         return found, at
 
-    def damage(self, name: str, *, segment: int = 0, batch: int, byte: int) -> Offset:
-        """Flip a bit of a batch on a machine's disk; return the batch's first offset."""
+    def damage(
+        self, name: str, *, segment: int = 0, batch: int, byte: int, is_cut: bool = False
+    ) -> Offset:
+        """Flip a bit of a batch on a machine's disk, or let the file end there.
+
+        Returns the batch's first offset.
+        """
         found, at = self.batch_in_closed_segment(name, segment, batch)
         inode = self.world.machines[name].drive.volume.find(found.path)
         content = inode.content  # type: ignore[union-attr]
         offset = Offset(int.from_bytes(content[at : at + 8], "big"))
-        content[at + byte] ^= 1
+        if is_cut:
+            inode.lose_end(at + byte)  # type: ignore[union-attr]
+        else:
+            content[at + byte] ^= 1
         return offset
 
     # -- what came of it

@@ -14,6 +14,14 @@ from tests.sim.scenario import Scenario
 
 #: A byte of the batch header that tells where the batch ends, and one of the records behind it.
 BROKEN_HEADER, BROKEN_RECORDS = 16, 80
+#: Where a bit is flipped in a batch, or its file ends; nothing tells of a file that ends before it.
+DAMAGES = [
+    pytest.param(BROKEN_HEADER, False, id="header"),
+    pytest.param(BROKEN_RECORDS, False, id="records"),
+    pytest.param(0, True, id="cut before"),
+    pytest.param(BROKEN_HEADER, True, id="cut in header"),
+    pytest.param(BROKEN_RECORDS, True, id="cut in records"),
+]
 
 
 def behind(scenario: Scenario) -> tuple[str, str, str]:
@@ -30,11 +38,13 @@ def behind(scenario: Scenario) -> tuple[str, str, str]:
     return leader, near, far
 
 
-@pytest.mark.parametrize("byte", [BROKEN_HEADER, BROKEN_RECORDS])
-def test_a_follower_gets_from_another_leader_what_this_one_cannot_read(byte: int) -> None:
+@pytest.mark.parametrize(("byte", "is_cut"), DAMAGES)
+def test_a_follower_gets_from_another_leader_what_this_one_cannot_read(
+    byte: int, is_cut: bool
+) -> None:
     scenario = Scenario(1)
     leader, near, far = behind(scenario)
-    scenario.damage(leader, segment=1, batch=9, byte=byte)
+    scenario.damage(leader, segment=1, batch=9, byte=byte, is_cut=is_cut)
     scenario.boot(far)
     scenario.loop.run_until(lambda: scenario.end(far) == scenario.end(near), 30_000)
     scenario.loop.run_for(2_000)
@@ -47,12 +57,12 @@ def test_a_follower_gets_from_another_leader_what_this_one_cannot_read(byte: int
     assert scenario.findings.anomalies == []
 
 
-@pytest.mark.parametrize("byte", [BROKEN_HEADER, BROKEN_RECORDS])
-def test_who_alone_has_everything_goes_on_leading(byte: int) -> None:
+@pytest.mark.parametrize(("byte", "is_cut"), DAMAGES)
+def test_who_alone_has_everything_goes_on_leading(byte: int, is_cut: bool) -> None:
     """The other one lags behind: it gets what is good, and is not asked to lead."""
     scenario = Scenario(2)
     leader, near, far = behind(scenario)
-    offset = scenario.damage(leader, segment=1, batch=9, byte=byte)
+    offset = scenario.damage(leader, segment=1, batch=9, byte=byte, is_cut=is_cut)
     term = scenario.partition(leader).leader_epoch
     scenario.kill(near)
     scenario.boot(far)
@@ -70,12 +80,17 @@ def test_who_alone_has_everything_goes_on_leading(byte: int) -> None:
     assert scenario.committed(far) == scenario.committed(near)
 
 
-def test_a_consumer_gets_from_another_leader_what_this_one_cannot_find() -> None:
+@pytest.mark.parametrize(
+    ("byte", "is_cut"), [each for each in DAMAGES if "records" not in str(each.id)]
+)
+def test_a_consumer_gets_from_another_leader_what_this_one_cannot_find(
+    byte: int, is_cut: bool
+) -> None:
     scenario = Scenario(3)
     leader = scenario.leader
     scenario.write(1_500)
     scenario.settle()
-    scenario.damage(leader, segment=1, batch=9, byte=BROKEN_HEADER)
+    scenario.damage(leader, segment=1, batch=9, byte=byte, is_cut=is_cut)
     reader = scenario.read_from_start()
     end = scenario.end(leader)
     scenario.loop.run_until(lambda: reader.position == end, 10_000)

@@ -159,19 +159,22 @@ def _split(log: "ReadableLog", data: memoryview, segment: Segment, offset: int) 
     while len(data) - at >= HEADER_BYTES:
         place = read_place(data, at)
         if place is not None and place.base_offset >= log.written_end and log.is_held:
-            break  # it is about to be cut off
+            return entries  # it is about to be cut off
         first = -1 if place is None else positions.index_of_offset(place.base_offset)
         if place is None or not _fits(positions, place, first, end if entries else None):
             if entries:
                 break
             raise StorageCorrupt(f"{segment.path}: no record batch of offset {offset} or after")
         if at + place.size_bytes > len(data):
-            break  # never the first one: so much was asked for
+            break
         last = first + place.last_offset - place.base_offset
         end = place.last_offset + 1
         batch = data[at : at + place.size_bytes]
         entries.append(LogEntry(EntryKind.DATA, first, last, Term(place.term), batch))
         at += place.size_bytes
+    if not entries:
+        # So much was asked for, and nothing would look like a hole that compaction has left.
+        raise StorageCorrupt(f"{segment.path}: it ends before the batch of offset {offset}")
     return entries
 
 

@@ -77,12 +77,13 @@ def walk(
 ) -> Steps[tuple[int, BatchPlace | None]]:
     """Go from batch to batch until `stop(place, position)` holds.
 
-    Returns that batch, or (`end`, None), where a batch has to end. A file that ends early is an
-    end, too: it has been cut in the meantime.
+    Returns that batch, or (`end`, None), where a batch has to end. Where the log has been cut in
+    the meantime, its new end is an end, too.
 
     Raises:
-        StorageCorrupt: there is no batch where one must be, or it cannot be the right one: it would
-            reach over the end, or begin before the one before it ends.
+        StorageCorrupt: there is no batch where one must be, because the file ends early or for
+            another reason; or it cannot be the right one: it would reach over the end, or begin
+            before the one before it ends.
     """
     floor = segment.base_offset
     while position < end:
@@ -97,8 +98,8 @@ def walk(
             floor = place.last_offset + 1
             at += place.size_bytes
         if at == 0:
-            if position + len(data) < end:
-                return position, None
+            if segment.size <= position + len(data) < end:
+                return position, None  # the log was cut while it was read
             raise StorageCorrupt(_no_batch(segment, position))
         position += at
     return end, None
