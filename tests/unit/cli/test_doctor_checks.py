@@ -242,6 +242,13 @@ CASES: Mapping[str, Facts] = {
     "leaderless": facts(view({"orders-1": partition(leader=-1, in_sync=[])})),
     "under-replicated": facts(view({"orders-1": partition(in_sync=[1, 3])})),
     "damaged-replica": facts(view({"orders-1": partition(offline=[2])})),
+    "disk-full": with_broker(
+        facts(view({"orders-1": partition(in_sync=[1, 3], offline=[2])})),
+        2,
+        admin=replace(
+            admin(kafkaesque_appends_refused=1), reasons=["broker 2 takes no records: only 5"]
+        ),
+    ),
     "disk-failed": with_broker(facts(), 2, disk=disk(GB, has_failed=True)),
     "disk-fills": with_broker(facts(), 2, disk=disk(10 * GB)),
     "clocks-apart": with_broker(facts(), 2, admin=admin(ahead_s=-3.0)),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from kafkaesque.cli.doctor.controller_checks import check_controllers
-from kafkaesque.cli.doctor.facts import BrokerFacts, Facts, PartitionName
+from kafkaesque.cli.doctor.facts import AdminFacts, BrokerFacts, Facts, PartitionName
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
 from kafkaesque.cli.doctor.partition_checks import (
     check_copies,
@@ -21,6 +21,8 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 NEARLY_FULL = 1 / 3
 #: Of the files that may be open.
 FILES_USED_MAX = 0.8
+#: What a broker says whose disk is full.
+FULL = "takes no records"
 #: What helps then.
 _REFUSES = 'docs/operations.md, "A broker that refuses to start"'
 
@@ -70,6 +72,7 @@ def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
         for reason in broker.admin.reasons
         if not (damaged and (reason.startswith(damaged) or "GET /offline-replicas" in reason))
         and not (facts.has_no_controller and "knows no controller" in reason)
+        and not (broker.admin.is_full and FULL in reason)
     ]
 
 
@@ -156,6 +159,9 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if broker.has_failed:
             yield _has_failed(broker)
             continue
+        if broker.admin is not None and broker.admin.is_full:
+            yield _is_full(broker, broker.admin)
+            continue
         if disk is None:
             continue
         if not disk.total_bytes or disk.free_bytes is None:
@@ -176,6 +182,19 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
             )
 
 
+def _is_full(broker: BrokerFacts, admin: AdminFacts) -> Finding:
+    said = [reason for reason in admin.reasons if FULL in reason]
+    return Finding(
+        check="disk-full",
+        severity=CRITICAL,
+        what=f"broker {broker.id} takes no records: its disk is full",
+        cause=said[0] if said else "its log says how many bytes are missing",
+        command="kafkaesque topic alter TOPIC --config retention.bytes=BYTES    (or retention.ms, "
+        "or remove other files there; it goes on by itself within log.retention.check.interval.ms)",
+        names=[str(broker.id)],
+    )
+
+
 def _has_failed(broker: BrokerFacts) -> Finding:
     place = f" ({broker.disk.directory})" if broker.disk is not None else ""
     reasons = [] if broker.admin is None else broker.admin.reasons
@@ -185,7 +204,8 @@ def _has_failed(broker: BrokerFacts) -> Finding:
         severity=CRITICAL,
         what=f"broker {broker.id} has given up its disk{place}",
         cause=f"{why}: what came last may be lost there, so it acknowledges nothing any more",
-        command="free some space or replace the disk; then stop its process, which still runs and "
+        command="free some space (if it is full, topics that keep less are enough: see "
+        "retention.bytes), or replace the disk; then stop its process, which still runs and "
         f"holds the directory, and start it: kafkaesque broker --config broker-{broker.id}.toml",
         names=[str(broker.id)],
     )

@@ -87,6 +87,11 @@ class AdminFacts:
         """Whether its disk has failed, and only a restart helps."""
         return self.metrics.get("kafkaesque_broker_failed", 0.0) > 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no records, because its disk has too little space."""
+        return self.metrics.get("kafkaesque_appends_refused", 0.0) > 0 and not self.has_failed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:

@@ -81,12 +81,13 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
         if alike := [each for each in leaderless if each.outlook is outlook]:
             yield _are_leaderless(facts, alike)
     damaged = damaged_copies(facts)
+    full = {each.id for each in facts.brokers if each.admin is not None and each.admin.is_full}
     behind: dict[int, list[PartitionName]] = {}
     for name, each in partitions:
         if each.leader >= 0:
             for node in missing_in_sync(each.replicas, each.in_sync, facts.moves.get(Where(*name))):
-                # Of those that are damaged another finding says so.
-                if str(name) not in damaged.get(node, ()):
+                # Of those that are damaged, or have no room, another finding says so.
+                if node not in full and str(name) not in damaged.get(node, ()):
                     behind.setdefault(node, []).append(name)
     for node, names in sorted(behind.items()):
         yield _under_replicated(facts, node, names)
@@ -238,7 +239,9 @@ def damaged_copies(facts: Facts) -> dict[int, dict[str, str]]:
     damaged: dict[int, dict[str, str]] = {}
     for broker in facts.brokers:
         found = damaged[broker.id] = dict(broker.admin.damaged) if broker.admin is not None else {}
-        if broker.view is not None:
+        # One without room for records is offline by that, too, and its copies are good.
+        is_full = broker.admin is not None and broker.admin.is_full
+        if broker.view is not None and not is_full:
             for name, each in sorted(broker.view.partitions.items()):
                 if broker.id in each.offline:
                     found.setdefault(str(name), "")
@@ -258,8 +261,8 @@ def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
             what=f"broker {node} cannot read, or not all of, its "
             f"{'copy' if len(copies) == 1 else 'copies'} of {named(list(copies))}",
             cause="; ".join(reasons[:NAMED_MAX])
-            or "their logs on its disk are damaged, or the disk cannot be read; its log says which "
-            "file",
+            or "their logs on its disk are damaged, or the disk cannot be read or is full; its log "
+            "says which file",
             command=f"stop broker {node}, move {directory} out of {_place(facts, node)}, start it: "
             "the copy is made anew from the others. Never on two brokers at a time",
             names=list(copies),
