@@ -68,6 +68,9 @@ class MetadataStore:
         self._snapshot_offset = Offset(0)
         self._payload = ClusterState().write_snapshot()
         self._is_saving = False
+        #: What is to be saved after the one that is being saved: the leader's, while there is an
+        #: own one on its way.
+        self._next: list[Callable[[], None]] = []
 
     # -- start
 
@@ -165,7 +168,10 @@ class MetadataStore:
         self.save(payload, offset, on_saved)
 
     def save(self, payload: bytes, offset: Offset, on_saved: Callable[[], None]) -> None:
-        """Write a snapshot; `on_saved` when it is durable and in its place."""
+        """Write a snapshot, one after the other; `on_saved` when it is durable and in its place."""
+        if self._is_saving:
+            self._next.append(lambda: self.save(payload, offset, on_saved))
+            return
         self._is_saving = True
         temporary = f"{_SNAPSHOT}.new"
         body = _HEADER.pack(0, offset)[4:] + payload
@@ -182,23 +188,32 @@ class MetadataStore:
             if error is not None:
                 self._on_failed(error)
                 return
-            self._disk.rename(temporary, _SNAPSHOT)
+            try:
+                self._disk.rename(temporary, _SNAPSHOT)
+            except DiskFailed as failure:
+                self._on_failed(failure)
+                return
             self._disk.sync([], on_renamed, [_DIRECTORY])
 
         def on_renamed(error: DiskFailed | None) -> None:
             if error is not None:
                 self._on_failed(error)
                 return
-            self._is_saving = False
             self._payload = payload
             self._snapshot_offset = offset
             on_saved()
+            self._go_on()
 
         self._disk.sync([file], on_written)
 
     def _on_failed(self, error: DiskFailed) -> None:
-        self._is_saving = False
         self._report(f"the controller's snapshot could not be written: {error}")
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_saving = False
+        if self._next:
+            self._next.pop(0)()
 
 
 def _stored_batches(log: GroupLog) -> list[AppendedBatch]:
