@@ -4,6 +4,7 @@ import pytest
 
 from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerCommand, DeleteTopic
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import KIB
 from tests.sim.scenario import TOPIC, Scenario
 
@@ -193,3 +194,39 @@ def test_retention_that_is_to_be_applied_more_often_is_so_at_once() -> None:
     assert log.start_offset == 0
     do(scenario, ChangeConfig(changes=[ConfigChange(name=name, value="1000")]))
     scenario.loop.run_until(lambda: log.start_offset > 0, 2_000)
+
+
+def test_a_full_broker_does_not_keep_the_other_of_two_replicas_from_going_on() -> None:
+    scenario = Scenario(13, SimOptions(replicas=2))
+    scenario.write(600)
+    leader = scenario.leader
+    full = next(name for name in scenario.cluster.names if name != leader and scenario.find(name))
+    scenario.loop.run_until(lambda: scenario.end(full) == scenario.end(leader), 30_000)
+    scenario.loop.run_for(500)
+    fill(scenario, full)
+    scenario.boot(full)  # before the others give it up
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    scenario.write(10)
+    assert scenario.cluster.failed() == [full]
+    keep_less(scenario)
+    scenario.write(1_500)
+    scenario.cluster.restart_failed()
+    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
+    partition = scenario.partition(leader)
+    scenario.loop.run_until(lambda: len(partition.replica.in_sync()) == 2, 30_000)  # type: ignore[union-attr]
+    assert scenario.cluster.failed() == []
+
+
+def test_a_full_broker_that_gets_space_soon_goes_on_as_one_of_two_replicas() -> None:
+    scenario = Scenario(13, SimOptions(replicas=2))
+    scenario.write(600)
+    leader = scenario.leader
+    full = next(name for name in scenario.cluster.names if name != leader and scenario.find(name))
+    scenario.loop.run_until(lambda: scenario.end(full) == scenario.end(leader), 30_000)
+    scenario.loop.run_for(500)
+    keep_less(scenario)
+    fill(scenario, full)
+    scenario.boot(full)
+    scenario.write(1_500)
+    assert scenario.cluster.failed() == []
+    assert takes_records(scenario, full)

@@ -45,6 +45,10 @@ __all__ = ["RaftDriver", "Replica"]
 EARLY_MESSAGES_MAX = 4096
 #: Rounds of "perform, then see what that has caused" in one turn; the rest waits for the next turn.
 ROUNDS_PER_TURN_MAX = 8
+#: A broker that begins without space has so long to get some before it leaves pairs to the others.
+FULL_MS_MAX = 15_000
+#: Voters of whom both are needed.
+PAIR = 2
 #: At shutdown, how long to wait for leadership to be taken over.
 HAND_OVER_MS_MAX = 1_000
 
@@ -266,6 +270,8 @@ class RaftDriver:
                 _check_entries(parsed)
                 has_room = group == CONTROLLER_GROUP or self._has_room(parsed)
             replica.core.step(parsed, has_room=has_room)
+            if not has_room:
+                self._maybe_give_way(replica)
         except (MalformedRaftMessage, CorruptBatch) as error:
             name = replica.log.identity.directory
             self.report(f"dropping a Raft message from broker {node} for {name}: {error}")
@@ -277,6 +283,7 @@ class RaftDriver:
 
         Where space has run out the broker fails as a whole: others are better off without it. One
         that begins so takes part without records, for it is to get some space by that.
+        (`_maybe_give_way` says for how long, where others cannot go on meanwhile.)
         """
         store = self.store
         store.look_for_space()
@@ -286,6 +293,22 @@ class RaftDriver:
         if not store.began_full and any(e.kind is EntryKind.DATA for e in message.entries):
             self.fail(refusal)
         return False
+
+    def _maybe_give_way(self, replica: Replica) -> None:
+        """Fail as a whole if a group of two waits for this follower, which has got no space.
+
+        The controller lets the other one go on alone then.
+        """
+        core, refusal = replica.core, self.store.refusal
+        waited_ms = self.env.clock.now_ms() - (self._started_ms or 0)
+        if (
+            refusal is not None
+            and core.is_refusing
+            and len(core.configuration.voters) == PAIR
+            and core.configuration.is_voter(self.node)
+            and waited_ms >= FULL_MS_MAX
+        ):
+            self.fail(refusal)
 
     def _answer_not_here(self, node: NodeId, group: GroupId, data: memoryview) -> None:
         try:

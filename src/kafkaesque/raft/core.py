@@ -74,6 +74,11 @@ class RaftCore(Elector):
         return self._log
 
     @property
+    def is_refusing(self) -> bool:
+        """Whether its leader has more than this follower, which has no room for that."""
+        return self._follower_log.is_refusing
+
+    @property
     def is_settled(self) -> bool:
         """Whether the configuration in force is committed and not joint; asked of a leader."""
         table = self._configurations

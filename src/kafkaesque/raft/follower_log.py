@@ -108,6 +108,11 @@ class FollowerLog:
         """Return up to where every leader has what stands here."""
         return self._log.start_index if self._is_volatile else self._log.commit_index
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the leader has more than this log, and there is no room for that."""
+        return self._refused_index > self._agreed_index
+
     # --- appends ----------------------------------------------------------------------------
 
     def on_append_request(self, message: AppendRequest, *, has_room: bool) -> bool:
@@ -248,7 +253,7 @@ class FollowerLog:
         """
         self.owes_answer = False
         log = self._log
-        if self._refused_index > self._agreed_index:
+        if self.is_refusing:
             self._outbox.send(NotHere(self._group, self._node, leader, term))
             return
         synced_index = min(log.synced_index, self._agreed_index)
