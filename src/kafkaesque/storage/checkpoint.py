@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kafkaesque.env.disk import Disk, File
 from kafkaesque.model.checksum import crc32c
+from kafkaesque.model.errors import DiskFailed
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.log_snapshot import LogSnapshot, read_snapshot
 
@@ -112,8 +113,12 @@ def load_checkpoint(disk: Disk) -> Checkpoint:
 def put_new_checkpoint(disk: Disk, content: bytes) -> File:
     """Write the content under the new name; buffered. It has to be synced and renamed."""
     file = disk.open(CHECKPOINT_NEW, create=True)
-    file.truncate(0)
-    file.write_at(0, [content])
+    try:
+        file.truncate(0)
+        file.write_at(0, [content])
+    except DiskFailed:
+        file.close()
+        raise
     return file
 
 
