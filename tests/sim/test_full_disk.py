@@ -48,6 +48,14 @@ def keep_less(scenario: Scenario) -> None:
     do(scenario, ChangeConfig(topic=TOPIC, changes=[change]))
 
 
+def goes_on(scenario: Scenario, name: str) -> None:
+    """A broker that was full takes records again, and all replicas become equal."""
+    scenario.loop.run_until(lambda: takes_records(scenario, name), 30_000)
+    scenario.write(10)
+    scenario.settle()
+    assert scenario.cluster.failed() == []
+
+
 def free_bytes(scenario: Scenario, name: str) -> int:
     return scenario.broker(name).env.disk.free_bytes()
 
@@ -158,10 +166,7 @@ def test_a_broker_that_has_failed_for_space_comes_back_when_it_is_restarted() ->
     scenario.cluster.restart_failed()
     scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
     keep_less(scenario)
-    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
-    scenario.write(10)
-    scenario.settle()
-    assert scenario.cluster.failed() == []
+    goes_on(scenario, full)
 
 
 def test_a_full_broker_whose_copy_has_nothing_more_that_is_kept_gives_it_up() -> None:
@@ -175,10 +180,7 @@ def test_a_full_broker_whose_copy_has_nothing_more_that_is_kept_gives_it_up() ->
     scenario.loop.run_for(2_000)
     scenario.boot(full)
     scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
-    scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
-    scenario.write(10)
-    scenario.settle()
-    assert scenario.cluster.failed() == []
+    goes_on(scenario, full)
 
 
 def test_retention_that_is_to_be_applied_more_often_is_so_at_once() -> None:
