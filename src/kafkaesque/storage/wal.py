@@ -145,14 +145,26 @@ class WriteAheadLog:
             self._disk.remove(wal_path(self._spares.pop()))
 
     def start(self, number: int, spares: Sequence[int]) -> None:
-        """Begin in a new file; the first `write` makes it. `spares` may be overwritten."""
+        """Begin in a new file; the first `write` makes it. `spares` are reused or removed."""
         self._number = number
         self._first_number = number
         self._position = 0
-        self._spares = list(spares)
+        self._spares = []
+        for spare in spares:
+            if self._size_of(spare) >= self._config.wal_bytes:
+                self._spares.append(spare)
+            else:
+                # It was being made when the process died, or files were smaller then.
+                self._disk.remove(wal_path(spare))
         self._file = None
         self._trim_spares()
         self._link = (0, 0)
+
+    def _size_of(self, number: int) -> int:
+        file = self._disk.open(wal_path(number))
+        size = file.size()
+        file.close()
+        return size
 
     def roll(self) -> None:
         """Let the next block go into a new file."""
