@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.clients.kafka_helpers import DEADLINE_S, unique
 
@@ -52,12 +52,27 @@ def committed_count(bootstrap_servers: str, topic: str, partitions: int) -> int:
         }
     )
     try:
-        return sum(
-            consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=DEADLINE_S)[1]
-            for each in range(partitions)
-        )
+        return sum(_end(consumer, TopicPartition(topic, each)) for each in range(partitions))
     finally:
         consumer.close()
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return where what is committed ends.
+
+    librdkafka, of whose consumers each is new here, says now and then that it does not know a
+    partition that is there (confluent-kafka-python's issue 1043): it is asked again then.
+    """
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            end: int = consumer.get_watermark_offsets(partition, timeout=DEADLINE_S)[1]
+            return end
+        except KafkaException as raised:
+            if raised.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            assert time.monotonic() < deadline, f"no end of {partition}"
+            time.sleep(0.1)
 
 
 def wait_until(
