@@ -91,15 +91,19 @@ class Scenario:
 
     # -- what happens
 
-    def write(self, count: int) -> None:
-        """Let producers write at least so many records more; all of it is acknowledged then."""
-        load = self.load
-        if not load.producers:
-            load.start()
-        for producer in load.producers:
+    def start_writing(self) -> None:
+        """Let producers write from now on."""
+        if not self.load.producers:
+            self.load.start()
+        for producer in self.load.producers:
             if producer.is_stopped:
                 producer.is_stopped = False
                 producer._next(0)
+
+    def write(self, count: int) -> None:
+        """Let producers write at least so many records more; all of it is acknowledged then."""
+        load = self.load
+        self.start_writing()
         wanted = len(load.observations.acknowledged) + count
         self.loop.run_until(lambda: len(load.observations.acknowledged) >= wanted)
         load.stop_producing()

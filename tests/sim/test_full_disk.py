@@ -1,9 +1,18 @@
 """A broker without space fails as a whole, or begins without records; what it says is true."""
 
+from collections import Counter
+from collections.abc import Callable
+
 import pytest
 
 from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerCommand, DeleteTopic
+from kafkaesque.broker.metadata_store import MetadataStore
+from kafkaesque.broker.raft_driver import FULL_MS_MAX
 from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.ids import Offset
+from kafkaesque.raft.core import RaftCore
+from kafkaesque.raft.messages import AnyMessage
+from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.config import KIB
 from tests.sim.scenario import TOPIC, Scenario
@@ -42,10 +51,15 @@ def do(scenario: Scenario, command: ControllerCommand) -> None:
     assert not isinstance(outcomes[0], RequestRefused), outcomes
 
 
+def keep(scenario: Scenario, count: int) -> None:
+    """Let the topic keep so many bytes."""
+    change = ConfigChange(name="retention.bytes", value=str(count))
+    do(scenario, ChangeConfig(topic=TOPIC, changes=[change]))
+
+
 def keep_less(scenario: Scenario) -> None:
     """Let the topic keep little."""
-    change = ConfigChange(name="retention.bytes", value=str(KEPT_BYTES))
-    do(scenario, ChangeConfig(topic=TOPIC, changes=[change]))
+    keep(scenario, KEPT_BYTES)
 
 
 def goes_on(scenario: Scenario, name: str) -> None:
@@ -232,3 +246,99 @@ def test_a_full_broker_that_gets_space_soon_goes_on_as_one_of_two_replicas() -> 
     scenario.write(1_500)
     assert scenario.cluster.failed() == []
     assert takes_records(scenario, full)
+
+
+def test_a_pair_waits_as_long_for_a_broker_that_has_long_been_full() -> None:
+    scenario = Scenario(17)
+    scenario.write(300)
+    scenario.settle()
+    full = next(name for name in scenario.cluster.names if name != scenario.leader)
+    fill(scenario, full)
+    scenario.boot(full)
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    scenario.loop.run_for(60_000)
+    assert scenario.cluster.failed() == []
+    # Of the partitions of two that are made now it is a replica of some.
+    spec = TopicSpec(name="pairs", replicas=2, configs={}, compacts=False)
+    load = TopicLoad(scenario.env, scenario.cluster.addresses, spec, scenario.findings)
+    scenario.loop.run_until(lambda: load.is_made, 30_000)
+    load.start()
+    scenario.loop.run_for(FULL_MS_MAX - 1_000)
+    assert scenario.cluster.failed() == []
+    scenario.loop.run_for(5_000)
+    assert scenario.cluster.failed() == [full]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_does_not_send_without_pause_to_a_member_without_room(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(seed)
+    scenario.write(300)
+    scenario.settle()
+    leader = scenario.leader
+    full, away = (name for name in scenario.cluster.names if name != leader)
+    fill(scenario, full)
+    scenario.boot(full)
+    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    # What is written now cannot be committed, and the leader begins anew with it and a mark.
+    scenario.kill(away)
+    scenario.start_writing()
+    scenario.loop.run_for(500)
+    scenario.kill(leader)
+    scenario.boot(leader)
+    scenario.loop.run_for(8_000)
+    assert scenario.leaders() == [leader]
+    counts: Counter[str] = Counter()
+    step = RaftCore.step
+
+    def counted(core: RaftCore, message: AnyMessage, *, has_room: bool = True) -> None:
+        if message.group == scenario.group:
+            counts[type(message).__name__] += 1
+        step(core, message, has_room=has_room)
+
+    monkeypatch.setattr(RaftCore, "step", counted)
+    scenario.loop.run_for(1_000)
+    assert 0 < counts["AppendRequest"] < 10
+    assert counts["NotHere"] > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_metadata_for_which_there_was_no_space_is_written_when_there_is(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(seed, SimOptions(snapshot_records=10))
+    scenario.write(50)
+    scenario.settle()
+    names = scenario.cluster.names
+    deciding = next(name for name in names if scenario.broker(name).controller.is_leader)
+    late, other = (name for name in names if name != deciding)
+    scenario.kill(late)
+    for number in range(40):
+        keep(scenario, 10_000_000 + number)
+    scenario.loop.run_for(3_000)
+    drive = scenario.world.machines[late].drive
+    save = MetadataStore.save
+    offsets: list[int] = []
+
+    def without_space(
+        store: MetadataStore, payload: bytes, offset: Offset, on_saved: Callable[[], None]
+    ) -> None:
+        if not offsets and store is scenario.broker(late).metadata_store:
+            drive.faults.capacity_bytes = drive.used_bytes()
+            offsets.append(offset)
+        save(store, payload, offset, on_saved)
+
+    # The leader's snapshot takes the place of its log, which takes nothing until that is written.
+    monkeypatch.setattr(MetadataStore, "save", without_space)
+    scenario.boot(late)
+    scenario.loop.run_until(lambda: bool(offsets), 10_000)
+    scenario.loop.run_for(3_000)
+    assert len(scenario.told("snapshot of the metadata cannot be written")) == 1
+    assert not scenario.broker(late).is_ready
+    drive.faults.capacity_bytes = None
+    scenario.loop.run_until(lambda: scenario.broker(late).is_ready, 10_000)
+    # It is one of those that commit metadata again.
+    scenario.kill(other)
+    keep(scenario, 77)
+    assert scenario.cluster.failed() == []

@@ -364,7 +364,7 @@ class Broker:
         self.space_watch.on_sweep()
         self.group_recovery.on_sweep(now_ms)
         self.recovery_watch.on_sweep(now_ms)
-        self.metadata_store.maybe_snapshot(self.controller)
+        self.metadata_store.on_sweep(self.controller)
         self.controller_voters.on_sweep(self.state)
         self._sweep = self.env.clock.call_later(SWEEP_MS, self._on_sweep)
 

@@ -5,9 +5,11 @@ it, and the state. It is written under another name, synced and renamed, so that
 whole one; only then is the log before it given up.
 """
 
+import contextlib
 import struct
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.cluster_state import METADATA_TOPIC, ClusterState
 from kafkaesque.broker.controller import Controller
@@ -16,7 +18,7 @@ from kafkaesque.broker.founding import Decision, GroupState
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.stored_batches import replay
 from kafkaesque.env import Env
-from kafkaesque.env.disk import Disk
+from kafkaesque.env.disk import Disk, File
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, InvariantBroken
 from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, Offset, Term
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
+_TEMPORARY = f"{_SNAPSHOT}.new"
 _HEADER = struct.Struct(">Iq")
 
 
@@ -53,6 +56,14 @@ def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
     return data[_HEADER.size :], Offset(offset)
 
 
+class _Snapshot(NamedTuple):
+    """One that is to be saved."""
+
+    payload: bytes
+    offset: Offset
+    on_saved: Callable[[], None]
+
+
 class MetadataStore:
     """Where the controller's state is kept."""
 
@@ -67,10 +78,13 @@ class MetadataStore:
         self._replica: Replica | None = None
         self._snapshot_offset = Offset(0)
         self._payload = ClusterState().write_snapshot()
-        self._is_saving = False
-        #: What is to be saved after the one that is being saved: the leader's, while there is an
-        #: own one on its way.
-        self._next: list[Callable[[], None]] = []
+        #: What is to be saved; the first one is being saved. The second, if there is one, is the
+        #: leader's, which came while an own one was on its way.
+        self._unsaved: deque[_Snapshot] = deque()
+        #: The first one could not be written, and waits for the next sweep.
+        self._has_failed = False
+        #: That was told.
+        self._is_told = False
 
     # -- start
 
@@ -148,11 +162,18 @@ class MetadataStore:
 
     # -- snapshots
 
-    def maybe_snapshot(self, controller: Controller) -> None:
-        """Make a snapshot if the log has grown enough since the last one."""
+    def on_sweep(self, controller: Controller) -> None:
+        """Make a snapshot if the log has grown enough; try again what could not be written."""
         replica = self._replica
-        if replica is None or self._is_saving or replica.is_closed:
+        if replica is None or replica.is_closed:
             return
+        if self._has_failed:
+            self._has_failed = False
+            self._write()
+        elif not self._unsaved:
+            self._maybe_snapshot(controller, replica)
+
+    def _maybe_snapshot(self, controller: Controller, replica: "Replica") -> None:
         offset = controller.applied_offset
         if offset > replica.durable_offset:
             return  # committed by others: only what is durable here may be given up
@@ -168,52 +189,68 @@ class MetadataStore:
         self.save(payload, offset, on_saved)
 
     def save(self, payload: bytes, offset: Offset, on_saved: Callable[[], None]) -> None:
-        """Write a snapshot, one after the other; `on_saved` when it is durable and in its place."""
-        if self._is_saving:
-            self._next.append(lambda: self.save(payload, offset, on_saved))
-            return
-        self._is_saving = True
-        temporary = f"{_SNAPSHOT}.new"
-        body = _HEADER.pack(0, offset)[4:] + payload
+        """Write a snapshot, one after the other; `on_saved` when it is durable and in its place.
+
+        What cannot be written is tried again on every sweep: where the leader's snapshot is to take
+        the place of the log, nothing else is taken until it has.
+        """
+        self._unsaved.append(_Snapshot(payload, offset, on_saved))
+        if len(self._unsaved) == 1:
+            self._write()
+
+    def _write(self) -> None:
+        snapshot = self._unsaved[0]
+        body = _HEADER.pack(0, snapshot.offset)[4:] + snapshot.payload
+        file: File | None = None
         try:
-            file = self._disk.open(temporary, create=True)
+            file = self._disk.open(_TEMPORARY, create=True)
             file.truncate(0)
             file.write_at(0, [crc32c(body).to_bytes(4, "big"), body])
         except DiskFailed as error:
-            self._on_failed(error)
+            self._on_failed(error, file)
             return
 
         def on_written(error: DiskFailed | None) -> None:
-            file.close()
-            if error is not None:
-                self._on_failed(error)
-                return
             try:
-                self._disk.rename(temporary, _SNAPSHOT)
+                if error is not None:
+                    raise error
+                self._disk.rename(_TEMPORARY, _SNAPSHOT)
             except DiskFailed as failure:
-                self._on_failed(failure)
+                self._on_failed(failure, file)
                 return
+            file.close()
             self._disk.sync([], on_renamed, [_DIRECTORY])
 
         def on_renamed(error: DiskFailed | None) -> None:
             if error is not None:
                 self._on_failed(error)
-                return
-            self._payload = payload
-            self._snapshot_offset = offset
-            on_saved()
-            self._go_on()
+            else:
+                self._on_saved()
 
         self._disk.sync([file], on_written)
 
-    def _on_failed(self, error: DiskFailed) -> None:
-        self._report(f"the controller's snapshot could not be written: {error}")
-        self._go_on()
+    def _on_saved(self) -> None:
+        self._is_told = False
+        snapshot = self._unsaved.popleft()
+        self._payload = snapshot.payload
+        self._snapshot_offset = snapshot.offset
+        # The store tells by itself that it has failed.
+        with contextlib.suppress(DiskFailed):
+            snapshot.on_saved()
+        if self._unsaved:
+            self._write()
 
-    def _go_on(self) -> None:
-        self._is_saving = False
-        if self._next:
-            self._next.pop(0)()
+    def _on_failed(self, error: DiskFailed, file: File | None = None) -> None:
+        if file is not None:
+            file.close()
+        # What has been written of it takes space that may be all that is missing.
+        with contextlib.suppress(DiskFailed):
+            self._disk.remove(_TEMPORARY)
+        if not self._is_told:
+            self._report(
+                f"the snapshot of the metadata cannot be written, and is tried again: {error}"
+            )
+        self._has_failed = self._is_told = True
 
 
 def _stored_batches(log: GroupLog) -> list[AppendedBatch]:

@@ -45,7 +45,7 @@ __all__ = ["RaftDriver", "Replica"]
 EARLY_MESSAGES_MAX = 4096
 #: Rounds of "perform, then see what that has caused" in one turn; the rest waits for the next turn.
 ROUNDS_PER_TURN_MAX = 8
-#: A broker that begins without space has so long to get some before it leaves pairs to the others.
+#: A broker without space lets a group of two wait so long before it leaves that to the other one.
 FULL_MS_MAX = 15_000
 #: Voters of whom both are needed.
 PAIR = 2
@@ -272,6 +272,8 @@ class RaftDriver:
             replica.core.step(parsed, has_room=has_room)
             if not has_room:
                 self._maybe_give_way(replica)
+            elif replica.refuses_since_ms is not None and isinstance(parsed, AppendRequest):
+                replica.refuses_since_ms = None
         except (MalformedRaftMessage, CorruptBatch) as error:
             name = replica.log.identity.directory
             self.report(f"dropping a Raft message from broker {node} for {name}: {error}")
@@ -295,19 +297,24 @@ class RaftDriver:
         return False
 
     def _maybe_give_way(self, replica: Replica) -> None:
-        """Fail as a whole if a group of two waits for this follower, which has got no space.
+        """Fail as a whole if a group of two has long waited for this follower, without space.
 
         The controller lets the other one go on alone then.
         """
         core, refusal = replica.core, self.store.refusal
-        waited_ms = self.env.clock.now_ms() - (self._started_ms or 0)
+        configuration = core.configuration
         if (
-            refusal is not None
-            and core.is_refusing
-            and len(core.configuration.voters) == PAIR
-            and core.configuration.is_voter(self.node)
-            and waited_ms >= FULL_MS_MAX
+            refusal is None
+            or not core.is_refusing
+            or len(configuration.voters) != PAIR
+            or not configuration.is_voter(self.node)
         ):
+            replica.refuses_since_ms = None
+            return
+        now_ms = self.env.clock.now_ms()
+        if replica.refuses_since_ms is None:
+            replica.refuses_since_ms = now_ms
+        elif now_ms - replica.refuses_since_ms >= FULL_MS_MAX:
             self.fail(refusal)
 
     def _answer_not_here(self, node: NodeId, group: GroupId, data: memoryview) -> None:

@@ -77,6 +77,7 @@ class Replica:
         "group",
         "is_closed",
         "log",
+        "refuses_since_ms",
         "term_committed",
     )
 
@@ -97,6 +98,8 @@ class Replica:
         self.group = group
         self.log = log
         self.is_closed = False
+        #: Since when the others of a group of two have waited for space here.
+        self.refuses_since_ms: int | None = None
         self._listener = listener
         self._write_caching = write_caching
         self._min_insync = min_insync

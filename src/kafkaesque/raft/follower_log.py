@@ -128,8 +128,9 @@ class FollowerLog:
         if self._installing is not None:
             return False  # the leader asks again
         log = self._log
-        self._refused_index = 0
-        if not has_room:
+        if has_room:
+            self._refused_index = 0
+        else:
             message = self._without_room(message)
         prev_index = message.prev_index
         entries = message.entries
@@ -158,10 +159,11 @@ class FollowerLog:
         Marks need little, and what this log has already is only compared.
         """
         entries, last_index = message.entries, self._log.last_index
-        self._refused_index = message.commit_index
+        # An append before this one may have had more.
+        self._refused_index = max(self._refused_index, message.commit_index)
         if all(entry.kind is not EntryKind.DATA for entry in entries):
             return message
-        self._refused_index = max(message.commit_index, entries[-1].last_index)
+        self._refused_index = max(self._refused_index, entries[-1].last_index)
         kept = [entry for entry in entries if entry.last_index <= last_index]
         end = kept[-1].last_index if kept else 0
         starts = [start for start in message.term_starts if start.first_index <= end]
@@ -325,6 +327,7 @@ class FollowerLog:
         """Have a snapshot installed, unless this log already has what it holds."""
         if self._installing is not None:
             return
+        self._refused_index = 0  # a snapshot needs no room for records; these come after it
         log = self._log
         index = message.last_index
         if index > self._sure_index():

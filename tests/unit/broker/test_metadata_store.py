@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 
+from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.metadata_store import MetadataStore, load_snapshot
+from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.env import Env
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.log_store import LogStore
@@ -56,3 +58,32 @@ def test_what_was_saved_outlasts_a_power_cut_at_any_time(seed: int) -> None:
         assert (0 if found is None else found[1]) >= max(saved, default=0)
         ends.add(len(saved))
     assert ends == {0, 1, 2}
+
+
+def test_what_cannot_be_written_is_tried_again_and_takes_no_space_meanwhile() -> None:
+    disk = make_disk()
+    told: list[str] = []
+    store = MetadataStore(
+        cast(Env, SimpleNamespace(disk=disk)), cast(LogStore, None), told.append, 10
+    )
+    store._replica = cast(Replica, SimpleNamespace(is_closed=False))
+    saved: list[int] = []
+    disk.capacity = disk._used(disk.root) + 1_000
+    store.save(b"own" * 1_000, Offset(5), lambda: saved.append(5))
+    store.save(b"the leader's", Offset(9), lambda: saved.append(9))
+    for _ in range(3):
+        store.on_sweep(cast(Controller, None))
+        disk.settle()
+    assert len(told) == 1
+    assert "cannot be written, and is tried again" in told[0]
+    assert saved == []
+    assert disk.list_dir(DIRECTORY) == []
+    assert not [file.path for file in disk.open_files.values() if not file.is_closed]
+    disk.capacity = None
+    store.on_sweep(cast(Controller, None))
+    store.on_sweep(cast(Controller, SimpleNamespace(applied_offset=Offset(0))))  # it is on its way
+    disk.settle()
+    assert saved == [5, 9]
+    assert load_snapshot(disk) == (b"the leader's", 9)
+    assert disk.list_dir(DIRECTORY) == ["snapshot"]
+    assert len(told) == 1
