@@ -47,6 +47,8 @@ EARLY_MESSAGES_MAX = 4096
 ROUNDS_PER_TURN_MAX = 8
 #: A broker without space lets a group of two wait so long before it leaves that to the other one.
 FULL_MS_MAX = 15_000
+#: So much later does each of the next brokers, for it is to see that those before it are gone.
+FULL_STEP_MS = 2_000
 #: Voters of whom both are needed.
 PAIR = 2
 #: At shutdown, how long to wait for leadership to be taken over.
@@ -268,7 +270,7 @@ class RaftDriver:
             has_room = True
             if isinstance(parsed, AppendRequest):
                 _check_entries(parsed)
-                has_room = group == CONTROLLER_GROUP or self._has_room(parsed)
+                has_room = group == CONTROLLER_GROUP or self._has_room()
             replica.core.step(parsed, has_room=has_room)
             if not has_room:
                 self._maybe_give_way(replica)
@@ -280,26 +282,29 @@ class RaftDriver:
             return
         self.touch(replica)
 
-    def _has_room(self, message: AppendRequest) -> bool:
+    def _has_room(self) -> bool:
         """Tell whether a follower can take records.
 
-        Where space has run out the broker fails as a whole: others are better off without it. One
-        that begins so takes part without records, for it is to get some space by that.
+        Where space has run out this broker takes part without them: it is to get some by that.
         (`_maybe_give_way` says for how long, where others cannot go on meanwhile.)
         """
-        store = self.store
-        store.look_for_space()
-        refusal = store.refusal
-        if refusal is None:
+        self.store.look_for_space()
+        return self.store.refusal is None
+
+    def _may_leave(self) -> bool:
+        """Tell whether enough controllers are up without this broker to go on."""
+        replica = self._replicas.get(CONTROLLER_GROUP)
+        if replica is None:
             return True
-        if not store.began_full and any(e.kind is EntryKind.DATA for e in message.entries):
-            self.fail(refusal)
-        return False
+        return all(
+            2 * sum(node != self.node and self.peers.is_alive(node) for node in half) > len(half)
+            for half in replica.core.configuration.halves
+        )
 
     def _maybe_give_way(self, replica: Replica) -> None:
         """Fail as a whole if a group of two has long waited for this follower, without space.
 
-        The controller lets the other one go on alone then.
+        The controller lets the other one go on alone then. Of several brokers one does so first.
         """
         core, refusal = replica.core, self.store.refusal
         configuration = core.configuration
@@ -314,8 +319,17 @@ class RaftDriver:
         now_ms = self.env.clock.now_ms()
         if replica.refuses_since_ms is None:
             replica.refuses_since_ms = now_ms
-        elif now_ms - replica.refuses_since_ms >= FULL_MS_MAX:
+        elif (
+            now_ms - replica.refuses_since_ms >= FULL_MS_MAX + FULL_STEP_MS * self._rank()
+            and self._may_leave()
+        ):
             self.fail(refusal)
+
+    def _rank(self) -> int:
+        """Return how many controllers come before this broker."""
+        replica = self._replicas.get(CONTROLLER_GROUP)
+        voters = () if replica is None else replica.core.configuration.voters
+        return sum(node < self.node for node in voters)
 
     def _answer_not_here(self, node: NodeId, group: GroupId, data: memoryview) -> None:
         try:

@@ -219,6 +219,6 @@ class SimCluster:
                 wal_bytes=64 * _KIB,
                 index_interval_bytes=256,
                 cache_bytes_max=16 * _KIB,
-                free_bytes_min=4 * _KIB,
+                free_bytes_min=8 * _KIB,
             ),
         )

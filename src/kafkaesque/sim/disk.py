@@ -358,6 +358,8 @@ class SimDisk:
         )
 
     def free_bytes(self) -> int:
+        if self._drive.faults.capacity_bytes is None:
+            return CAPACITY_BYTES
         return max(0, self.total_bytes() - self._drive.used_bytes())
 
     def total_bytes(self) -> int:

@@ -35,7 +35,7 @@ from kafkaesque.storage.wal_format import RecordKind
 from kafkaesque.storage.workbench import Workbench
 
 #: Free space is looked at after this many written bytes, and not more often than in ...
-SPACE_CHECK_BYTES = 1024 * 1024
+SPACE_CHECK_BYTES_MAX = 1024 * 1024
 #: ... this time while appends are refused.
 SPACE_CHECK_MS = 500
 
@@ -91,8 +91,6 @@ class LogStore:
         self._on_closed: Callable[[], None] | None = None
         self._space_checked_bytes = 0
         self._space_checked_ms = 0
-        #: There was too little space when this began, and has not been enough since.
-        self.began_full = False
 
     # -- life
 
@@ -111,8 +109,7 @@ class LogStore:
         self._directories = {log.identity.directory: None for log in self._logs.values()}
         self._damaged = recovery.report.damaged
         self._checkpointer.set_lines(recovery.lines)
-        self._check_space(is_start=True)
-        self.began_full = self._bench.blocked is not None
+        self._check_space()
         return recovery.report
 
     def close(self, on_done: Callable[[], None]) -> None:
@@ -484,11 +481,12 @@ class LogStore:
     def _maybe_check_space(self) -> None:
         statistics = self._bench.statistics
         written = statistics.wal_bytes + statistics.segment_bytes
-        if written - self._space_checked_bytes >= SPACE_CHECK_BYTES:
+        most = min(SPACE_CHECK_BYTES_MAX, self._bench.config.free_bytes_min // 4)
+        if written - self._space_checked_bytes >= most:
             self._space_checked_bytes = written
             self._check_space()
 
-    def _check_space(self, *, is_start: bool = False) -> None:
+    def _check_space(self) -> None:
         bench = self._bench
         if bench.has_failed:
             return
@@ -502,9 +500,8 @@ class LogStore:
             except DiskFailed as error:
                 self._fail(error)
                 return
-        if free >= enough or (free >= least and bench.blocked is None and not is_start):
+        if free >= enough or (free >= least and bench.blocked is None):
             bench.blocked = None
-            self.began_full = False
             return
         bench.blocked = DiskFull(
             f"only {free} bytes are free on the disk, where {least} are kept for the broker's own"

@@ -3,9 +3,12 @@
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from kafkaesque.env.disk import FileRange
 from kafkaesque.model.batch import assign_offsets
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.ids import NodeId, Term, TopicId
 from kafkaesque.model.records import Record
 from kafkaesque.storage.config import SegmentOptions, StorageConfig
@@ -164,3 +167,21 @@ def read_all(log: GroupLog) -> bytes:
             offset = int.from_bytes(data[at : at + 8], "big") + delta + 1
             at += length
     return found
+
+
+def fenced(world: World) -> None:
+    """Check that nothing more is promised."""
+    log = world.store.logs[0]
+    done: list[int] = []
+    with pytest.raises(DiskFailed):
+        add(log, 1)
+    with pytest.raises(DiskFailed):
+        log.save_hard_state(Term(99), None)
+    with pytest.raises(DiskFailed):
+        world.store.submit(lambda: done.append(1))
+    world.disk.fail_syncs = world.disk.fail_writes = False
+    world.disk.capacity = None
+    world.disk.settle()
+    assert done == []
+    assert len(world.failures) == 1
+    assert "restart the broker" in str(world.failures[0])

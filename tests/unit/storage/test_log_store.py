@@ -4,25 +4,23 @@ import dataclasses
 
 import pytest
 
-from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, InvariantBroken
+from kafkaesque.model.errors import ConfigError, DiskFailed, InvariantBroken
 from kafkaesque.model.ids import NodeId, Term, TopicId
 from kafkaesque.storage.checkpointer import Checkpointer
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.storage.directory import META
 from kafkaesque.storage.errors import StorageCorrupt, WrongDirectory
-from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.wal import list_wal_numbers
 from tests.unit.storage.helpers import (
-    NODE,
     SMALL,
     TOPIC_ID,
     World,
     add,
+    fenced,
     mark,
     read_all,
     read_ranges,
 )
-from tests.unit.storage.memory_disk import ManualClock, MemoryDisk
 
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 20, segment_bytes_max=1 << 20)
 
@@ -330,32 +328,6 @@ def over(world: World) -> bool:
     return world.store.over_bound
 
 
-def refusal(world: World) -> DiskFailed | None:
-    return world.store.refusal
-
-
-def began_full(world: World) -> bool:
-    return world.store.began_full
-
-
-def fenced(world: World) -> None:
-    """Check that nothing more is promised."""
-    log = world.store.logs[0]
-    done: list[int] = []
-    with pytest.raises(DiskFailed):
-        add(log, 1)
-    with pytest.raises(DiskFailed):
-        log.save_hard_state(Term(99), None)
-    with pytest.raises(DiskFailed):
-        world.store.submit(lambda: done.append(1))
-    world.disk.fail_syncs = world.disk.fail_writes = False
-    world.disk.capacity = None
-    world.disk.settle()
-    assert done == []
-    assert len(world.failures) == 1
-    assert "restart the broker" in str(world.failures[0])
-
-
 @pytest.mark.parametrize("when", ["sync", "wal write", "segment write"])
 def test_a_failing_disk_fences(when: str) -> None:
     world = World(BIG)
@@ -398,172 +370,6 @@ def test_a_failing_background_sync_fences() -> None:
     world.disk.fail_syncs = True
     world.disk.settle()
     fenced(world)
-
-
-def test_a_start_without_room_for_the_write_ahead_log_says_how_much_it_needs() -> None:
-    clock = ManualClock()
-    disk = MemoryDisk(clock)
-    disk.capacity = 10_000
-    store = LogStore(
-        disk=disk, clock=clock, config=SMALL, cluster_id="c", node=NODE, draw=lambda: 7
-    )
-    told = r"needs 16384 more bytes for wal/\d+\.wal, and only \d+ are free"
-    with pytest.raises(DiskFull, match=told):
-        store.open()
-
-
-def test_a_full_disk_refuses_before_it_breaks() -> None:
-    world = World(dataclasses.replace(BIG, free_bytes_min=1 << 20))
-    log = world.log()
-    world.commit()
-    world.disk.capacity = world.disk._used(world.disk.root) + (5 << 20)
-    while (refused := refusal(world)) is None:
-        add(log, 1, value=b"v" * 200_000)
-        world.commit()
-    assert isinstance(refused, DiskFull)
-    free = world.disk.free_bytes()
-    assert 0 < free < (1 << 20)
-    assert f"only {free} bytes are free" in str(refused)
-    assert f"free {(3 << 19) - free} or more" in str(refused)
-    assert not began_full(world)
-    assert world.failures == []
-    # What the broker needs for itself still works, and what was let in before it was full.
-    add(log, 1)
-    end = log.end_offset
-    mark(log, 2)
-    log.save_hard_state(Term(2), None)
-    world.commit()
-    world.disk.capacity = None
-    world.clock.monotonic_ms += 1000
-    assert refusal(world) is None
-    add(log, 2)
-    world.restart()
-    assert world.log().end_offset == end + 1
-
-
-def test_a_start_on_a_full_disk_takes_records_when_there_is_enough_space() -> None:
-    config = dataclasses.replace(SMALL, free_bytes_min=8_000)
-    world = World(config)
-    log = world.log()
-    for _ in range(40):
-        add(log, 1, value=b"v" * 1_000)
-        world.commit()
-    kept = read_all(log)
-    world.close()
-    world.disk.capacity = world.disk._used(world.disk.root) + 5_000
-    world.open()
-    log = world.log()
-    assert read_all(log) == kept
-    assert began_full(world)
-    assert isinstance(refusal(world), DiskFull)
-    # What is freed little by little does not make it take records little by little.
-    log.advance_start(6)
-    world.commit()
-    world.clock.monotonic_ms += 1000
-    assert isinstance(refusal(world), DiskFull)
-    log.advance_start(30)
-    world.commit()
-    assert world.disk.free_bytes() >= 12_000
-    world.clock.monotonic_ms += 1000
-    assert refusal(world) is None
-    assert not began_full(world)
-    add(log, 1)
-    world.restart()
-    assert world.log().end_offset == 41
-    assert world.log().start_offset == 30
-
-
-def test_with_little_space_a_file_of_the_write_ahead_log_is_written_on_beyond_its_size() -> None:
-    config = dataclasses.replace(SMALL, free_bytes_min=10_000)
-    world = World(config)
-    log = world.log()
-    world.commit()
-    # Another file of 16 KiB would take what is kept for votes and metadata.
-    world.disk.capacity = world.disk._used(world.disk.root) + 16_384 + 9_000
-    wal, term = world.store._bench.wal, 0
-    while wal._position < 18_000 and wal.number == 1:
-        term += 1
-        log.save_hard_state(Term(term), None)
-        world.commit()
-    assert world.failures == []
-    assert world.store._bench.wal.number == 1
-    mark(log, term)
-    world.kill()
-    assert world.log().term == term
-    world.disk.capacity = None
-    log = world.log()
-    while world.store._bench.wal.number < 4:
-        term += 1
-        log.save_hard_state(Term(term), None)
-        world.commit()
-    world.kill()
-    assert world.log().term == term
-
-
-def test_with_little_space_all_spare_files_but_one_are_given_up() -> None:
-    config = dataclasses.replace(SMALL, free_bytes_min=10_000)
-    world = World(config)
-    log = world.log()
-    for _ in range(2):
-        add(log, 1)
-        world.commit()
-        world.store._bench.wal.roll()
-    add(log, 1)
-    world.store.request_checkpoint()
-    world.commit()
-    world.disk.settle()
-    assert len(world.store._bench.wal._spares) == 2
-    world.disk.capacity = world.disk._used(world.disk.root) + 5_000
-    world.store._check_space()
-    assert len(world.store._bench.wal._spares) == 1
-    assert refusal(world) is None
-    world.restart()
-    assert world.log().end_offset == 3
-
-
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "killed"])
-def test_a_file_that_never_got_its_size_is_not_kept_for_reuse(is_stopped: bool) -> None:
-    world = World(dataclasses.replace(SMALL, free_bytes_min=10_000))
-    log = world.log()
-    add(log, 1)
-    world.commit()
-    # Somebody else fills the disk just when the next file is to be made.
-    world.store._bench.wal.roll()
-    capacity = world.disk._used(world.disk.root) + 9_000
-    world.disk.capacity = capacity
-    add(log, 1)
-    with pytest.raises(DiskFull, match="needs 16384 more bytes"):
-        world.store.submit()
-    world.disk.settle()
-    fenced(world)
-    world.failures.clear()
-    world.kill()
-    for _ in range(4):
-        world.disk.capacity = capacity
-        assert not world.store._bench.wal.has_room_to_roll
-        world.store.request_checkpoint()
-        world.commit()
-        assert world.failures == []
-        if is_stopped:
-            world.close()
-        else:
-            world.clock.soon.clear()
-        world.disk = world.disk.kill()
-        world.disk.capacity = capacity
-        world.open()
-    assert world.log().end_offset == 1
-
-
-def test_a_disk_that_fills_up_at_once_fences() -> None:
-    world = World(BIG)
-    log = world.log()
-    world.commit()
-    world.disk.capacity = world.disk._used(world.disk.root) + 1000
-    with pytest.raises(DiskFull):
-        add(log, 1, value=b"v" * 5000)
-    fenced(world)
-    world.power_cut()
-    assert world.log().end_offset == 0
 
 
 # -- whose directory

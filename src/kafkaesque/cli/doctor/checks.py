@@ -14,6 +14,7 @@ from kafkaesque.cli.doctor.partition_checks import (
 )
 from kafkaesque.cli.doctor.settings_checks import check_settings
 from kafkaesque.cli.screen import counted
+from kafkaesque.storage.config import StorageConfig
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 
@@ -23,6 +24,8 @@ NEARLY_FULL = 1 / 3
 FILES_USED_MAX = 0.8
 #: What a broker says whose disk is full.
 FULL = "takes no records"
+#: What a broker keeps free for its own needs; with twice as much it is nearly there.
+_KEPT_BYTES = StorageConfig().free_bytes_min
 #: What helps then.
 _REFUSES = 'docs/operations.md, "A broker that refuses to start"'
 
@@ -167,15 +170,16 @@ def check_disks(facts: Facts, limits: Limits) -> Iterator[Finding]:
         if not disk.total_bytes or disk.free_bytes is None:
             continue
         percent = 100 * disk.free_bytes / disk.total_bytes
-        if percent < limits.disk_free_percent:
-            is_nearly_full = percent < limits.disk_free_percent * NEARLY_FULL
+        has_little = disk.free_bytes < 2 * _KEPT_BYTES
+        if percent < limits.disk_free_percent or has_little:
+            is_nearly_full = percent < limits.disk_free_percent * NEARLY_FULL or has_little
             yield Finding(
                 check="disk-fills",
                 severity=CRITICAL if is_nearly_full else WARNING,
                 what=f"the disk of broker {broker.id} has {disk.free_bytes / 1e9:.1f} GB left, "
                 f"{percent:.1f} % ({disk.directory})",
-                cause="topics keep more than the disk holds, or something else fills it; when it "
-                "is full that broker refuses to append",
+                cause="topics keep more than the disk holds, or something else fills it; with less "
+                f"than {_KEPT_BYTES >> 20} MiB free that broker takes no records",
                 command="kafkaesque topic alter TOPIC --config retention.bytes=BYTES    (or "
                 "retention.ms)",
                 names=[str(broker.id)],
