@@ -30,8 +30,9 @@ def checkpoint_without_name_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def wal_directory_not_synced(patch: pytest.MonkeyPatch) -> None:
-    real = WriteAheadLog.write
-    patch.setattr(WriteAheadLog, "write", lambda self, number: (real(self, number)[0], ()))
+    write, prepare = WriteAheadLog.write, WriteAheadLog.prepare
+    patch.setattr(WriteAheadLog, "write", lambda self, number: (write(self, number)[0], ()))
+    patch.setattr(WriteAheadLog, "prepare", lambda self: (prepare(self)[0], ()))
 
 
 def files_cut_before_the_record_is_durable(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ Theory of operation. Logs queue records for the write-ahead log; `submit`, calle
 turn of the loop, writes all that is queued as one block and syncs it, one sync at a time. What is
 queued while a sync is on its way gathers for the next one. So the number of syncs depends on how
 long one takes, and not on how many logs are written. When a file of the write-ahead log is full,
-the next block goes into another file, and a checkpoint is made in the background.
+another one is made with that commit, the next commit says that it follows, and what comes after
+goes there; a checkpoint of what is before it is made in the background.
 
 With less than `free_bytes_min` free on the disk records are refused, until there is half as much
 again. That is asked for (`refusal`) before anything is written: what is left serves what a broker
@@ -83,8 +84,6 @@ class LogStore:
         self._is_reporting = False
         self._is_submit_asked = False
         self._is_checkpoint_wanted = False
-        #: The last commit before the boundary that the checkpoint is of.
-        self._noted_commit = 0
         self._graves: list[tuple[int, str]] = []
         #: Directories that got another name while a group commit was on its way.
         self._renamed: dict[str, None] = {}
@@ -129,7 +128,7 @@ class LogStore:
             self._start_commit()
         elif not bench.unsettled:
             self._write_indexes()
-            self._checkpointer.note(bench.wal.number + 1, is_clean=True)
+            self._checkpointer.note(bench.wal.unused_number, is_clean=True)
             self._checkpointer.start()
 
     def _write_indexes(self) -> None:
@@ -326,8 +325,8 @@ class LogStore:
 
     def _start_commit(self) -> None:
         bench = self._bench
-        is_needed = self._checkpointer.is_noted or self._can_checkpoint_now()
-        if not bench.wal.has_queued and not is_needed:
+        can_checkpoint = self._can_checkpoint_now()
+        if not bench.wal.has_queued and not can_checkpoint:
             if self._waiting and not self._is_syncing:
                 self._is_syncing = True
                 self._in_flight, self._waiting = self._waiting, []
@@ -337,14 +336,21 @@ class LogStore:
         bench.next_commit += 1
         self._is_syncing = True
         self._in_flight, self._waiting = self._waiting, []
+        is_rolling = bench.wal.has_next and (can_checkpoint or bench.wal.is_full)
+        if is_rolling:
+            bench.wal.roll()
         try:
             bench.statistics.count_commit(bench.wal.queued_records)
             file, directories = bench.wal.write(commit)
             files, names = self._what_else_to_sync()
+            if is_rolling:
+                self._on_rolled(can_checkpoint=can_checkpoint)
+            elif self._should_prepare():
+                following, directories = bench.wal.prepare()
+                files.append(following)
         except DiskFailed as error:
             self._fail(error)
             return
-        self._maybe_note_checkpoint(commit)
         self._maybe_check_space()
 
         def sync_files() -> None:
@@ -422,8 +428,8 @@ class LogStore:
         except DiskFailed as error:
             self._fail(error)
             return
-        # What names a file of the write-ahead log is written when that file has begun.
-        if self._checkpointer.is_noted and commit > self._noted_commit:
+        # The next file, which it names, is durable since the commit before, and is said to follow.
+        if self._checkpointer.is_noted:
             self._checkpointer.start()
 
     # -- checkpoints
@@ -436,18 +442,22 @@ class LogStore:
             and self._bench.wal.has_room_to_roll
         )
 
-    def _maybe_note_checkpoint(self, commit: int) -> None:
-        """At the end of a file of the write-ahead log go on in another, and note how things are."""
-        bench = self._bench
-        if bench.wal.is_full:
+    def _should_prepare(self) -> bool:
+        """Tell whether the current file of the write-ahead log is to end with the next commit."""
+        wal = self._bench.wal
+        if wal.is_full:
             self._is_checkpoint_wanted = True
-        if self._can_checkpoint_now():
+        if wal.has_next:
+            return False
+        return self._can_checkpoint_now() or (wal.is_full and wal.has_room_to_roll)
+
+    def _on_rolled(self, *, can_checkpoint: bool) -> None:
+        """The last block of a file is written: note how things are, if nothing is against it."""
+        bench = self._bench
+        if can_checkpoint:
             self._is_checkpoint_wanted = False
-            bench.wal.roll()
             self._checkpointer.note(bench.wal.number)
-            self._noted_commit = commit
-        elif bench.wal.is_full and bench.wal.has_room_to_roll:
-            bench.wal.roll()
+        else:
             bench.statistics.checkpoints_late += 1
 
     def request_checkpoint(self) -> None:

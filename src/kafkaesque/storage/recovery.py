@@ -35,7 +35,7 @@ from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_recovery import FATEFUL, LogFate, LogRecovery
 from kafkaesque.storage.log_snapshot import read_identity, thaw, write_snapshot
 from kafkaesque.storage.wal import WAL_DIRECTORY, list_wal_numbers, wal_path
-from kafkaesque.storage.wal_format import Block, RecordKind, WalReader, WalRecord
+from kafkaesque.storage.wal_format import FILE_KINDS, Block, RecordKind, WalReader, WalRecord
 from kafkaesque.storage.workbench import Workbench
 
 
@@ -73,6 +73,24 @@ class _WalOutline:
     def is_deleted(self, group: int) -> bool:
         """Tell whether the log does not outlast the write-ahead log."""
         return group in self.fates and self.fates[group].is_deleted
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Where the files that were looked through lead."""
+
+    #: The last of them.
+    number: int | None = None
+    #: Up to where that one can be read.
+    ended: int = 0
+    #: Its last block says that the next file is there.
+    says_next_follows: bool = False
+    #: Number of the next block, if there was one before it.
+    expected: int | None = None
+
+
+def _says_next_follows(block: Block) -> bool:
+    return bool(block.records) and block.records[-1].kind == RecordKind.NEXT
 
 
 class Recovery:
@@ -153,40 +171,79 @@ class Recovery:
                 "files of the write-ahead log are missing: there are"
                 f" {numbers or 'none'}, and the checkpoint needs all from {first} on; {_ADVICE}"
             )
-        expected: int | None = None
-        ended = 0
+        chain = _Chain()
         for number in numbers:
+            # The beginning of a file is durable before another one is made, a checkpoint names it,
+            # or the file before says that it follows.
+            has_begun = (
+                number != numbers[-1] or (number == first and has_wal) or chain.says_next_follows
+            )
             file = disk.open(wal_path(number))
             reader = WalReader(file, number)
-            count = reserved = 0
-            for block in reader.blocks(expected):
-                if not count:
-                    reserved = self._check_link(block, number, ended, is_first=number == first)
-                self._note_block(outline, block)
-                count += 1
-                expected = block.number + 1
-            outline.blocks.append(count)
-            has_begun = number != numbers[-1] or (number == first and has_wal)
-            self._check_begun(reader, number, count, reserved, has_begun=has_begun)
-            self._check_end(reader, number, expected)
-            ended = reader.position
-            outline.size_bytes += ended
+            self._follow(outline, chain, reader, number, has_begun=has_begun)
+            outline.size_bytes += chain.ended
             file.close()
+        if chain.says_next_follows:
+            raise StorageCorrupt(
+                f"files of the write-ahead log are missing: there are {numbers}, and the last one"
+                f" says that another one follows; {_ADVICE}"
+            )
         self.report.wal_files = len(numbers)
         self.report.wal_records = outline.records
         self.report.wal_bytes = outline.size_bytes
         return outline
 
+    def _follow(
+        self,
+        outline: _WalOutline,
+        chain: _Chain,
+        reader: WalReader,
+        number: int,
+        *,
+        has_begun: bool,
+    ) -> None:
+        """Look through one file, and see that it follows on the one before."""
+        is_last = number == outline.numbers[-1]
+        reserved = self._check_link(chain, reader, number, is_last=is_last)
+        chain.number, chain.says_next_follows = number, False
+        count = 0
+        for block in reader.blocks(chain.expected):
+            self._note_block(outline, block)
+            count += 1
+            chain.expected = block.number + 1
+            chain.says_next_follows = _says_next_follows(block)
+        outline.blocks.append(count)
+        self._check_begun(reader, number, count, reserved, has_begun=has_begun)
+        self._check_end(reader, number, chain.expected)
+        chain.ended = reader.position
+
     @staticmethod
-    def _check_link(block: Block, number: int, ended: int, *, is_first: bool) -> int:
+    def _check_link(chain: _Chain, reader: WalReader, number: int, *, is_last: bool) -> int:
         """See that a file follows on the one before; return the bytes that it was given."""
-        link = block.records[0] if block.records else None
-        if link is None or link.kind != RecordKind.FILE:
-            raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {_ADVICE}")
-        if not is_first and (link.first_index != number - 1 or link.last_index != ended):
+        prepared, first = reader.prepared, reader.block_at(reader.position)
+        if chain.says_next_follows and prepared is None:
+            raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
+        link = prepared
+        if first is not None:
+            link = first.records[0] if first.records else None
+            if link is None or link.kind != RecordKind.FILE:
+                raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {_ADVICE}")
+        if link is None:
+            return 0
+        if chain.number is None:
+            return link.prev_index
+        is_right = link.first_index == chain.number
+        if first is not None:
+            is_right = is_right and link.last_index == chain.ended
+        if prepared is not None:
+            # Nothing is written to it, and none made behind it, before the one before says that it
+            # follows.
+            may_be_used = chain.says_next_follows or (first is None and is_last)
+            is_right = is_right and prepared.last_index <= chain.ended and may_be_used
+        if not is_right:
             raise StorageCorrupt(
-                f"{wal_path(number - 1)} can be read up to byte {ended} only, but it ended at byte"
-                f" {link.last_index}; {_ADVICE}"
+                f"{wal_path(chain.number)} can be read up to byte {chain.ended} only, but"
+                f" {wal_path(number)} says that there was more; {_ADVICE}"
             )
         return link.prev_index
 
@@ -196,9 +253,9 @@ class Recovery:
     ) -> None:
         """See that what was durable of a file before more was written to it is there.
 
-        With `has_begun` its first block was; if there are more, it was in any case.
+        With `has_begun` its beginning was; if there are more blocks, it was in any case.
         """
-        if has_begun and not count:
+        if has_begun and not count and reader.prepared is None:
             raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
         if (has_begun or count > 1) and reader.size < reserved:
             raise StorageCorrupt(
@@ -275,7 +332,7 @@ class Recovery:
 
     def _replay_record(self, record: WalRecord, outline: _WalOutline) -> None:
         group = record.group
-        if record.kind == RecordKind.FILE or outline.is_deleted(group):
+        if record.kind in FILE_KINDS or outline.is_deleted(group):
             return
         if record.kind == RecordKind.CREATE:
             part = self._add(read_identity(record.payload), outline)

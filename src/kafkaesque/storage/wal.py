@@ -3,17 +3,18 @@
 Theory of operation. Records gather in a queue; `write` turns the queue into one block of the
 current file (buffered) and names what has to be synced for it. The caller syncs, and does not call
 `write` again before that. A file that has reached its size is left for a new one if there is room
-(`has_room_to_roll`); old files are numbered on and reused once a checkpoint covers them
-(`release_before`).
+(`has_room_to_roll`): the next one is made beside a block of the current one and synced with it
+(`prepare`), a later block says that it follows (`roll`), and what comes after goes there. Old files
+are numbered on and reused once a checkpoint covers them (`release_before`).
 """
 
 from collections.abc import Sequence
 
 from kafkaesque.env.disk import Buffer, Disk, File
-from kafkaesque.model.errors import DiskFull
+from kafkaesque.model.errors import DiskFull, InvariantBroken
 from kafkaesque.storage.config import StorageConfig
 from kafkaesque.storage.statistics import StorageStatistics
-from kafkaesque.storage.wal_format import RECORD, RecordKind, write_block
+from kafkaesque.storage.wal_format import PREPARED_BLOCK, RECORD, RecordKind, write_block
 
 WAL_DIRECTORY = "wal"
 #: Files kept for reuse.
@@ -44,10 +45,13 @@ class WriteAheadLog:
         "_config",
         "_count",
         "_disk",
+        "_durable_to",
         "_file",
         "_first_number",
         "_in_flight_bytes",
+        "_is_rolling",
         "_link",
+        "_next",
         "_number",
         "_parts",
         "_position",
@@ -68,6 +72,12 @@ class WriteAheadLog:
         self._number = 0
         self._first_number = 0
         self._position = 0
+        #: Up to where the current file is durable.
+        self._durable_to = 0
+        #: The next file, once it is made, and where its first block goes.
+        self._next: tuple[File, int] | None = None
+        #: The block that is written next is the last of the current file.
+        self._is_rolling = False
         self._spares: list[int] = []
         #: What the first record of a new file says: the file before, and where it ended.
         self._link: tuple[int, int] | None = None
@@ -137,7 +147,17 @@ class WriteAheadLog:
         """
         config = self._config
         least = config.wal_bytes + config.free_bytes_min
-        return bool(self._spares) or self._disk.free_bytes() >= least
+        return self.has_next or bool(self._spares) or self._disk.free_bytes() >= least
+
+    @property
+    def has_next(self) -> bool:
+        """Whether the next file is made; it is durable when `write` may be called again."""
+        return self._next is not None
+
+    @property
+    def unused_number(self) -> int:
+        """The first number that no file has."""
+        return self._number + (2 if self.has_next else 1)
 
     def give_up_spares(self) -> None:
         """Keep as few files for reuse as a start and a checkpoint need on a full disk."""
@@ -166,14 +186,38 @@ class WriteAheadLog:
         file.close()
         return size
 
+    def prepare(self) -> tuple[File, tuple[str, ...]]:
+        """Make the next file, with all that it needs to be missed when it is not there; buffered.
+
+        Returns the file, and directories, that have to be synced with what `write` has returned.
+
+        Raises:
+            DiskFailed: also when full; nothing of the last block may be acknowledged.
+        """
+        number, size = self._number + 1, self._config.wal_bytes
+        file = self._open_new(number)
+        record = _pack(0, RecordKind.PREPARED, 0, self._number, self._durable_to, size, 0)
+        buffers, begun = write_block(number, 0, PREPARED_BLOCK, 1, [record])
+        file.write_at(0, buffers)
+        self._next = file, begun
+        self._statistics.wal_bytes += begun
+        self._statistics.wal_records += 1
+        return file, (WAL_DIRECTORY,)
+
     def roll(self) -> None:
-        """Let the next block go into a new file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        ended, self._position = self._position, 0
-        self._link = (self._number, ended)
+        """Let the block that is written next be the last of its file; the next one is prepared."""
+        self.queue(0, RecordKind.NEXT, first_index=self._number + 1)
+        self._is_rolling = True
+
+    def _go_on_in_next(self) -> None:
+        if self._next is None or self._file is None:
+            raise InvariantBroken("the next file of the write-ahead log is not prepared")
+        self._file.close()
+        self._link = (self._number, self._position)
+        self._file, self._position = self._next
+        self._next = None
         self._number += 1
+        self._is_rolling = False
 
     def write(self, block_number: int) -> tuple[File, tuple[str, ...]]:
         """Write all that is queued as one block (nothing queued is allowed); buffered.
@@ -185,7 +229,7 @@ class WriteAheadLog:
         """
         directories: tuple[str, ...] = ()
         if self._file is None:
-            self._file = self._open_next()
+            self._file = self._open_new(self._number)
             directories = (WAL_DIRECTORY,)
         parts, count = self._parts, self._count
         self._in_flight_bytes, self.queued_bytes = self.queued_bytes, 0
@@ -201,14 +245,18 @@ class WriteAheadLog:
         self._position += size
         self._statistics.wal_bytes += size
         self._statistics.wal_records += count
-        return self._file, directories
+        file = self._file
+        if self._is_rolling:
+            self._go_on_in_next()
+        return file, directories
 
     def on_synced(self) -> None:
-        """What `write` wrote is durable."""
+        """What `write` and `prepare` wrote is durable."""
         self._in_flight_bytes = 0
+        self._durable_to = self._position
 
-    def _open_next(self) -> File:
-        path = wal_path(self._number)
+    def _open_new(self, number: int) -> File:
+        path = wal_path(number)
         if self._spares:
             self._disk.rename(wal_path(self._spares.pop(0)), path)
         file = self._disk.open(path, create=True)
@@ -239,7 +287,10 @@ class WriteAheadLog:
             self._disk.remove(wal_path(self._spares.pop()))
 
     def close(self) -> None:
-        """Give the handle back."""
+        """Give the handles back."""
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._next is not None:
+            self._next[0].close()
+            self._next = None

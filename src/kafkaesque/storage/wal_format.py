@@ -8,6 +8,12 @@ position, which no two blocks ever share, and block numbers go up by one. The fi
 says where the file before it ended. So three things that look alike can be told apart: the torn
 last block (ends the log), the end of a file (the next one says so), and damage in the middle
 (something newer and whole lies behind it).
+
+The next file is there before it is needed, and the current one says so before anything goes into
+the next: with one commit the next file is made, its size and a block of its own (`PREPARED`, number
+0, outside of the sequence) are synced; the last block of the current file, in a later commit, ends
+with a record that the next one follows (`NEXT`); only then blocks go there. So a file that follows,
+and what it had durably before its first commit, can be missed like all that was synced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +33,8 @@ MAGIC = 0x4B514C57
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 #: Blocks begin at multiples of this: what is durable is never in the sector of what is not.
 ALIGNMENT = 512
+#: Number of the block with which a file is made: it is none of the sequence.
+PREPARED_BLOCK = 0
 #: Smaller blocks are put together before they are written.
 JOIN_BYTES_MAX = 64 * 1024
 #: What is read at once in recovery.
@@ -57,8 +65,9 @@ class RecordKind(IntEnum):
     SEGMENT = 9
     #: `term` begins at `first_index`.
     TERM = 10
-    #: First of a file: `first_index` = number of the file before, `last_index` = where it ended,
-    #: `prev_index` = the bytes that this file was given before anything was written to it, or 0.
+    #: First of a file (behind `PREPARED`): `first_index` = number of the file before, `last_index`
+    #: = where it ended, `prev_index` = the bytes that this file was given before anything was
+    #: written to it, or 0.
     FILE = 11
     #: The payload says which segments were replaced by which (`segment_swap`).
     REPLACE = 12
@@ -67,6 +76,16 @@ class RecordKind(IntEnum):
     #: The batch at `first_index`, whose record may stand before this one, was the first of a
     #: segment; `last_index` = when that was made. It decides where files end, and nothing else.
     ROLL = 14
+    #: Alone in the block with which a file was made before it was needed: `first_index` = number of
+    #: the file before, `last_index` = up to where that one was durable then, `prev_index` = the
+    #: bytes that this file was given.
+    PREPARED = 15
+    #: Last of a file: the file `first_index` follows. It is durable, with its `PREPARED`.
+    NEXT = 16
+
+
+#: What is said of files, and not of a log.
+FILE_KINDS = frozenset((RecordKind.FILE, RecordKind.PREPARED, RecordKind.NEXT))
 
 
 class WalRecord(NamedTuple):
@@ -113,7 +132,10 @@ def write_block(
 
 
 class WalReader:
-    """Reads one file's blocks, in order; for recovery and offline tools."""
+    """Reads one file's blocks, in order; for recovery and offline tools.
+
+    The block with which the file was made is none of them.
+    """
 
     def __init__(self, file: File, file_number: int) -> None:
         self._file = file
@@ -123,6 +145,8 @@ class WalReader:
         self._window_at = 0
         #: After the last good block.
         self.position = 0
+        #: What the block with which the file was made says, if there is a whole one.
+        self.prepared = self._read_prepared()
 
     def _bytes(self, position: int, length: int) -> memoryview:
         start = position - self._window_at
@@ -147,6 +171,17 @@ class WalReader:
         records = _read_records(whole[BLOCK.size :], count)
         return None if records is None else Block(number, position, len(whole), records)
 
+    def _read_prepared(self) -> WalRecord | None:
+        # Whatever else is at the beginning is longer, as a rule, and need not be read twice.
+        header = self._bytes(0, BLOCK.size)
+        if len(header) < BLOCK.size or BLOCK.unpack(header)[3:] != (RECORD.size, 1):
+            return None
+        block = self.block_at(0)
+        if block is None or block.records[0].kind != RecordKind.PREPARED:
+            return None
+        self.position = padded(block.size_bytes)
+        return block.records[0]
+
     def blocks(self, number: int | None) -> Iterator[Block]:
         """Read until the first block that is not whole, or not the next after `number` - 1."""
         while True:
@@ -158,8 +193,8 @@ class WalReader:
             self.position += padded(block.size_bytes)
 
     def newer_block_after(self, position: int, number: int) -> Block | None:
-        """Look behind a broken place for a whole block with a number above `number`."""
-        position = padded(position + 1)
+        """Look from a broken place on for a whole block with a number above `number`."""
+        position = padded(position)
         while position < self.size:
             data = self._file.read_blocking(position, READ_BYTES)
             at = data.find(MAGIC_BYTES)
