@@ -416,6 +416,9 @@ class LogRecovery:
                 self.cut_bytes += file.size() - segment.size
                 file.truncate(segment.size)
                 table.dirty[segment] = None
+        if self._cuts_done and table.segments:
+            # It may have been cut just before the process died, and what was behind comes back.
+            table.dirty[table.segments[-1]] = None
         # What was taken in has virtual positions that no longer fit together.
         table.reset_positions()
         table.roll_next = log.write_caching

@@ -230,6 +230,22 @@ def test_a_cached_segment_torn_at_every_byte_keeps_everything_before() -> None:
             assert len(world.disk.inode(SEGMENT).data) == kept
 
 
+def test_what_was_cut_off_a_cached_log_does_not_come_back() -> None:
+    """The cut was in the page cache only when the process died, and lasted until the power cut."""
+    for seed in range(20):
+        world = World(BIG, seed)
+        log = world.log(write_caching=True)
+        kept = bytes(add(log, 1).data)
+        world.store.request_checkpoint()
+        world.commit()
+        add(log, 1, value=b"gone")
+        log.truncate_to(1)
+        world.commit()
+        world.kill()
+        world.power_cut()
+        assert read_all(world.log(write_caching=True)) == kept
+
+
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_one_damaged_log_does_not_stop_the_others(damage: str) -> None:
     world = World()
