@@ -19,7 +19,7 @@ from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.segment_index import read_index
 from kafkaesque.storage.segment_swap import apply_replacement, current_path
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
-from kafkaesque.storage.wal_format import RecordKind, WalReader, WalRecord
+from kafkaesque.storage.wal_format import PREPARED_BLOCK, RecordKind, WalReader, WalRecord
 
 #: What is read of a segment at once, unless a batch is longer.
 PIECE_BYTES = 1024 * 1024
@@ -107,6 +107,8 @@ def dump_wal(disk: Disk, number: int) -> Iterator[DumpedRecord | Finding]:
     try:
         reader = WalReader(file, number)
         expected: int | None = None
+        if reader.prepared is not None:
+            yield DumpedRecord(position=0, block=PREPARED_BLOCK, record=reader.prepared)
         for block in reader.blocks(None):
             expected = block.number + 1
             for record in block.records:
@@ -141,12 +143,22 @@ def _verify_wal(disk: Disk, checkpoint: Checkpoint, fates: dict[int, LogFate]) -
     numbers = [number for number in list_wal_numbers(disk) if number >= first]
     if numbers and numbers != list(range(first, first + len(numbers))):
         yield _error(wal_path(first), 0, f"files are missing: there are {numbers}")
+    says_next_follows = False
     for number in numbers:
+        has_to_be, says_next_follows, is_prepared = says_next_follows, False, False
         for item in dump_wal(disk, number):
             if isinstance(item, Finding):
                 yield item
-            elif item.record.kind in FATEFUL:
+                continue
+            kind = item.record.kind
+            is_prepared = is_prepared or kind == RecordKind.PREPARED
+            says_next_follows = kind == RecordKind.NEXT
+            if kind in FATEFUL:
                 fates.setdefault(item.record.group, LogFate()).note(item.record)
+        if has_to_be and not is_prepared:
+            yield _error(wal_path(number), 0, "its beginning cannot be read")
+    if says_next_follows:
+        yield _error(wal_path(numbers[-1] + 1), 0, "missing: the file before says that it follows")
 
 
 def _verify_log(disk: Disk, snapshot: LogSnapshot, fate: LogFate) -> Iterator[Finding]:

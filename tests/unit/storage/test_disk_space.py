@@ -7,7 +7,6 @@ import pytest
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import Term
 from kafkaesque.storage.log_store import LogStore
-from kafkaesque.storage.wal import WriteAheadLog
 from tests.unit.storage.helpers import (
     NODE,
     SMALL,
@@ -144,41 +143,6 @@ def test_with_little_space_all_spare_files_but_one_are_given_up() -> None:
     assert refusal(world) is None
     world.restart()
     assert world.log().end_offset == 3
-
-
-@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "killed"])
-def test_a_file_that_never_got_its_size_is_not_kept_for_reuse(is_stopped: bool) -> None:
-    world = World(dataclasses.replace(SMALL, free_bytes_min=10_000))
-    log = world.log()
-    add(log, 1)
-    world.commit()
-    # Somebody else fills the disk just when the next file is to be made.
-    capacity = world.disk._used(world.disk.root) + 9_000
-    world.disk.capacity = capacity
-    add(log, 1)
-    world.store.request_checkpoint()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WriteAheadLog, "has_room_to_roll", True)
-        with pytest.raises(DiskFull, match="needs 16384 more bytes"):
-            world.store.submit()
-    world.disk.settle()
-    fenced(world)
-    world.failures.clear()
-    world.kill()
-    for _ in range(4):
-        world.disk.capacity = capacity
-        assert not world.store._bench.wal.has_room_to_roll
-        world.store.request_checkpoint()
-        world.commit()
-        assert world.failures == []
-        if is_stopped:
-            world.close()
-        else:
-            world.clock.soon.clear()
-        world.disk = world.disk.kill()
-        world.disk.capacity = capacity
-        world.open()
-    assert world.log().end_offset == 2, "a kill loses nothing that was written"
 
 
 def test_a_disk_that_fills_up_at_once_fences() -> None:
