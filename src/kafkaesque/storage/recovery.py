@@ -221,8 +221,6 @@ class Recovery:
     def _check_link(chain: _Chain, reader: WalReader, number: int, *, is_last: bool) -> int:
         """See that a file follows on the one before; return the bytes that it was given."""
         prepared, first = reader.prepared, reader.block_at(reader.position)
-        if chain.says_next_follows and prepared is None:
-            raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
         link = prepared
         if first is not None:
             link = first.records[0] if first.records else None
