@@ -1,10 +1,11 @@
 """Makes checkpoints in the background, so that old files of the write-ahead log can go.
 
 Theory of operation. At the boundary between two files of the write-ahead log, what is known of each
-changed log is noted. When the file after it has begun durably, off the loop and in this order:
-segments written before are synced; names are synced; the checkpoint is written, synced and renamed;
-the rename is synced; only then are the files of the write-ahead log before the boundary reused. A
-crash anywhere in between leaves the old checkpoint with all that followed it.
+changed log is noted. When the last block before it is durable (the file after it is since before),
+off the loop and in this order: segments written before are synced; names are synced; the checkpoint
+is written, synced and renamed; the rename is synced; only then are the files of the write-ahead log
+before the boundary reused. A crash anywhere in between leaves the old checkpoint with all that
+followed it.
 """
 
 from collections.abc import Callable
