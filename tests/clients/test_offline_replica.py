@@ -86,7 +86,7 @@ def test_an_offline_replica_is_not_in_sync_and_is_shown(tmp_path: Path) -> None:
         assert status["offline_replicas"] == {f"{topic}-0": [victim]}
         assert status["under_replicated"] == [f"{topic}-0"]
         rows = ask_cli(cluster, "cluster", "status", is_json=False)
-        assert [f"{topic}-0", f"offline on broker {victim}"] in rows
+        assert [f"{topic}-0", f"replicas missing; offline on broker {victim}"] in rows
         assert ["offline replicas", "1"] in rows
         rows = ask_cli(cluster, "topic", "describe", topic, is_json=False)
         assert rows[2][-2:] == [",".join(map(str, others)), str(victim)]

@@ -75,3 +75,19 @@ def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyP
     assert "controllers\t1, 2, 3\n" in output
     document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
     assert document["controller"] == 1
+
+
+def test_status_has_a_row_for_each_partition_that_is_not_well() -> None:
+    status = replace(
+        SEEN,
+        leaderless=["a-0", "b-0"],
+        under_replicated=["b-0", "c-0"],
+        offline_replicas={"b-0": [1, 2], "d-0": [3]},
+    )
+    *_, troubles = cluster._tables(status)
+    assert troubles.rows == [
+        ("a-0", "no leader"),
+        ("b-0", "no leader; replicas missing; offline on brokers 1, 2"),
+        ("c-0", "replicas missing"),
+        ("d-0", "offline on broker 3"),
+    ]

@@ -328,13 +328,19 @@ def _tables(found: ClusterStatus) -> list[Table]:
         ],
     )
     tables = [facts, brokers]
-    troubles = [(name, "no leader") for name in found.leaderless]
-    troubles += [(name, "replicas missing") for name in found.under_replicated]
-    troubles += [
-        (name, f"offline on broker {node}")
-        for name, nodes in found.offline_replicas.items()
-        for node in nodes
-    ]
+    troubles = _troubles(found)
     if troubles:
         tables.append(Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=troubles))
     return tables
+
+
+def _troubles(found: ClusterStatus) -> list[tuple[str, str]]:
+    """Return a row for each partition that is not well; those without a leader come first."""
+    from kafkaesque.cli.doctor.advice import in_words
+
+    troubles = {name: ["no leader"] for name in found.leaderless}
+    for name in found.under_replicated:
+        troubles.setdefault(name, []).append("replicas missing")
+    for name, nodes in found.offline_replicas.items():
+        troubles.setdefault(name, []).append(f"offline on {in_words(nodes)}")
+    return [(name, "; ".join(words)) for name, words in troubles.items()]
