@@ -35,6 +35,10 @@ _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
 _TEMPORARY = f"{_SNAPSHOT}.new"
 _HEADER = struct.Struct(">Iq")
+_ADVICE = (
+    "it was damaged after it was synced: check the disk, then start this broker with an empty"
+    " directory, so that its replicas are copied from the other brokers"
+)
 
 
 def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
@@ -49,10 +53,10 @@ def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
     data = file.read_blocking(0, file.size())
     file.close()
     if len(data) < _HEADER.size:
-        raise InvariantBroken("the controller's snapshot is cut short")
+        raise InvariantBroken(f"the snapshot of the metadata is cut short; {_ADVICE}")
     checksum, offset = _HEADER.unpack_from(data)
     if crc32c(data[4:]) != checksum:
-        raise InvariantBroken("the controller's snapshot has a wrong checksum")
+        raise InvariantBroken(f"the snapshot of the metadata has a wrong checksum; {_ADVICE}")
     return data[_HEADER.size :], Offset(offset)
 
 
@@ -92,12 +96,18 @@ class MetadataStore:
         """Return the state of the newest snapshot, the offset after it, and its bytes; waits.
 
         Raises:
-            InvariantBroken: the snapshot is damaged.
+            InvariantBroken: the snapshot is damaged, or is not there and the log begins after it.
         """
         stored = load_snapshot(self._disk)
-        if stored is None:
-            return ClusterState(), Offset(0), self._payload
-        self._payload, self._snapshot_offset = stored
+        if stored is not None:
+            self._payload, self._snapshot_offset = stored
+        log = self._store.get(CONTROLLER_GROUP)
+        if log is not None and log.start_offset > self._snapshot_offset:
+            raise InvariantBroken(
+                f"the log of the metadata begins at {log.start_offset}, and there is"
+                f" {'an older' if stored is not None else 'no'} snapshot of what was before that;"
+                f" {_ADVICE}"
+            )
         return ClusterState.read_snapshot(self._payload), self._snapshot_offset, self._payload
 
     @property

@@ -89,6 +89,18 @@ class _Chain:
     expected: int | None = None
 
 
+def _is_anothers(found: LogIdentity, identity: LogIdentity) -> bool:
+    """Tell whether a directory is that of an earlier topic of the name.
+
+    Otherwise what says whose it is was damaged: with its name all else is another topic's, too.
+    """
+    return (
+        found.directory == identity.directory
+        and found.group != identity.group
+        and found.topic_id != identity.topic_id
+    )
+
+
 def _says_next_follows(block: Block) -> bool:
     return bool(block.records) and block.records[-1].kind == RecordKind.NEXT
 
@@ -308,7 +320,7 @@ class Recovery:
             found = read_partition_metadata(disk, directory)
             if found == identity:
                 return
-            if found is not None:
+            if found is not None and _is_anothers(found, identity):
                 self.report.strays.append(move_aside(disk, directory))
         grave = grave_of(identity)
         if disk.exists(grave):

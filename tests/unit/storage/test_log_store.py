@@ -424,6 +424,25 @@ def test_a_partition_directory_of_another_topic_is_moved_aside() -> None:
     assert world.disk.inode("topic1-0.stray/00000000000000000000.log").data == b"precious"
 
 
+def test_a_directory_is_not_moved_aside_because_what_says_whose_it_is_was_damaged() -> None:
+    world = World()
+    log = world.log()
+    add(log, 1, value=b"v" * 100)
+    world.commit()
+    kept = read_all(log)
+    path = "topic1-0/partition.metadata"
+    world.disk.open("topic1-0/beside", create=True).write_at(0, [b"precious"])
+    for bit in range(8 * world.disk.open(path).size()):
+        world.kill()
+        world.store.close(lambda: None)
+        world.disk.settle()
+        world.disk.inode(path).data[bit // 8] ^= 1 << bit % 8
+        world.kill()
+        assert world.report.strays == []
+        assert world.disk.inode("topic1-0/beside").data == b"precious"
+        assert read_all(world.log()) == kept
+
+
 def test_a_deleted_topic_leaves_nothing_and_its_name_can_be_used_again() -> None:
     world = World()
     log = world.log()
