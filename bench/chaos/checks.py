@@ -164,7 +164,7 @@ def check_offsets(evidence: Evidence) -> Iterator[str]:
     sightings: list[tuple[str, Where, int, int]] = [
         ("acknowledged", send.where, send.offset, number)
         for number, send in enumerate(evidence.history.sends)
-        if send.acknowledged_at is not None
+        if send.acknowledged_at is not None and send.offset >= 0
     ]
     for reading in evidence.history.readings.values():
         sightings += [
@@ -269,7 +269,7 @@ def check_sends(evidence: Evidence) -> Iterator[str]:
     """*Non-monotonic send*: a producer's records of a partition are not in its order."""
     newest: dict[tuple[str, Where], tuple[int, int]] = {}
     for number, send in enumerate(evidence.history.sends):
-        if send.acknowledged_at is None:
+        if send.acknowledged_at is None or send.offset < 0:
             continue
         before, offset = newest.get((send.producer, send.where), (-1, -1))
         if send.offset <= offset:

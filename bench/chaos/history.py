@@ -182,7 +182,7 @@ class History:
         return number
 
     def acknowledge(self, number: int, offset: int | None) -> None:
-        """A record was acknowledged."""
+        """A record was acknowledged; without an offset where its batch was there already."""
         now = time.monotonic()
         send = self.sends[number]
         if send.acknowledged_at is not None:

@@ -270,8 +270,9 @@ def test_a_checker_finds_its_anomaly(tell: Callable[[Story], None], name: str) -
 
 def test_what_is_as_it_should_be_is_no_anomaly() -> None:
     story = Story()
-    for offset in range(3):
-        story.send(offset)
+    story.send(0)
+    for offset in (1, 2):
+        story.send(offset, said=-1)  # it was there already, and nobody said where
     story.send(None, acknowledged=False)  # nobody was promised anything
     story.poll((0, 0), (1, 1))
     story.poll((2, 2))
