@@ -30,6 +30,13 @@ def fill(scenario: Scenario, *names: str) -> None:
         drive.faults.capacity_bytes = drive.used_bytes() + ROOM_BYTES
 
 
+def start_full(scenario: Scenario, name: str) -> None:
+    """Let a broker that runs come back on a full disk."""
+    fill(scenario, name)
+    scenario.boot(name)
+    scenario.loop.run_until(lambda: is_full(scenario, name), 30_000)
+
+
 def is_full(scenario: Scenario, name: str) -> bool:
     """Tell whether a broker is up and takes no records."""
     broker = scenario.cluster.brokers.get(name)
@@ -218,9 +225,7 @@ def test_a_full_broker_does_not_keep_the_other_of_two_replicas_from_going_on() -
     full = next(name for name in scenario.cluster.names if name != leader and scenario.find(name))
     scenario.loop.run_until(lambda: scenario.end(full) == scenario.end(leader), 30_000)
     scenario.loop.run_for(500)
-    fill(scenario, full)
-    scenario.boot(full)  # before the others give it up
-    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    start_full(scenario, full)  # before the others give it up
     scenario.write(10)
     assert scenario.cluster.failed() == [full]
     keep_less(scenario)
@@ -252,9 +257,7 @@ def test_a_pair_waits_as_long_for_a_broker_that_has_long_been_full() -> None:
     scenario.write(300)
     scenario.settle()
     full = next(name for name in scenario.cluster.names if name != scenario.leader)
-    fill(scenario, full)
-    scenario.boot(full)
-    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    start_full(scenario, full)
     scenario.loop.run_for(60_000)
     assert scenario.cluster.failed() == []
     # Of the partitions of two that are made now it is a replica of some.
@@ -277,9 +280,7 @@ def test_a_leader_does_not_send_without_pause_to_a_member_without_room(
     scenario.settle()
     leader = scenario.leader
     full, away = (name for name in scenario.cluster.names if name != leader)
-    fill(scenario, full)
-    scenario.boot(full)
-    scenario.loop.run_until(lambda: is_full(scenario, full), 30_000)
+    start_full(scenario, full)
     # What is written now cannot be committed, and the leader begins anew with it and a mark.
     scenario.kill(away)
     scenario.start_writing()
@@ -365,7 +366,7 @@ def test_as_many_controllers_stay_as_are_needed_to_make_space(restarted: bool) -
         for name in full:
             drive = scenario.world.machines[name].drive
             drive.faults.capacity_bytes = drive.used_bytes() + 7 * KIB
-            scenario.broker(name).store._check_space()  # else it looks only after a MiB
+            scenario.broker(name).store._check_space()  # else it looks only once more is written
     scenario.start_writing()
     scenario.loop.run_for(60_000)
     # One leaves its pairs to the others; without the second one nobody could be told anything.

@@ -24,6 +24,7 @@ from kafkaesque.model.errors import DiskFailed, InvariantBroken
 from kafkaesque.model.ids import CONTROLLER_GROUP, ZERO_TOPIC_ID, Offset, Term
 from kafkaesque.raft.configuration import Configuration, write_configuration
 from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.errors import ADVICE
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
 
@@ -35,10 +36,6 @@ _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
 _TEMPORARY = f"{_SNAPSHOT}.new"
 _HEADER = struct.Struct(">Iq")
-_ADVICE = (
-    "it was damaged after it was synced: check the disk, then start this broker with an empty"
-    " directory, so that its replicas are copied from the other brokers"
-)
 
 
 def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
@@ -53,10 +50,10 @@ def load_snapshot(disk: Disk) -> tuple[bytes, Offset] | None:
     data = file.read_blocking(0, file.size())
     file.close()
     if len(data) < _HEADER.size:
-        raise InvariantBroken(f"the snapshot of the metadata is cut short; {_ADVICE}")
+        raise InvariantBroken(f"the snapshot of the metadata is cut short; {ADVICE}")
     checksum, offset = _HEADER.unpack_from(data)
     if crc32c(data[4:]) != checksum:
-        raise InvariantBroken(f"the snapshot of the metadata has a wrong checksum; {_ADVICE}")
+        raise InvariantBroken(f"the snapshot of the metadata has a wrong checksum; {ADVICE}")
     return data[_HEADER.size :], Offset(offset)
 
 
@@ -106,7 +103,7 @@ class MetadataStore:
             raise InvariantBroken(
                 f"the log of the metadata begins at {log.start_offset}, and there is"
                 f" {'an older' if stored is not None else 'no'} snapshot of what was before that;"
-                f" {_ADVICE}"
+                f" {ADVICE}"
             )
         return ClusterState.read_snapshot(self._payload), self._snapshot_offset, self._payload
 

@@ -211,7 +211,7 @@ def _strength(kind: str, chance: random.Random) -> float:
         ),
         "clock rate": lambda: chance.choice((0.8, 0.95, 1.05, 1.25)),
         "slow disk": lambda: float(chance.choice((5, 50, 300))),
-        # 5,000 is a little more than brokers keep free here: one that begins so can begin.
+        # 7,000 is a little less than brokers keep free here: one that begins so takes no records.
         "full disk": lambda: float(chance.choice((0, 1_000, 7_000, 100_000))),
         "truncation": lambda: chance.choice((0.0, 0.5, 0.99)),
     }

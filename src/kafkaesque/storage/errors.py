@@ -2,6 +2,12 @@
 
 from kafkaesque.model.errors import KafkaesqueError
 
+#: What to do about durable bytes without which a broker cannot start.
+ADVICE = (
+    "it was damaged after it was synced: check the disk, then start this broker with an empty"
+    " directory, so that its replicas are copied from the other brokers"
+)
+
 
 class WrongDirectory(KafkaesqueError):
     """The data directory belongs to another cluster, another broker or another format."""

@@ -35,7 +35,8 @@ from kafkaesque.storage.statistics import StorageStatistics
 from kafkaesque.storage.wal_format import RecordKind
 from kafkaesque.storage.workbench import Workbench
 
-#: Free space is looked at after this many written bytes, and not more often than in ...
+#: Free space is looked at after this many written bytes, or a quarter of what is kept free if that
+#: is less, and not more often than in ...
 SPACE_CHECK_BYTES_MAX = 1024 * 1024
 #: ... this time while appends are refused.
 SPACE_CHECK_MS = 500

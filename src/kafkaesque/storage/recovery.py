@@ -30,7 +30,7 @@ from kafkaesque.storage.directory import (
     write_owner,
 )
 from kafkaesque.storage.entries import LogIdentity
-from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.errors import ADVICE, StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_recovery import FATEFUL, LogFate, LogRecovery
 from kafkaesque.storage.log_snapshot import read_identity, thaw, write_snapshot
@@ -181,7 +181,7 @@ class Recovery:
         if numbers != list(range(first, first + max(len(numbers), has_wal))):
             raise StorageCorrupt(
                 "files of the write-ahead log are missing: there are"
-                f" {numbers or 'none'}, and the checkpoint needs all from {first} on; {_ADVICE}"
+                f" {numbers or 'none'}, and the checkpoint needs all from {first} on; {ADVICE}"
             )
         chain = _Chain()
         for number in numbers:
@@ -198,7 +198,7 @@ class Recovery:
         if chain.says_next_follows:
             raise StorageCorrupt(
                 f"files of the write-ahead log are missing: there are {numbers}, and the last one"
-                f" says that another one follows; {_ADVICE}"
+                f" says that another one follows; {ADVICE}"
             )
         self.report.wal_files = len(numbers)
         self.report.wal_records = outline.records
@@ -237,7 +237,7 @@ class Recovery:
         if first is not None:
             link = first.records[0] if first.records else None
             if link is None or link.kind != RecordKind.FILE:
-                raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {_ADVICE}")
+                raise StorageCorrupt(f"{wal_path(number)} does not begin as it should; {ADVICE}")
         if link is None:
             return 0
         if chain.number is None:
@@ -253,7 +253,7 @@ class Recovery:
         if not is_right:
             raise StorageCorrupt(
                 f"{wal_path(chain.number)} can be read up to byte {chain.ended} only, but"
-                f" {wal_path(number)} says that there was more; {_ADVICE}"
+                f" {wal_path(number)} says that there was more; {ADVICE}"
             )
         return link.prev_index
 
@@ -266,11 +266,11 @@ class Recovery:
         With `has_begun` its beginning was; if there are more blocks, it was in any case.
         """
         if has_begun and not count and reader.prepared is None:
-            raise StorageCorrupt(f"{wal_path(number)} cannot be read; {_ADVICE}")
+            raise StorageCorrupt(f"{wal_path(number)} cannot be read; {ADVICE}")
         if (has_begun or count > 1) and reader.size < reserved:
             raise StorageCorrupt(
                 f"{wal_path(number)} has been cut: of {reserved} bytes it has"
-                f" {reader.size}; {_ADVICE}"
+                f" {reader.size}; {ADVICE}"
             )
 
     @staticmethod
@@ -279,7 +279,7 @@ class Recovery:
         if newer is not None:
             raise StorageCorrupt(
                 f"{wal_path(number)} is damaged at byte {reader.position}: what was written later,"
-                f" at byte {newer.position}, is whole; {_ADVICE}"
+                f" at byte {newer.position}, is whole; {ADVICE}"
             )
 
     @staticmethod
@@ -354,7 +354,7 @@ class Recovery:
         if found is None:
             raise StorageCorrupt(
                 f"the write-ahead log has records of group {group}, which the checkpoint does not"
-                f" know; {_ADVICE}"
+                f" know; {ADVICE}"
             )
         try:
             found.replay(record)
@@ -446,9 +446,3 @@ class Recovery:
         names = bench.dirty_directories | dict.fromkeys(segment.directory for segment in dirty)
         bench.disk.sync_blocking([], [name for name in names if bench.disk.exists(name)])
         bench.dirty_directories.clear()
-
-
-_ADVICE = (
-    "it was damaged after it was synced: check the disk, then start this broker with an empty"
-    " directory, so that its replicas are copied from the other brokers"
-)

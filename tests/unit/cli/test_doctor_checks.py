@@ -566,6 +566,13 @@ def test_a_disk_that_is_nearly_full_is_critical() -> None:
     found = checks_of(with_broker(facts(), 2, disk=disk(4 * GB)))
     assert found["disk-fills"].severity is Severity.CRITICAL
     assert not checks_of(with_broker(facts(), 2, disk=disk(16 * GB)))
+    # A small disk may have much left of it and little all the same.
+    small = replace(disk(120 << 20), total_bytes=420 << 20)
+    finding = checks_of(with_broker(facts(), 2, disk=small))["disk-fills"]
+    assert finding.severity is Severity.CRITICAL
+    assert "with less than 64 MiB free that broker takes no records" in finding.cause
+    enough = replace(small, free_bytes=130 << 20)
+    assert not checks_of(with_broker(facts(), 2, disk=enough))
 
 
 def test_a_clock_counts_only_beyond_the_error_of_measuring() -> None:
