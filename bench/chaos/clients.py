@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 
 from bench.chaos.history import History, Where, make_value
+from bench.chaos.insight import Insight
 
 STEP_S: Final = 0.02
 OUTSTANDING_MAX: Final = 5_000
@@ -51,6 +52,7 @@ class Client(threading.Thread):
             "client.id": name,
             "error_cb": self._on_error,
         }
+        self._insight = Insight()
         self._stopping = threading.Event()
 
     def _on_error(self, error: KafkaError) -> None:
@@ -190,7 +192,7 @@ class Reader(Client):
             for where, position in self._position.items()
             if position < ends.get(where, 0)
         }
-        return f"read up to, of: {behind}"
+        return f"read up to, of: {behind}; {self._insight.describe(behind)}"
 
     def _is_done(self) -> bool:
         ends = self._ends
@@ -200,6 +202,7 @@ class Reader(Client):
         consumer = Consumer(
             {
                 **self._settings,
+                **self._insight.settings,
                 "group.id": f"{self.name}-nobody",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -265,7 +268,7 @@ class Member(Client):
             for where, end in (self._ends or {}).items()
             if commits.get(where, 0) < end
         }
-        return f"the group has committed, of: {behind}"
+        return f"the group has committed, of: {behind}; {self._insight.describe(behind)}"
 
     def _is_done(self) -> bool:
         ends, commits = self._ends, self.history.commits[self._group]
@@ -275,6 +278,7 @@ class Member(Client):
         consumer = Consumer(
             {
                 **self._settings,
+                **self._insight.settings,
                 "group.id": self._group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
