@@ -83,7 +83,8 @@ def ask(
     Of several one that hangs costs a few seconds, and only the first time.
 
     Raises:
-        CommandFailed: none can, or what answers is no Kafka broker.
+        CommandFailed: none can, or what answers is no Kafka broker; or the one that was asked is
+            there, but does not come to an end with it, as where there is no controller.
     """
     refused: list[str] = []
     waiting = sorted(parse_addresses(bootstrap), key=_silent.__contains__)
@@ -93,7 +94,11 @@ def ask(
             with Exchange(host, port, timeout_s) as exchange:
                 if waiting:
                     exchange.greet()
-                answer = exchange.ask(api_key, api_version, request)
+                try:
+                    answer = exchange.ask(api_key, api_version, request)
+                except TimeoutError:
+                    _raise_if_there((host, port), timeout_s)
+                    raise
                 _silent.discard((host, port))
                 return answer
         except (OSError, EOFError) as error:
@@ -110,6 +115,16 @@ def ask(
                 exit_code=UNREACHABLE,
             ) from None
     raise CommandFailed(f"no broker answers at {', '.join(refused)}", exit_code=UNREACHABLE)
+
+
+def _raise_if_there(address: tuple[str, int], timeout_s: float) -> None:
+    """Whoever answers, but not this, does not hang, and another one might do it a second time."""
+    if not _hanging([address]):
+        raise CommandFailed(
+            f"{address[0]}:{address[1]} answers, but has not done this within {timeout_s:g} s",
+            hint="kafkaesque doctor",
+            exit_code=UNREACHABLE,
+        ) from None
 
 
 def _hanging(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

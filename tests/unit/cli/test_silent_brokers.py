@@ -29,7 +29,9 @@ METADATA = (ApiKey.METADATA, 12, MetadataRequest(None))
 class Brokers:
     """Stands in for connections: of the hosts some hang, and some are down."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, hang: str = "", down: str = "") -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, hang: str = "", down: str = "", busy: str = ""
+    ) -> None:
         self.greeted: list[str] = []
         self.asked: list[str] = []
         outer = self
@@ -52,7 +54,7 @@ class Brokers:
 
             def ask(self, *_: object) -> str:
                 outer.asked.append(self.host)
-                if self.host in hang:
+                if self.host in hang + busy:
                     raise TimeoutError
                 return f"by {self.host}"
 
@@ -81,6 +83,18 @@ def test_where_all_hang_each_is_named_and_nobody_is_waited_for_twice(
     for word in ("a:1 (", "b:1 (no answer in time)", "c:1 ("):
         assert word in raised.value.message
     assert sorted(brokers.greeted) == ["a", "b"]
+
+
+@pytest.mark.parametrize("addresses", ["a:1", "a:1,b:1"])
+def test_one_that_is_there_and_cannot_do_it_is_not_said_to_be_away(
+    addresses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = Brokers(monkeypatch, busy="ab")
+    with pytest.raises(CommandFailed, match="a:1 answers, but has not done this") as raised:
+        ask(addresses, *METADATA)
+    assert raised.value.hint == "kafkaesque doctor"
+    # Another one might do it a second time.
+    assert brokers.asked == ["a"]
 
 
 def test_one_broker_alone_has_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
