@@ -19,6 +19,7 @@ from kafkaesque.broker.batch_checks import LongCheck, check_produced
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.refused_batches import GAPS_MS, RefusedBatches, is_after
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.topic_config import TopicConfig
 from kafkaesque.env.clock import Clock
@@ -53,10 +54,8 @@ WAITING_PRODUCES_MAX = 50_000
 #: Readers that wait for new records, per partition.
 WATCHERS_MAX = 20_000
 
-#: So long after a change of leader a producer may still send what follows on a refused batch.
-GAPS_MS = 5_000
-#: Sequence numbers that there are.
-_SEQUENCES = 2**31
+#: Refusals after which a client sends the same batch again.
+_FOR_THE_MOMENT = (NotEnoughReplicas, NotLeader, StorageFailed)
 
 _TRANSACTIONAL = int(Attribute.TRANSACTIONAL)
 
@@ -104,7 +103,9 @@ class Partition:
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
         #: Until then a gap in a producer's numbers is taken for requests that were refused.
+        #: Until then the leader of before may have refused what comes before a batch.
         self._gaps_until_ms = 0
+        self._refused = RefusedBatches(clock.now_ms)
         #: Told of each committed end of a transaction, while this broker leads: producer id, and
         #: whether it was committed; more than once where a marker is asked for again.
         self.on_transaction_ended: Callable[[int, bool], None] | None = None
@@ -226,25 +227,50 @@ class Partition:
         Raises:
             RequestRefused: nothing was appended; the kind of error says why.
         """
+        try:
+            batch = self._check_batch(records, acks, checked)
+            if isinstance(batch, LongCheck):
+                return batch
+            if batch.attributes & _TRANSACTIONAL:
+                if transactional_id is not None:
+                    self.producers.expect_transaction(batch.producer_id, transactional_id)
+                elif not in_transaction:
+                    raise TransactionalIdMissing(
+                        "a batch of a transaction, in a request that names none"
+                    )
+            self._append_checked(batch, records, acks, timeout_ms, on_done)
+        except _FOR_THE_MOMENT:
+            self.note_refusal(records)
+            raise
+        return None
+
+    def note_refusal(self, records: bytearray | memoryview) -> None:
+        """A batch was not taken and will come again: what was sent after it waits for it."""
+        self._refused.note(records)
+
+    def _check_batch(
+        self, records: bytearray | memoryview, acks: int, checked: LongCheck | None
+    ) -> BatchHeader | LongCheck:
+        """Return the header of a batch that may be taken, or what has to be done to know that."""
         self.check_leader()
         replica = self._replica()
         if acks == -1 and self.config.min_insync_replicas > 1:
             self._check_in_sync(replica)
         if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
-            raise OverBound(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
+            raise NotEnoughReplicas(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
         if checked is None:
-            batch = check_produced(self, records, self.config)
-        else:
-            batch = self._use_check(checked, records)
-        if isinstance(batch, LongCheck):
-            return batch
-        if batch.attributes & _TRANSACTIONAL:
-            if transactional_id is not None:
-                self.producers.expect_transaction(batch.producer_id, transactional_id)
-            elif not in_transaction:
-                raise TransactionalIdMissing(
-                    "a batch of a transaction, in a request that names none"
-                )
+            return check_produced(self, records, self.config)
+        return self._use_check(checked, records)
+
+    def _append_checked(
+        self,
+        batch: BatchHeader,
+        records: bytearray | memoryview,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnProduced,
+    ) -> None:
+        replica = self._replica()
         known = self._known_duplicate(batch)
         if known is not None:
             base_offset, next_offset = known
@@ -263,7 +289,6 @@ class Partition:
             append_time_ms=-1 if append_time_ms is None else append_time_ms,
         )
         self._answer_later(acks, timeout_ms, next_offset, result, on_done)
-        return None
 
     def append_marker(
         self,
@@ -353,24 +378,27 @@ class Partition:
         try:
             duplicate = self.producers.check(batch)
         except OutOfOrderSequence:
-            if self._may_miss_refused(batch):
-                raise NotLeader(f"{self.name} had no leader when what comes before came") from None
+            expected = self.producers.next_sequence(batch.producer_id, batch.producer_epoch)
+            may_be_refused = self._clock.now_ms() < self._gaps_until_ms
+            if (may_be_refused and is_after(batch.base_sequence, expected)) or (
+                self._refused.keeps_back(batch, expected)
+            ):
+                raise self._missing_before(batch) from None
             raise
-        if duplicate is None:
-            return None
-        return duplicate.first_offset, Offset(duplicate.last_offset + 1)
+        if duplicate is not None:
+            return duplicate.first_offset, Offset(duplicate.last_offset + 1)
+        if self._refused:
+            # Of a producer that the log does not know yet, any sequence number would do.
+            expected = self.producers.next_sequence(batch.producer_id, batch.producer_epoch)
+            if self._refused.keeps_back(batch, expected):
+                raise self._missing_before(batch)
+        return None
 
-    def _may_miss_refused(self, batch: BatchHeader) -> bool:
-        """Tell whether a batch may leave a gap only because nobody led when the one before came.
-
-        Requests follow one another without waiting for answers. Told that it is out of order, a
-        client may begin a new epoch, in which a batch that was appended and not answered is no
-        duplicate any more. Told that nobody leads, it sends both again as they are.
-        """
-        if self._clock.now_ms() >= self._gaps_until_ms:
-            return False
-        expected = self.producers.next_sequence(batch.producer_id, batch.producer_epoch)
-        return (batch.base_sequence - expected) % _SEQUENCES < _SEQUENCES // 2
+    def _missing_before(self, batch: BatchHeader) -> NotLeader:
+        return NotLeader(
+            f"{self.name} could not take what comes before sequence {batch.base_sequence} of "
+            f"producer {batch.producer_id}"
+        )
 
     def _answer_later(
         self,

@@ -1,6 +1,7 @@
 """Produce: batches into partitions, acknowledged as the client asks."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.batch_checks import LongCheck
@@ -43,6 +44,9 @@ _WITH_ABORTABLE = 11
 #: From this one on, the leader adds the partition to the transaction, and clients repeat a batch
 #: that meets the end of the transaction before (KIP-890 part 2).
 _WITH_ADDING = 12
+
+#: A batch that is answered so is sent again.
+_FOR_THE_MOMENT = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 #: What may have to be waited for before a batch can be appended.
 _Wait = LongCheck | Confirmation
@@ -120,6 +124,13 @@ def _code_of(waited: _Wait, version: int) -> int:
     if error is TransactionError.TRANSACTION_ABORTABLE and version < _WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     return code_of_transaction_error(error, is_fenced_known=False)
+
+
+def _note_refusal(broker: Broker, where: TopicPartition, records: memoryview, code: int) -> None:
+    """Let what was sent after a batch wait for it, if it will come again."""
+    if code in _FOR_THE_MOMENT:
+        with suppress(RequestRefused):
+            broker.partition(where).note_refusal(records)
 
 
 def _writable_topic(broker: Broker, topic: TopicKey) -> str:
@@ -256,6 +267,8 @@ class _ProduceOne:
             connection.release()
             code = _code_of(wait, self._call.version)
             if code:
+                where = TopicPartition(self._name, self._index)
+                _note_refusal(self._broker, where, records, code)
                 self._answer_refusal(PartitionProduced(self._index, code, -1))
             else:
                 self.start(records, timeout_ms, wait)
@@ -394,8 +407,9 @@ class _Produce:
         place = len(outcomes)
         index = where.partition
         code = 0 if waited is None else _code_of(waited, self._call.version)
-        if code:
+        if code and records is not None:
             self._has_failed = True
+            _note_refusal(self._broker, where, records, code)
             outcomes.append(PartitionProduced(index, code, -1))
             return None
         outcomes.append(PartitionProduced(index, ErrorCode.UNKNOWN_SERVER_ERROR, -1))
