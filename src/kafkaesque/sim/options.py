@@ -83,6 +83,8 @@ class SimOptions:
     session_timeout_ms: int = 9_000
     write_caching: bool = False
     activities: tuple[str, ...] = ()
+    #: Batches that a producer has under way for one partition, at most.
+    in_flight: int = 1
     #: A snapshot of the cluster's metadata is made after so many records.
     snapshot_records: int = 10_000
 
@@ -122,8 +124,8 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
 def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """Return options in which the seed decides what `base` need not say.
 
-    Drawn are the activities, `min_insync`, `between_ms` and `snapshot_records`: whatever is on in
-    every run hides what happens only without it.
+    Drawn are the activities, `min_insync`, `between_ms`, `in_flight` and `snapshot_records`:
+    whatever is on in every run hides what happens only without it.
     """
     base = base or SimOptions()
     chance = random.Random(f"{seed}/options")
@@ -137,5 +139,6 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
         activities=tuple(drawn),
         min_insync=chance.choice((1, 1, 2)) if base.brokers > 1 else 1,
         between_ms=chance.choice((500, 1_500, 1_500, 3_000)),
+        in_flight=random.Random(f"{seed}/in flight").choice((1, 5)),
         snapshot_records=chance.choice((4, 20, 10_000)),
     )

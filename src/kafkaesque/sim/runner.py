@@ -370,12 +370,20 @@ class _Run:
                 partitions=options.partitions,
                 replicas=replicas,
                 configs=configs,
+                in_flight=options.in_flight,
                 # Where a pipeline runs, it is what is to be seen.
                 pause_ms=INPUT_PAUSE_MS if "exactly-once" in options.activities else PAUSE_MS,
             )
         )
         if "deletions" in options.activities:
-            self._add_load(TopicSpec(name="deleted", replicas=replicas, configs=configs))
+            self._add_load(
+                TopicSpec(
+                    name="deleted",
+                    replicas=replicas,
+                    configs=configs,
+                    in_flight=options.in_flight,
+                )
+            )
             small = {**configs, "retention.bytes": "20000"}
             self._add_load(
                 TopicSpec(name="expiring", replicas=replicas, configs=small, expires=True)

@@ -1,6 +1,7 @@
 """An idempotent producer that repeats each batch until it is acknowledged."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
@@ -34,8 +35,20 @@ _NEVER = (
 )
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Something that was sent, or is to be."""
+
+    data: bytes
+    values: list[bytes]
+
+
 class SimProducer:
-    """Writes numbered records into all partitions, one batch at a time in each."""
+    """Writes numbered records into all partitions: some batches, and more when all are there.
+
+    Batches follow one another without waiting for answers. As librdkafka does, it waits for all
+    answers before it sends anything again, and sends those that have failed in their order.
+    """
 
     def __init__(
         self,
@@ -44,9 +57,14 @@ class SimProducer:
         partitions: int,
         observations: Observations,
         pause_ms: int = PAUSE_MS,
+        in_flight: int = 1,
     ) -> None:
-        """`pause_ms` is about how long it waits between two batches for one partition."""
+        """`pause_ms` is about how long it waits after each batch for one partition.
+
+        At most so many batches for one partition are `in_flight`; brokers know the last five again.
+        """
         self._pause_ms = pause_ms
+        self._in_flight = in_flight
         self._client = client
         self._name = name
         self._partitions = partitions
@@ -55,7 +73,9 @@ class SimProducer:
         self._epoch = -1
         self._sequences = [0] * partitions
         self._numbers = [0] * partitions
-        self._busy = [False] * partitions
+        #: What is not acknowledged, by partition and in order, and how many answers are due.
+        self._batches: list[list[_Batch]] = [[] for _ in range(partitions)]
+        self._due = [0] * partitions
         self._version = PRODUCE_VERSIONS[client.env.dice.below(len(PRODUCE_VERSIONS))]
         self.is_stopped = False
         client.env.clock.call_soon(self._begin)
@@ -63,7 +83,7 @@ class SimProducer:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was sent waits for its acknowledgement."""
-        return not any(self._busy)
+        return not any(self._batches)
 
     def use_ids(self) -> None:
         """Name topics by id from now on: needed where a name is used again and again."""
@@ -85,8 +105,14 @@ class SimProducer:
             self._next(partition)
 
     def _next(self, partition: int) -> None:
-        if self.is_stopped:
+        if self.is_stopped or self._batches[partition]:
             return
+        more = 0 if self._in_flight == 1 else self._client.env.dice.below(self._in_flight)
+        for _ in range(1 + more):
+            self._batches[partition].append(self._make_batch(partition))
+        self._send(partition)
+
+    def _make_batch(self, partition: int) -> _Batch:
         count = 1 + self._client.env.dice.below(BATCH_RECORDS_MAX)
         first = self._numbers[partition]
         values = [
@@ -103,49 +129,55 @@ class SimProducer:
             base_sequence=self._sequences[partition],
         )
         self._sequences[partition] += count
-        batch = bytes(encode_batch(records, options))
         self._observations.note_sent(partition, values)
-        self._busy[partition] = True
-        self._send(partition, batch, values)
+        return _Batch(bytes(encode_batch(records, options)), values)
 
     def _key(self, value: bytes) -> bytes | None:
         return key_of(value) if self._observations.compacts else None
 
-    def _send(self, partition: int, batch: bytes, values: list[bytes]) -> None:
+    def _send(self, partition: int) -> None:
+        """Send all that is not acknowledged; no answer is due."""
         client = self._client
         link = client.leader_link(partition)
         if link is None:
             client.refresh()
-            client.later(lambda: self._send(partition, batch, values))
+            client.later(lambda: self._send(partition))
             return
-        data = PartitionProduceData(index=partition, records=batch)
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=2_000,
-            topic_data=[
-                TopicProduceData(name=client.topic, topic_id=client.topic_id, partition_data=[data])
-            ],
-        )
-        receive = self._receiver(partition, batch, values)
-        link.send(ApiKey.PRODUCE, self._version, request, receive)
+        batches = list(self._batches[partition])
+        self._due[partition] = len(batches)
+        count = len(batches)
+        for batch in batches:
+            data = PartitionProduceData(index=partition, records=batch.data)
+            topic = TopicProduceData(
+                name=client.topic, topic_id=client.topic_id, partition_data=[data]
+            )
+            request = ProduceRequest(acks=-1, timeout_ms=2_000, topic_data=[topic])
+            receive = self._receiver(partition, batch, count)
+            link.send(ApiKey.PRODUCE, self._version, request, receive)
 
-    def _receiver(self, partition: int, batch: bytes, values: list[bytes]) -> Callable[[Any], None]:
+    def _receiver(self, partition: int, batch: _Batch, count: int) -> Callable[[Any], None]:
         def receive(response: Any) -> None:
-            client = self._client
             outcome = None
             if response is not None:
                 outcome = response.responses[0].partition_responses[0]
             if outcome is not None and outcome.error_code == 0:
-                self._busy[partition] = False
-                self._observations.note_acknowledged(partition, outcome.base_offset, values)
-                client.rest(lambda: self._next(partition), self._pause_ms)
-                return
-            if outcome is not None and outcome.error_code in _NEVER:
+                self._batches[partition].remove(batch)
+                self._observations.note_acknowledged(partition, outcome.base_offset, batch.values)
+            elif outcome is not None and outcome.error_code in _NEVER:
                 self._observations.note_anomaly(
                     f"producer {self._name}, partition {partition}: refused with "
                     f"{ErrorCode(outcome.error_code).name}: {outcome.error_message}"
                 )
-            client.refresh()
-            client.later(lambda: self._send(partition, batch, values))
+            self._due[partition] -= 1
+            if self._due[partition] == 0:
+                self._go_on(partition, count)
 
         return receive
+
+    def _go_on(self, partition: int, count: int) -> None:
+        client = self._client
+        if self._batches[partition]:
+            client.refresh()
+            client.later(lambda: self._send(partition))
+        else:
+            client.rest(lambda: self._next(partition), count * self._pause_ms)

@@ -41,6 +41,8 @@ class TopicSpec:
     producers: int = 2
     #: About how long a producer waits between two batches for one partition.
     pause_ms: int = PAUSE_MS
+    #: Batches that a producer has under way for one partition, at most.
+    in_flight: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     #: Its options delete records.
     expires: bool = False
@@ -121,7 +123,12 @@ class TopicLoad:
         for number in range(spec.producers):
             name = f"{spec.name}{self._label}.p{number}"
             producer = SimProducer(
-                self._client(), name, spec.partitions, self.observations, spec.pause_ms
+                self._client(),
+                name,
+                spec.partitions,
+                self.observations,
+                spec.pause_ms,
+                spec.in_flight,
             )
             if spec.is_passing:
                 producer.use_ids()
