@@ -16,6 +16,8 @@ FORMAT = 1
 PARTITION_METADATA = "partition.metadata"
 STRAY_SUFFIX = ".stray"
 DELETED_SUFFIX = ".deleted"
+#: File systems take no longer names.
+NAME_BYTES_MAX = 255
 #: Attempts to find a free name for a directory that is moved aside.
 STRAYS_MAX = 10_000
 
@@ -113,9 +115,13 @@ def read_partition_metadata(disk: Disk, directory: str) -> LogIdentity | None:
 
 
 def move_aside(disk: Disk, directory: str) -> str:
-    """Give a directory that is not ours another name; buffered. Return that name."""
+    """Give a directory that is not ours another name; buffered. Return that name.
+
+    It ends as no partition's does, and begins as the directory was called, as far as there is room.
+    """
     for number in range(1, STRAYS_MAX):
-        name = f"{directory}{STRAY_SUFFIX}" + (f"-{number}" if number > 1 else "")
+        suffix = (f".{number}" if number > 1 else "") + STRAY_SUFFIX
+        name = directory[: NAME_BYTES_MAX - len(suffix)] + suffix
         if not disk.exists(name):
             disk.rename(directory, name)
             return name
@@ -123,5 +129,14 @@ def move_aside(disk: Disk, directory: str) -> str:
 
 
 def grave_of(identity: LogIdentity) -> str:
-    """Return the name of a deleted log's directory until it is removed."""
-    return f"{identity.directory}.{identity.group}{DELETED_SUFFIX}"
+    """Return the name of a deleted log's directory until it is removed.
+
+    No partition's directory ends so, and it is short: a topic's name may take all that there is.
+    """
+    return f"group-{identity.group}{DELETED_SUFFIX}"
+
+
+def find_grave(disk: Disk, identity: LogIdentity) -> str | None:
+    """Return what a log's directory is called if it waits to be removed, by any release."""
+    before = f"{identity.directory}.{identity.group}{DELETED_SUFFIX}"
+    return next((name for name in (grave_of(identity), before) if disk.exists(name)), None)

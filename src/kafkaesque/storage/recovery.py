@@ -23,7 +23,7 @@ from kafkaesque.storage.directory import (
     DELETED_SUFFIX,
     PARTITION_METADATA,
     check_owner,
-    grave_of,
+    find_grave,
     make_partition_directory,
     move_aside,
     read_partition_metadata,
@@ -322,8 +322,8 @@ class Recovery:
                 return
             if found is not None and _is_anothers(found, identity):
                 self.report.strays.append(move_aside(disk, directory))
-        grave = grave_of(identity)
-        if disk.exists(grave):
+        grave = find_grave(disk, identity)
+        if grave is not None:
             # It was to be deleted, but that was not durable: so it was not.
             disk.rename(grave, directory)
         make_partition_directory(disk, identity)

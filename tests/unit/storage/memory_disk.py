@@ -10,6 +10,7 @@ from kafkaesque.env.disk import Buffer, File
 from kafkaesque.model.errors import DiskFailed, DiskFull
 
 SECTOR = 512
+NAME_BYTES_MAX = 255
 
 
 class PowerGone(Exception):
@@ -316,6 +317,9 @@ class MemoryDisk:
         node = source.entries.pop(old_name, None)
         if node is None:
             raise FileNotFoundError(old)
+        if len(new_name) > NAME_BYTES_MAX:
+            source.entries[old_name] = node
+            raise DiskFailed(f"cannot rename to {new}: {old}: File name too long")
         target.entries[new_name] = node
         source.note()
         if target is not source:
