@@ -199,24 +199,31 @@ class PartitionTable:
         self.reconcile_soon()
 
     def _delete_strays(self) -> int:
-        """Delete logs of topics that were deleted while this broker was away.
+        """Delete logs of topics that were deleted while this broker was away, and damaged ones.
 
         Group ids grow: one below the next that is not placed here now never will be again, and one
         above it is of a record that this broker has yet to apply again. One that was moved here may
         be of such a record, too.
         """
-        broker = self._broker
+        broker, store = self._broker, self._broker.store
         if not broker.controller.is_caught_up:
             return 0
         placed, next_group = broker.state.partitions_by_group, broker.state.next_group
         count = 0
-        for log in broker.store.logs:
-            group = GroupId(log.group)
+        for number in [*(log.group for log in store.logs), *store.damaged]:
+            group = GroupId(number)
             if group == CONTROLLER_GROUP or group in self._partitions or group >= next_group:
                 continue
-            if group not in placed or broker.node not in placed[group].replicas:
-                broker.store.delete_log(log)
-                count += 1
+            if group in placed and broker.node in placed[group].replicas:
+                continue
+            log = store.get(group)
+            if log is not None:
+                store.delete_log(log)
+            else:
+                store.delete_damaged(group)
+            if self._damaged.pop(group, None) is not None:
+                broker.driver.close_group(group)
+            count += 1
         return count
 
     def _config(self, state: PartitionState) -> TopicConfig:

@@ -76,6 +76,7 @@ class LogStore:
         #: Of the logs that are open.
         self._directories: dict[str, None] = {}
         self._damaged: dict[int, str] = {}
+        self._damaged_identities: dict[int, LogIdentity] = {}
         self._checkpointer = Checkpointer(self._bench, self._on_checkpointed)
         #: Told once, in a later turn, when a write or sync has failed.
         self.on_failed: Callable[[DiskFailed], None] = _nothing
@@ -107,7 +108,8 @@ class LogStore:
         self.directory_id = recovery.directory_id
         self._logs = recovery.logs
         self._directories = {log.identity.directory: None for log in self._logs.values()}
-        self._damaged = recovery.report.damaged
+        self._damaged = dict(recovery.report.damaged)
+        self._damaged_identities = recovery.damaged_identities()
         self._checkpointer.set_lines(recovery.lines)
         self._check_space()
         return recovery.report
@@ -156,7 +158,7 @@ class LogStore:
 
     @property
     def damaged(self) -> dict[int, str]:
-        """Groups whose logs cannot be used, and why; they are left as they are."""
+        """Groups whose logs cannot be used, and why; left as they are until they are deleted."""
         return dict(self._damaged)
 
     @property
@@ -216,6 +218,7 @@ class LogStore:
         try:
             if bench.disk.exists(directory):
                 self._renamed[directory] = None
+                bench.pool.drop_directory(directory)
                 move_aside(bench.disk, directory)
             make_partition_directory(bench.disk, identity)
         except DiskFailed as error:
@@ -243,15 +246,37 @@ class LogStore:
         log.segments.tail.clear()
         for table in (bench.dirty_logs, bench.unsettled, bench.sync_too):
             table.pop(log, None)
+        self._note_deletion(identity.group)
+        self._bury(identity)
+
+    def delete_damaged(self, group: int) -> None:
+        """Give up a log that cannot be used, and its files; durable with the next group commit."""
+        del self._damaged[group]
+        identity = self._damaged_identities.pop(group)
+        self._note_deletion(group)
+        is_anothers = identity.directory in self._directories or any(
+            other.directory == identity.directory and other.group > group
+            for other in self._damaged_identities.values()
+        )
+        if not is_anothers:
+            self._bury(identity)
+
+    def _note_deletion(self, group: int) -> None:
+        self._checkpointer.forget(group)
+        if not self._bench.has_failed:
+            self._bench.wal.queue(group, RecordKind.DELETE)
+            self._ask_submit()
+
+    def _bury(self, identity: LogIdentity) -> None:
+        """Take a deleted log's directory away: it is removed when that is durable."""
+        bench = self._bench
         bench.pool.drop_directory(identity.directory)
         bench.dirty_directories.pop(identity.directory, None)
         bench.names_to_sync.pop(identity.directory, None)
         bench.gone_directories[identity.directory] = None
         self._renamed[identity.directory] = None
-        self._checkpointer.forget(identity.group)
         if bench.has_failed:
             return
-        bench.wal.queue(identity.group, RecordKind.DELETE)
         try:
             bench.disk.rename(identity.directory, grave_of(identity))
         except FileNotFoundError:
@@ -261,7 +286,6 @@ class LogStore:
             return
         bench.dirty_directories[ROOT] = None
         self._graves.append((bench.next_commit, grave_of(identity)))
-        self._ask_submit()
 
     def may_be_made(self, group: int) -> bool:
         """Tell whether a group's log can be made, though one was deleted here before.

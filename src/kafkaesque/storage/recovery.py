@@ -292,13 +292,19 @@ class Recovery:
     # -- the logs
 
     def _restore(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
+        owners: dict[str, int] = {}
+        for identity in (snapshot.identity for snapshot in checkpoint.logs):
+            if not outline.is_deleted(identity.group):
+                owners[identity.directory] = max(identity.group, owners.get(identity.directory, 0))
         for snapshot, line in zip(checkpoint.logs, checkpoint.lines, strict=True):
             group = snapshot.identity.group
             if outline.is_deleted(group):
                 continue
             part = self._add(snapshot.identity, outline)
             self.lines[group] = line
-            self._check_directory(part)
+            if owners[snapshot.identity.directory] != group or not self._check_directory(part):
+                self._dispossess(part.log.identity)
+                continue
             if self._is_bare_directory(snapshot.identity.directory):
                 self._bare[group] = None
             try:
@@ -312,16 +318,20 @@ class Recovery:
         self._parts[identity.group] = part
         return part
 
-    def _check_directory(self, part: LogRecovery) -> None:
-        """See that the directory is there, and ours."""
+    def _check_directory(self, part: LogRecovery) -> bool:
+        """See that the directory is there, and ours; False if it is that of a later topic."""
         disk, identity = self._bench.disk, part.log.identity
         directory = identity.directory
         if disk.exists(directory):
             found = read_partition_metadata(disk, directory)
             if found == identity:
-                return
+                return True
             if found is not None and _is_anothers(found, identity):
-                self.report.strays.append(move_aside(disk, directory))
+                if found.group > identity.group and find_grave(disk, identity) is None:
+                    return False
+                self._move_aside(directory)
+                if found.group in self._parts:
+                    self._dispossess(found)
         grave = find_grave(disk, identity)
         if grave is not None:
             # It was to be deleted, but that was not durable: so it was not.
@@ -329,6 +339,18 @@ class Recovery:
         make_partition_directory(disk, identity)
         self._bench.dirty_directories[directory] = None
         self._bench.dirty_directories[ROOT] = None
+        return True
+
+    def _move_aside(self, directory: str) -> None:
+        self._bench.pool.drop_directory(directory)
+        self.report.strays.append(move_aside(self._bench.disk, directory))
+
+    def _dispossess(self, identity: LogIdentity) -> None:
+        """Leave a log alone whose topic was deleted and made again while it could not be used."""
+        self.report.damaged[identity.group] = (
+            f"{identity.directory} is the directory of a later topic of that name; this one was"
+            " deleted while its log here was damaged"
+        )
 
     def _replay(self, outline: _WalOutline) -> None:
         for number, count in zip(outline.numbers, outline.blocks, strict=True):
@@ -346,7 +368,8 @@ class Recovery:
             return
         if record.kind == RecordKind.CREATE:
             part = self._add(read_identity(record.payload), outline)
-            self._check_directory(part)
+            if not self._check_directory(part):
+                self._dispossess(part.log.identity)
             return
         if group in self.report.damaged or group in self._anew:
             return
@@ -378,6 +401,10 @@ class Recovery:
         for name in bench.disk.list_dir(ROOT):
             if name.endswith(DELETED_SUFFIX):
                 bench.disk.remove_tree(name)
+
+    def damaged_identities(self) -> dict[int, LogIdentity]:
+        """Return whose the logs are that cannot be used, by group."""
+        return {group: self._parts[group].log.identity for group in self.report.damaged}
 
     def _is_bare_directory(self, directory: str) -> bool:
         return not set(self._bench.disk.list_dir(directory)) - {PARTITION_METADATA}

@@ -1,5 +1,7 @@
 """Directories of partitions whose topics are deleted, and whose names are used again."""
 
+from typing import Any
+
 import pytest
 
 from kafkaesque.model.ids import TopicId
@@ -68,3 +70,126 @@ def test_a_deletion_by_the_release_before_that_was_not_durable_did_not_happen() 
     world.kill()
     assert partitions(world) == ["topic1-12345"]
     assert read_all(make(world, 1)) == data
+
+
+# -- damaged logs
+
+
+def damaged() -> World:
+    """Return a world whose log of group 1 cannot be used: a segment was cut."""
+    world = World()
+    log = make(world, 1)
+    for _ in range(3):
+        add(log, 1, value=b"old" * 100)
+    world.commit()
+    world.restart()
+    file = world.disk.open("topic1-12345/00000000000000000000.log")
+    file.truncate(0)
+    world.disk.sync_blocking([file])
+    file.close()
+    world.restart()
+    assert list(world.store.damaged) == [1]
+    return world
+
+
+def make_later(world: World) -> bytes:
+    """Make the topic again; return what is in it."""
+    log = make(world, 2, topic_id=LATER_ID)
+    for _ in range(9):
+        add(log, 1, value=b"new" * 100)
+    world.commit()
+    return read_all(log)
+
+
+def test_a_damaged_log_is_deleted_and_its_topic_made_again() -> None:
+    for crash in (World.power_cut, World.kill, World.restart):
+        world = damaged()
+        world.store.delete_damaged(1)
+        assert world.store.damaged == {}
+        assert not world.store.may_be_made(1), "a restart finds the deletion"
+        data = make_later(world)
+        for _ in range(2):
+            crash(world)
+            assert partitions(world) == ["topic1-12345"]
+            assert world.store.damaged == {}
+            assert [read_all(log) for log in world.store.logs] == [data]
+        world.store.request_checkpoint()
+        world.disk.settle()
+        assert world.store.may_be_made(1)
+
+
+def test_a_deletion_of_a_damaged_log_that_was_not_durable_did_not_happen() -> None:
+    for seed in range(20):
+        world = damaged()
+        world.rng.seed(seed)
+        world.store.delete_damaged(1)
+        make(world, 2, topic_id=LATER_ID)
+        if seed % 2:
+            world.power_cut()
+        else:
+            world.kill()
+        assert list(world.store.damaged) == [1]
+        world.store.delete_damaged(1)
+        data = make_later(world)
+        world.restart()
+        assert [read_all(log) for log in world.store.logs] == [data]
+
+
+@pytest.mark.parametrize("crash", [World.power_cut, World.kill, World.restart])
+def test_a_later_topic_keeps_its_directory_beside_a_damaged_log(crash: Any) -> None:
+    """The release before did not delete damaged logs."""
+    world = damaged()
+    data = make_later(world)
+    for _ in range(2):
+        crash(world)
+        assert list(world.store.damaged) == [1]
+        assert "later topic" in world.store.damaged[1]
+        assert world.report.strays == world.report.missing == []
+        assert [read_all(log) for log in world.store.logs] == [data]
+    world.store.delete_damaged(1)
+    world.commit()
+    for _ in range(2):
+        crash(world)
+        assert world.store.damaged == {}
+        assert [read_all(log) for log in world.store.logs] == [data]
+
+
+def test_a_directory_that_was_taken_from_a_later_topic_is_that_ones_again() -> None:
+    """A start of the release before had made it anew for the damaged log, and was cut off."""
+    world = damaged()
+    make_later(world)
+    world.restart()
+    tag = world.disk.inode("topic1-12345/partition.metadata").data
+    tag[:] = tag.replace(b'"group":2', b'"group":1').replace(LATER_ID.hex().encode(), b"00" * 16)
+    world.disk.remove("topic1-12345/00000000000000000000.log")
+    world.kill()
+    assert list(world.store.damaged) == [1]
+    (log,) = world.store.logs
+    assert (log.group, log.end_offset, log.amnesia) == (2, 0, 7)
+    world.store.delete_damaged(1)
+    add(log, 2, value=b"copied")
+    world.commit()
+    data = read_all(log)
+    for crash in (world.power_cut, world.kill, world.restart):
+        crash()
+        assert world.store.damaged == {}
+        assert [read_all(log) for log in world.store.logs] == [data]
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_what_says_whose_it_is_is_lost_where_a_later_topic_is_beside_a_damaged_log(
+    is_checkpointed: bool,
+) -> None:
+    world = damaged()
+    data = make_later(world)
+    if is_checkpointed:
+        world.restart()
+    world.disk.inode("topic1-12345/partition.metadata").data.clear()
+    for _ in range(2):
+        world.kill()
+        assert list(world.store.damaged) == [1]
+        assert [read_all(log) for log in world.store.logs] == [data]
+    world.store.delete_damaged(1)
+    world.restart()
+    assert world.store.damaged == {}
+    assert [read_all(log) for log in world.store.logs] == [data]
