@@ -334,6 +334,9 @@ class Recovery:
                     self._dispossess(found)
         grave = find_grave(disk, identity)
         if grave is not None:
+            if disk.exists(directory):
+                # It was made again at once, but what says for whom was not written.
+                self._move_aside(directory)
             # It was to be deleted, but that was not durable: so it was not.
             disk.rename(grave, directory)
         make_partition_directory(disk, identity)

@@ -317,13 +317,26 @@ class MemoryDisk:
         node = source.entries.pop(old_name, None)
         if node is None:
             raise FileNotFoundError(old)
-        if len(new_name) > NAME_BYTES_MAX:
+        refusal = self._refuses(node, new_name, target.entries.get(new_name))
+        if refusal:
             source.entries[old_name] = node
-            raise DiskFailed(f"cannot rename to {new}: {old}: File name too long")
+            raise DiskFailed(f"cannot rename to {new}: {old}: {refusal}")
         target.entries[new_name] = node
         source.note()
         if target is not source:
             target.note()
+
+    def _refuses(
+        self, node: Inode | Directory, name: str, there: Inode | Directory | None
+    ) -> str | None:
+        """Return why rename(2) would not give something a name, if it would not."""
+        if len(name) > NAME_BYTES_MAX:
+            return "File name too long"
+        if isinstance(there, Directory) and not isinstance(node, Directory):
+            return "Is a directory"
+        if isinstance(there, Inode) and isinstance(node, Directory):
+            return "Not a directory"
+        return "Directory not empty" if isinstance(there, Directory) and there.entries else None
 
     def _used(self, node: Directory) -> int:
         return sum(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.model.errors import DiskFull
 from kafkaesque.model.ids import TopicId
 from kafkaesque.storage.directory import META
 from kafkaesque.storage.group_log import GroupLog
@@ -193,3 +194,46 @@ def test_what_says_whose_it_is_is_lost_where_a_later_topic_is_beside_a_damaged_l
     world.restart()
     assert world.store.damaged == {}
     assert [read_all(log) for log in world.store.logs] == [data]
+
+
+# -- deleted and made again in one turn
+
+
+def test_there_is_no_space_to_say_whose_a_directory_is() -> None:
+    world = World()
+    log = make(world, 1)
+    data = add(log, 1).data
+    world.commit()
+    world.store.delete_log(log)
+    world.disk.capacity = world.disk._used(world.disk.root)
+    with pytest.raises(DiskFull):
+        make(world, 2, topic_id=LATER_ID)
+    world.kill()
+    assert world.report.strays == ["topic1-12345.stray"]
+    assert read_all(make(world, 1)) == data
+
+
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_the_power_goes_when_names_are_durable_and_a_deletion_is_not(is_of_before: bool) -> None:
+    met = 0
+    for seed in range(40):
+        world = World(seed=seed)
+        log = make(world, 1)
+        data = add(log, 1).data
+        world.commit()
+        world.store.delete_log(log)
+        make(world, 2, topic_id=LATER_ID)
+        world.store.submit()
+        world.disk.complete(1)
+        world.clock.soon.clear()
+        world.disk = world.disk.power_cut(world.rng)
+        if is_of_before:
+            world.disk.rename("group-1.deleted", "topic1-12345.1.deleted")
+        world.open()
+        groups = [log.group for log in world.store.logs]
+        assert groups in ([1], [2]), "the write-ahead log may have been written"
+        if groups == [1]:
+            met += 1
+            assert read_all(make(world, 1)) == data
+        assert world.disk.exists("topic1-12345")
+    assert met > 10
