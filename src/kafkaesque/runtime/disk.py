@@ -37,6 +37,8 @@ class RealDisk(RealDirectory):
         try:
             os.makedirs(f"{self.root}/{TRASH_NAME}", exist_ok=True)
             self._lock_fd = _lock(self.root)
+            #: What the process before has left there, under names that may be ours again.
+            self._left_over: Final = frozenset(os.listdir(f"{self.root}/{TRASH_NAME}"))
         except OSError as error:
             raise disk_error(error, "cannot use the directory", self.root) from error
         self._thread: Final = threading.get_ident()
@@ -51,7 +53,7 @@ class RealDisk(RealDirectory):
         self._freeing: Final = FreeingThread(self._mailbox)
         self._heavy: Final = HeavyWork(self.root, loop, self._mailbox)
         self._trash_count = 0
-        for name in os.listdir(f"{self.root}/{TRASH_NAME}"):
+        for name in sorted(self._left_over):
             self._freeing.remove(f"{self.root}/{TRASH_NAME}/{name}")
 
     def close(self) -> None:
@@ -88,8 +90,7 @@ class RealDisk(RealDirectory):
                 self._close_later(fd)
 
     def remove_tree(self, path: str) -> None:
-        self._trash_count += 1
-        grave = f"{self.root}/{TRASH_NAME}/{os.getpid()}-{self._trash_count}"
+        grave = f"{self.root}/{TRASH_NAME}/{self._next_trash_name()}"
         try:
             os.rename(self._at(path), grave)
         except FileNotFoundError:
@@ -143,6 +144,14 @@ class RealDisk(RealDirectory):
         return run
 
     # Inside
+
+    def _next_trash_name(self) -> str:
+        """Return a name that nothing in the trash has: in a container all processes have one id."""
+        while True:
+            self._trash_count += 1
+            name = f"{os.getpid()}-{self._trash_count}"
+            if name not in self._left_over:
+                return name
 
     def _close_later(self, fd: int) -> None:
         # The last holder of a file may be a worker, which can as well wait itself.

@@ -8,6 +8,7 @@ import pytest
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.runtime.disk import RealDisk
+from kafkaesque.runtime.freeing import FreeingThread
 from kafkaesque.runtime.loop import new_loop
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 from tests.unit.env.worlds import RealWorld
@@ -190,6 +191,28 @@ def test_left_over_trash_is_emptied_at_the_start(tmp_path: Path) -> None:
     (grave / "log").write_bytes(b"old")
     world = RealWorld(tmp_path / "data")
     world.run_until(lambda: not grave.exists())
+    world.close()
+
+
+def test_trash_that_is_not_emptied_yet_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container the process before had the same id."""
+    trash = tmp_path / "data" / ".trash"
+    for number in (1, 2, 4):
+        (trash / f"{os.getpid()}-{number}").mkdir(parents=True)
+        (trash / f"{os.getpid()}-{number}" / "log").write_bytes(b"old")
+    freed: list[str] = []
+    monkeypatch.setattr(FreeingThread, "remove", lambda _, path: freed.append(Path(path).name))
+    world = RealWorld(tmp_path / "data")
+    disk = world.env.disk
+    for name in ("a-0", "b-0"):
+        disk.make_dir(name)
+        disk.open(f"{name}/log", create=True).write_at(0, [b"new"])
+        disk.remove_tree(name)
+    assert disk.list_dir("") == []
+    assert freed == [f"{os.getpid()}-{number}" for number in (1, 2, 4, 3, 5)]
+    assert [(trash / name / "log").read_bytes() for name in freed] == [b"old"] * 3 + [b"new"] * 2
     world.close()
 
 
