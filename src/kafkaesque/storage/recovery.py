@@ -2,8 +2,9 @@
 
 Theory of operation. The checkpoint says how each log was at one moment of the write-ahead log; the
 records after that moment are first looked through (is the chain of files whole, where does it end,
-which logs are deleted later on), then done again, in order. What comes out is synced and becomes
-the new checkpoint before anything else happens, so the old write-ahead log is not needed again.
+which logs are deleted later on), then made durable, then done again, in order. What comes out is
+synced and becomes the new checkpoint before anything else happens, so the old write-ahead log is
+not needed again.
 """
 
 from collections.abc import Callable
@@ -147,6 +148,7 @@ class Recovery:
         checkpoint = load_checkpoint(bench.disk)
         outline = self._outline(checkpoint)
         self.report.was_clean = checkpoint.header.is_clean and not outline.numbers
+        self._make_durable(outline)
         self._restore(checkpoint, outline)
         self._replay(outline)
         self._finish()
@@ -288,6 +290,20 @@ class Recovery:
         for record in block.records:
             if record.kind in FATEFUL:
                 outline.fates.setdefault(record.group, LogFate()).note(record)
+
+    def _make_durable(self, outline: _WalOutline) -> None:
+        """See that the records that were found stay, before anything is done that they say.
+
+        What was read may be in the page cache only, for the process may have died while a sync was
+        on its way. What a record cuts off or gives up must not be gone without the record.
+        """
+        disk = self._bench.disk
+        for number in outline.numbers:
+            file = disk.open(wal_path(number))
+            disk.sync_blocking([file])
+            file.close()
+        if outline.numbers:
+            disk.sync_blocking([], [WAL_DIRECTORY])
 
     # -- the logs
 
