@@ -1,6 +1,7 @@
 """Controllers are added and removed at work, while what may go wrong does."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,13 +13,15 @@ from kafkaesque.broker.commands import (
     ChangeControllers,
     ConfigChange,
     ControllerCommand,
+    CreateTopic,
     Done,
     RaiseFeature,
     RemoveBroker,
 )
 from kafkaesque.broker.features import METADATA
 from kafkaesque.broker.founding import Founding
-from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
+from kafkaesque.broker.metadata_store import MetadataStore
+from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, KafkaesqueError
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
 from kafkaesque.sim.nemesis import LOSING, SURVIVABLE
 from kafkaesque.sim.options import SimOptions
@@ -506,3 +509,46 @@ def test_a_controller_whose_snapshot_is_gone_does_not_begin_with_half_of_the_met
     scenario.loop.run_for(3_000)
     assert scenario.told("cannot start: the log of the metadata begins at")
     assert scenario.find(name) is None
+
+
+def test_a_state_that_is_newer_than_the_start_of_the_log_is_taken_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A controller dies between its snapshot and the end of the log before it, and leads then."""
+    scenario = Scenario(3, SimOptions(snapshot_records=6))
+    until(scenario, lambda: len(leader(scenario).state.brokers) == 3)
+    saved = MetadataStore._on_saved
+    machine = scenario.world.machines["b1"]
+
+    def on_saved(store: MetadataStore) -> None:
+        if store is scenario.broker("b1").metadata_store and store._snapshot_offset > 0:
+            machine.kill()
+        else:
+            saved(store)
+
+    monkeypatch.setattr(MetadataStore, "_on_saved", on_saved)
+    for number in range(30):
+        if machine.running:
+            submit(
+                scenario, CreateTopic(name=f"made{number}", partition_count=1, replication_factor=3)
+            )
+            scenario.loop.run_for(600)
+    monkeypatch.undo()
+    scenario.boot("b1")
+    until(scenario, lambda: scenario.cluster.is_back(machine))
+    replica = scenario.broker("b1").driver.get(CONTROLLER_GROUP)
+    assert replica is not None
+    assert 0 < replica.log.start_offset < scenario.broker("b1").controller.snapshot_offset
+
+    for _ in range(10):
+        if leader(scenario).node != 1:
+            with suppress(KafkaesqueError):  # b1 may not have caught up
+                leader(scenario).driver.transfer_leadership(CONTROLLER_GROUP, NodeId(1))
+            scenario.loop.run_for(1_000)
+    assert leader(scenario).node == 1
+    lose_disk(scenario, "b3")
+    scenario.boot("b3")
+    scenario.loop.run_for(20_000)
+    assert not any("defect" in each for each in scenario.findings.anomalies)
+    one, three = scenario.broker("b1").state, scenario.broker("b3").state
+    assert one.write_snapshot() == three.write_snapshot()

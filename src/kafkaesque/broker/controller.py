@@ -95,8 +95,11 @@ class Controller:
         self._on_snapshot_loaded = on_snapshot_loaded
         self._on_leading = on_leading
         self._save_snapshot = save_snapshot
-        #: The state at the log's start, for a replica that is further behind.
+        #: The state at the log's start, for a replica that is further behind; and up to where it
+        #: is. That is later where the process died between the two: it was saved, and the log not
+        #: yet given up before it.
         self.snapshot = snapshot
+        self.snapshot_offset = applied_offset
         self._wall_ms = wall_ms
         self._unapplied: deque[AppendedBatch] = deque()
         self._commands: deque[tuple[ControllerCommand, OnOutcome]] = deque()
@@ -241,9 +244,9 @@ class Controller:
         """See `ReplicaListener`."""
         self.on_following(0, None)
 
-    def write_snapshot(self) -> bytes:
+    def write_snapshot(self, start_offset: Offset) -> tuple[Offset, bytes]:
         """See `ReplicaListener`."""
-        return self.snapshot
+        return max(start_offset, self.snapshot_offset), self.snapshot
 
     def on_snapshot(
         self, payload: bytes, start_offset: Offset, install: Callable[[], None]
@@ -256,7 +259,7 @@ class Controller:
 
         def install_with_snapshot() -> None:
             # From now on the log begins where this snapshot ends: so it is what others get.
-            self.snapshot = kept
+            self.snapshot, self.snapshot_offset = kept, start_offset
             install()
 
         self._save_snapshot(kept, start_offset, install_with_snapshot)

@@ -189,7 +189,7 @@ class MetadataStore:
         payload = controller.state.write_snapshot()
 
         def on_saved() -> None:
-            controller.snapshot = payload
+            controller.snapshot, controller.snapshot_offset = payload, offset
             if not replica.is_closed:
                 replica.advance_start(offset)
 

@@ -601,9 +601,12 @@ class Partition:
         )
         self._wake()
 
-    def write_snapshot(self) -> bytes:
-        """Return what is known of producers: those whose batches are gone are to be known, too."""
-        return self.producers.write_state(self.high_watermark)
+    def write_snapshot(self, start_offset: Offset) -> tuple[Offset, bytes]:
+        """Return what is known of producers: those whose batches are gone are to be known, too.
+
+        It says itself up to where that is.
+        """
+        return start_offset, self.producers.write_state(self.high_watermark)
 
     def on_snapshot(
         self, payload: bytes, start_offset: Offset, install: Callable[[], None]

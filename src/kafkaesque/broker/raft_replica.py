@@ -565,9 +565,8 @@ class Replica:
     # -- snapshots
 
     def _send_snapshot(self, work: SendSnapshot) -> None:
-        payload = SnapshotPayload(
-            self.log.start_offset, self.log.base_offset, self._listener.write_snapshot()
-        )
+        start_offset, state = self._listener.write_snapshot(self.log.start_offset)
+        payload = SnapshotPayload(start_offset, self.log.base_offset, state)
         data = msgspec.msgpack.encode(payload)
         message = self.core.fill_snapshot(work, self.core.log.start_index, data)
         if message is not None:

@@ -57,8 +57,11 @@ class ReplicaListener(Protocol):
     def on_failed(self, error: Exception) -> None:
         """The disk below the log failed: nothing more is appended or acknowledged here."""
 
-    def write_snapshot(self) -> bytes:
-        """Return what a new replica must know besides the log that is still there."""
+    def write_snapshot(self, start_offset: Offset) -> tuple[Offset, bytes]:
+        """Return what a new replica must know besides the log, and where its log is to begin.
+
+        That is at `start_offset`, where this one begins, or where the state ends if that is later.
+        """
 
     def on_snapshot(
         self, payload: bytes, start_offset: Offset, install: Callable[[], None]
