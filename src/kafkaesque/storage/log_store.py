@@ -361,7 +361,10 @@ class LogStore:
         bench.next_commit += 1
         self._is_syncing = True
         self._in_flight, self._waiting = self._waiting, []
-        is_rolling = bench.wal.has_next and (can_checkpoint or bench.wal.is_full)
+        # Without a checkpoint only if there is a file for the one to come, which gives files back.
+        is_rolling = bench.wal.has_next and (
+            can_checkpoint or (bench.wal.is_full and bench.wal.has_room_for_another)
+        )
         if is_rolling:
             bench.wal.roll()
         try:
@@ -464,7 +467,7 @@ class LogStore:
             self._is_checkpoint_wanted
             and self._checkpointer.is_idle
             and not any(log.is_held or log.is_replacing for log in self._bench.unsettled)
-            and self._bench.wal.has_room_to_roll
+            and self._bench.wal.has_room_for_checkpoint
         )
 
     def _should_prepare(self) -> bool:

@@ -145,9 +145,28 @@ class WriteAheadLog:
 
         If there is not, the current one is written on beyond its size.
         """
+        return self.has_next or self.has_room_for_another
+
+    @property
+    def has_room_for_another(self) -> bool:
+        """Whether there is room for a file beside the next one, should that be made already."""
         config = self._config
         least = config.wal_bytes + config.free_bytes_min
-        return self.has_next or bool(self._spares) or self._disk.free_bytes() >= least
+        return bool(self._spares) or self._disk.free_bytes() >= least
+
+    @property
+    def has_room_for_checkpoint(self) -> bool:
+        """Whether there is room to roll for a checkpoint.
+
+        Where that gives back no less than the next file takes, it may be a part of what is kept
+        free, for a while: otherwise this log would only grow.
+        """
+        if self.has_room_to_roll:
+            return True
+        config = self._config
+        gives_back = self.file_count > 1 or self._position >= 2 * config.wal_bytes
+        least = config.wal_bytes + config.free_bytes_min // 2
+        return gives_back and self._disk.free_bytes() >= least
 
     @property
     def has_next(self) -> bool:
@@ -171,7 +190,7 @@ class WriteAheadLog:
         self._position = 0
         self._spares = []
         for spare in spares:
-            if self._size_of(spare) >= self._config.wal_bytes:
+            if self._cut_grown(spare) >= self._config.wal_bytes:
                 self._spares.append(spare)
             else:
                 # It was being made when the process died, or files were smaller then.
@@ -180,11 +199,15 @@ class WriteAheadLog:
         self._trim_spares()
         self._link = (0, 0)
 
-    def _size_of(self, number: int) -> int:
+    def _cut_grown(self, number: int) -> int:
+        """Cut a file that was written on beyond its size to that; return what it has then."""
         file = self._disk.open(wal_path(number))
-        size = file.size()
-        file.close()
-        return size
+        try:
+            if file.size() > self._config.wal_bytes:
+                file.truncate(self._config.wal_bytes)
+            return file.size()
+        finally:
+            file.close()
 
     def prepare(self) -> tuple[File, tuple[str, ...]]:
         """Make the next file, with all that it needs to be missed when it is not there; buffered.
@@ -278,6 +301,7 @@ class WriteAheadLog:
     def release_before(self, number: int) -> None:
         """A checkpoint covers all files below this number: reuse or remove them."""
         for old in range(self._first_number, number):
+            self._cut_grown(old)
             self._spares.append(old)
         self._first_number = max(self._first_number, number)
         self._trim_spares()

@@ -6,7 +6,9 @@ import pytest
 
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import Term
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
+from kafkaesque.storage.wal import WriteAheadLog, list_wal_numbers, wal_path
 from tests.unit.storage.helpers import (
     NODE,
     SMALL,
@@ -155,3 +157,104 @@ def test_a_disk_that_fills_up_at_once_fences() -> None:
     fenced(world)
     world.power_cut()
     assert world.log().end_offset == 0
+
+
+ROOMY = dataclasses.replace(SMALL, free_bytes_min=16_384, segment_bytes_max=2048)
+
+
+def sizes_of_wal(world: World) -> list[int]:
+    """Return the sizes of the files of the write-ahead log."""
+    return [len(world.disk.inode(wal_path(at)).data) for at in list_wal_numbers(world.disk)]
+
+
+def turn(world: World, log: GroupLog, cut: GroupLog | None = None) -> None:
+    """Append a batch, commit, and keep little.
+
+    `cut` is cut while the commit before the end of a file is on its way: nothing is noted then.
+    """
+    if refusal(world) is None:
+        add(log, 1, value=b"v" * 300)
+    world.store.submit()
+    if cut is not None and world.store._bench.wal.has_next:
+        cut.truncate_to(cut.last_index - 1)
+    world.commit()
+    world.clock.monotonic_ms += 1000
+    start = log.retention_candidate(world.clock.unix_ms, -1, 2048, log.end_offset)
+    if start is not None:
+        log.advance_start(start)
+    world.commit()
+
+
+def with_one_spare(free: int) -> tuple[World, GroupLog]:
+    """Return a store that has made checkpoints, and has this much space."""
+    world = World(ROOMY)
+    log = world.log()
+    while world.store._bench.wal.number < 4:
+        turn(world, log)
+    assert len(world.store._bench.wal._spares) == 1
+    world.disk.capacity = world.disk._used(world.disk.root) + free
+    return world, log
+
+
+def end_a_file(world: World, log: GroupLog) -> None:
+    """Write until a file of the write-ahead log is full, and has ended if it may."""
+    cut = world.log(2)
+    for _ in range(3):
+        add(cut, 1)
+    while cut.last_index == 3:
+        turn(world, log, cut)
+
+
+def test_with_little_space_no_file_ends_before_a_checkpoint_can_be_made() -> None:
+    world, log = with_one_spare(30_000)
+    made = world.store.statistics.checkpoints
+    end_a_file(world, log)
+    for _ in range(300):
+        turn(world, log)
+    assert refusal(world) is None
+    assert world.store.statistics.checkpoints > made + 3
+    assert world.store.statistics.checkpoints_late == 0
+    assert max(sizes_of_wal(world)) < 2 * ROOMY.wal_bytes
+
+
+def test_a_checkpoint_that_gives_files_back_may_take_what_is_kept_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The space went when a file had ended without one."""
+    world, log = with_one_spare(30_000)
+    number = world.store._bench.wal.number
+    with monkeypatch.context() as patch:
+        there_was = property(lambda wal: wal.number == number)
+        patch.setattr(WriteAheadLog, "has_room_for_another", there_was)
+        end_a_file(world, log)
+    assert world.store.statistics.checkpoints_late == 1
+    for _ in range(300):
+        turn(world, log)
+    assert refusal(world) is None
+    assert world.store._bench.wal.file_count == 1
+    assert max(sizes_of_wal(world)) < 2 * ROOMY.wal_bytes
+
+
+@pytest.mark.parametrize("end", ["checkpoint", "kill"])
+def test_a_file_that_was_written_on_beyond_its_size_gives_that_back(end: str) -> None:
+    world = World(ROOMY)
+    log = world.log()
+    world.commit()
+    world.disk.capacity = world.disk._used(world.disk.root) + 30_000
+    while refusal(world) is None:
+        turn(world, log)
+    assert max(sizes_of_wal(world)) > ROOMY.wal_bytes + 4096
+    capacity = world.disk.capacity
+    if end == "checkpoint":
+        world.disk.capacity = None
+        while world.store._bench.wal.number < 3:
+            turn(world, log)
+    else:
+        world.clock.soon.clear()
+        world.disk = world.disk.kill()
+        world.disk.capacity = capacity
+        world.open()
+        assert refusal(world) is None
+    spares = world.store._bench.wal._spares
+    assert [len(world.disk.inode(wal_path(at)).data) for at in spares] == [16_384] * len(spares)
+    assert sum(sizes_of_wal(world)) < 2 * ROOMY.wal_bytes + 2048
