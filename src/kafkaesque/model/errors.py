@@ -22,6 +22,10 @@ class DiskFull(DiskFailed):
     """No space is left on the device."""
 
 
+class ReadFailed(DiskFailed):
+    """The device does not give what a file holds; nothing was changed, and others may be whole."""
+
+
 class WorkerLost(KafkaesqueError):
     """The process that did heavy work has died before it was done."""
 

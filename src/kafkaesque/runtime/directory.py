@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafkaesque.env.disk import File
-from kafkaesque.runtime.file import RealFile, disk_error
+from kafkaesque.runtime.file import RealFile, disk_error, read_error
 
 LOCK_NAME: Final = ".lock"
 #: What was removed waits here, under its own number, until a worker has freed it.
@@ -31,7 +31,7 @@ class RealDirectory:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise disk_error(error, "cannot open", path) from error
+            raise read_error(error, "cannot open", path) from error
         return RealFile(path, fd, self._close_later, writes_back=self._writes_back)
 
     def exists(self, path: str) -> bool:
@@ -43,7 +43,7 @@ class RealDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise disk_error(error, "cannot list", path) from error
+            raise read_error(error, "cannot list", path) from error
         return sorted(name for name in names if name not in (LOCK_NAME, TRASH_NAME))
 
     def make_dir(self, path: str) -> None:

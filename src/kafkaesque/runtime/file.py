@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.env.disk import Buffer
-from kafkaesque.model.errors import DiskFailed, DiskFull
+from kafkaesque.model.errors import DiskFailed, DiskFull, ReadFailed
 from kafkaesque.runtime.ports import Socket
 
 #: The kernel takes no more buffers in one call.
@@ -14,12 +14,20 @@ BUFFERS_PER_WRITE_MAX: Final = 1024
 TOUCH_STEP_BYTES: Final = 128 * 1024
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+#: Bad sectors, and what file systems with checksums say of theirs.
+_UNREADABLE = (errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO), errno.ENODATA)
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 def disk_error(error: OSError, doing: str, path: str) -> DiskFailed:
     """Return what the rest of the broker is told about an error of the operating system."""
     kind = DiskFull if error.errno in _FULL else DiskFailed
+    return kind(f"{doing} {path}: {error.strerror or error}")
+
+
+def read_error(error: OSError, doing: str, path: str) -> DiskFailed:
+    """Return the same of a call that only reads: `ReadFailed` if it is the device that failed."""
+    kind = ReadFailed if error.errno in _UNREADABLE else DiskFailed
     return kind(f"{doing} {path}: {error.strerror or error}")
 
 
@@ -136,7 +144,7 @@ class RealFile:
                 have += len(data)
             return b"".join(pieces)
         except OSError as error:
-            raise disk_error(error, "cannot read", self._path) from error
+            raise read_error(error, "cannot read", self._path) from error
 
     def read_cached(self, position: int, length: int) -> bytes | None:
         data = self.read_nowait(position, length)
@@ -156,7 +164,7 @@ class RealFile:
             if self._nowait and error.errno in _NOT_SUPPORTED:
                 self._nowait = 0
                 return self.read_nowait(position, length)
-            raise disk_error(error, "cannot read", self._path) from error
+            raise read_error(error, "cannot read", self._path) from error
         return data if count == length else None
 
     def is_cached(self, position: int, length: int, step_bytes: int) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic
 
 from kafkaesque.env.disk import ArgumentT, BlockingDisk, Buffer, File, ResultT, StepT
-from kafkaesque.model.errors import DiskFailed, DiskFull
+from kafkaesque.model.errors import DiskFailed, DiskFull, ReadFailed
 from kafkaesque.runtime.ports import Socket
 from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.inode import PAGE_BYTES, DirInode, FileInode, Inode, NameChange, Volume
@@ -227,7 +227,7 @@ class SimFile:
 
     def read_blocking(self, position: int, length: int) -> bytes:
         if self._drive.take("failing_reads"):
-            raise DiskFailed(f"cannot read {self._path}: Input/output error")
+            raise ReadFailed(f"cannot read {self._path}: Input/output error")
         self.touch(position, position + length)
         return bytes(self.inode.content[position : position + length])
 

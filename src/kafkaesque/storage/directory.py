@@ -4,6 +4,7 @@ import json
 from typing import NamedTuple
 
 from kafkaesque.env.disk import Disk
+from kafkaesque.model.errors import ReadFailed
 from kafkaesque.model.ids import NodeId
 from kafkaesque.storage.checkpoint import CHECKPOINT, ROOT
 from kafkaesque.storage.entries import LogIdentity
@@ -105,10 +106,13 @@ def read_partition_metadata(disk: Disk, directory: str) -> LogIdentity | None:
     path = f"{directory}/{PARTITION_METADATA}"
     if not disk.exists(path):
         return None
-    file = disk.open(path)
+    try:
+        file = disk.open(path)
+    except ReadFailed:
+        return None
     try:
         return read_identity(file.read_blocking(0, file.size()))
-    except ValueError:
+    except (ValueError, ReadFailed):
         return None
     finally:
         file.close()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkaesque.env.disk import File
-from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.errors import InvariantBroken, ReadFailed
 from kafkaesque.model.ids import NodeId
 from kafkaesque.storage.checkpoint import (
     ROOT,
@@ -38,6 +38,10 @@ from kafkaesque.storage.log_snapshot import read_identity, thaw, write_snapshot
 from kafkaesque.storage.wal import WAL_DIRECTORY, list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import FILE_KINDS, Block, RecordKind, WalReader, WalRecord
 from kafkaesque.storage.workbench import Workbench
+
+#: What stands in one log's way and in no other's: the rest is opened. A failed write or sync is
+#: everybody's.
+DAMAGES = (StorageCorrupt, InvariantBroken, FileNotFoundError, ReadFailed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +137,7 @@ class Recovery:
         Raises:
             WrongDirectory: it is another broker's.
             StorageCorrupt: what all logs depend on is damaged.
-            DiskFailed: the device refused.
+            DiskFailed: the device refused, other than to read what is one log's.
         """
         bench = self._bench
         begun_ms = bench.clock.now_ms()
@@ -318,14 +322,14 @@ class Recovery:
                 continue
             part = self._add(snapshot.identity, outline)
             self.lines[group] = line
-            if owners[snapshot.identity.directory] != group or not self._check_directory(part):
-                self._dispossess(part.log.identity)
-                continue
-            if self._is_bare_directory(snapshot.identity.directory):
-                self._bare[group] = None
             try:
+                if owners[snapshot.identity.directory] != group or not self._check_directory(part):
+                    self._dispossess(part.log.identity)
+                    continue
+                if self._is_bare_directory(snapshot.identity.directory):
+                    self._bare[group] = None
                 part.restore(snapshot)
-            except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+            except DAMAGES as error:
                 self._give_up(group, error)
 
     def _add(self, identity: LogIdentity, outline: _WalOutline) -> LogRecovery:
@@ -387,8 +391,11 @@ class Recovery:
             return
         if record.kind == RecordKind.CREATE:
             part = self._add(read_identity(record.payload), outline)
-            if not self._check_directory(part):
-                self._dispossess(part.log.identity)
+            try:
+                if not self._check_directory(part):
+                    self._dispossess(part.log.identity)
+            except ReadFailed as error:
+                self._give_up(group, error)
             return
         if group in self.report.damaged or group in self._anew:
             return
@@ -400,7 +407,7 @@ class Recovery:
             )
         try:
             found.replay(record)
-        except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+        except DAMAGES as error:
             self._give_up(group, error)
 
     def _finish(self) -> None:
@@ -411,7 +418,7 @@ class Recovery:
             try:
                 if not self.report.was_clean:
                     part.finish()
-            except (StorageCorrupt, InvariantBroken, FileNotFoundError) as error:
+            except DAMAGES as error:
                 self._give_up(group, error)
             self.report.cut_bytes += part.cut_bytes
         for group, part in self._parts.items():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.model.errors import DiskFailed, DiskFull
+from kafkaesque.model.errors import DiskFailed, DiskFull, ReadFailed
 from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.runtime.disk import RealDisk
 from kafkaesque.runtime.freeing import FreeingThread
@@ -70,6 +70,31 @@ def test_short_writes_are_completed(world: RealWorld, monkeypatch: pytest.Monkey
     assert file.write_at(0, [b"0123456789"]) == 10
     assert file.write_at(10, [b"abc", b"", b"defgh", b"i"]) == 9
     assert file.read_blocking(0, 100) == b"0123456789abcdefghi"
+
+
+@pytest.mark.parametrize(
+    ("number", "is_device"), [(errno.EIO, True), (errno.EBADMSG, True), (errno.EBADF, False)]
+)
+def test_bytes_that_the_device_refuses_are_told_apart(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch, number: int, is_device: bool
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    disk = world.env.disk
+    file = disk.open("log", create=True)
+    file.write_at(0, [b"0123456789"])
+    for name, call in (
+        ("pread", lambda: file.read_blocking(0, 3)),
+        ("preadv", lambda: file.read_cached(0, 3)),
+        ("open", lambda: disk.open("log")),
+        ("pwrite", lambda: file.write_at(0, [b"x"])),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(DiskFailed) as caught:
+                call()
+        assert isinstance(caught.value, ReadFailed) == (is_device and name != "pwrite"), name
 
 
 def test_where_nowait_is_not_supported_reads_simply_wait(

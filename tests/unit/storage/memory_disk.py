@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from kafkaesque.env.disk import Buffer, File
-from kafkaesque.model.errors import DiskFailed, DiskFull
+from kafkaesque.model.errors import DiskFailed, DiskFull, ReadFailed
 
 SECTOR = 512
 NAME_BYTES_MAX = 255
@@ -180,6 +180,8 @@ class MemoryFile:
             self.inode.change(size_bytes, None)
 
     def read_blocking(self, position: int, length: int) -> bytes:
+        if self._path.startswith(self.disk.unreadable):
+            raise ReadFailed(f"cannot read {self._path}: planted")
         return bytes(memoryview(self.inode.data)[position : position + length])
 
     def read_cached(self, position: int, length: int) -> bytes | None:
@@ -201,6 +203,8 @@ class MemoryDisk:
         self.capacity: int | None = None
         self.fail_syncs = False
         self.fail_writes = False
+        #: Paths that begin so cannot be read.
+        self.unreadable: tuple[str, ...] = ()
         self.is_cold = False
         self.syncs = 0
         self.writes = 0
@@ -234,7 +238,9 @@ class MemoryDisk:
     def kill(self) -> "MemoryDisk":
         """Return the disk after only the process has died: nothing written is lost."""
         self.pending.clear()
-        return MemoryDisk(self.clock, self.root)
+        found = MemoryDisk(self.clock, self.root)
+        found.unreadable = self.unreadable
+        return found
 
     def count_change(self) -> None:
         self.writes += 1

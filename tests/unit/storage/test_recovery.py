@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkaesque.model.checksum import crc32c
+from kafkaesque.model.errors import ReadFailed
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.entries import LogStart
@@ -267,6 +268,54 @@ def test_one_damaged_log_does_not_stop_the_others(damage: str) -> None:
         add(world.log(2), 1)
         world.log(2).truncate_to(3)
         world.restart()
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
+def test_a_name_tag_that_cannot_be_read_is_written_again(is_clean: bool) -> None:
+    world = World(BIG)
+    kept = bytes(add(world.log(), 1).data)
+    world.commit()
+    if is_clean:
+        world.close()
+    tag = world.disk.inode("topic1-0/partition.metadata")
+    content = bytes(tag.data)
+    tag.data[:] = b""
+    world.disk.unreadable = ("topic1-0/partition.metadata",)
+    world.kill()
+    assert bytes(tag.data) == content
+    assert not world.report.damaged
+    assert not world.report.strays
+    assert read_all(world.log()) == kept
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["cut", "cached"])
+def test_a_segment_that_cannot_be_read_is_its_own_logs_damage(is_cached: bool) -> None:
+    """It is read at the start if it has to be cut, or may hold what the log of writes has not."""
+    world = World()
+    log = world.log(write_caching=is_cached)
+    for _ in range(3):
+        add(log, 1)
+    world.store.request_checkpoint()
+    world.commit()
+    other = world.log(2)
+    add(log, 1) if is_cached else log.truncate_to(1)
+    add(other, 1)
+    world.commit()
+    world.disk.unreadable = (SEGMENT,)
+    world.kill()
+    assert world.report.damaged == {1: f"cannot read {SEGMENT}: planted"}
+    assert world.log(2).end_offset == 1
+    with pytest.raises(StorageCorrupt, match="cannot read"):
+        world.log(1)
+
+
+def test_a_write_ahead_log_that_cannot_be_read_lets_nothing_start() -> None:
+    world = World()
+    add(world.log(), 1)
+    world.commit()
+    world.disk.unreadable = ("wal/",)
+    with pytest.raises(ReadFailed):
+        world.kill()
 
 
 def test_leftovers_are_removed() -> None:
