@@ -8,8 +8,11 @@ import pytest
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_table import OPEN_AGAIN_MS
 from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.env.report_limit import LINES_MAX, WINDOW_MS
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.sim.options import SimOptions
+from kafkaesque.storage import log_reads
+from kafkaesque.storage.segment_table import SegmentTable
 from tests.sim.scenario import Scenario
 
 #: A byte of the batch header that tells where the batch ends, and one of the records behind it.
@@ -54,6 +57,58 @@ def test_a_follower_gets_from_another_leader_what_this_one_cannot_read(
     assert scenario.leaders() == [near]
     assert scenario.committed(far) == scenario.committed(near)
     scenario.write(10)
+    assert scenario.findings.anomalies == []
+
+
+def move_a_batch(scenario: Scenario, name: str) -> None:
+    """Let a batch of a closed segment say that it begins an offset later: no checksum tells."""
+    for batch in range(1, 20):
+        found, at = scenario.batch_in_closed_segment(name, 1, batch)
+        content: Any = scenario.world.machines[name].drive.volume.find(found.path)
+        header = bytes(content.content[at : at + 61])
+        if not header[7] & 1 and header[26]:  # it has two records or more
+            scenario.damage(name, segment=1, batch=batch, byte=7)
+            return
+    raise AssertionError("no such batch")
+
+
+def test_a_batch_that_has_moved_is_not_replicated() -> None:
+    """It looks like one behind a hole of compaction, but for the next one, which it overlaps."""
+    scenario = Scenario(1)
+    leader, near, far = behind(scenario)
+    move_a_batch(scenario, leader)
+    scenario.boot(far)
+    scenario.loop.run_until(lambda: scenario.end(far) == scenario.end(near), 30_000)
+    scenario.loop.run_for(2_000)
+    assert scenario.leaders() == [near]
+    assert scenario.told("which does not fit to what follows")
+    assert not scenario.told("dropping a Raft message")
+    assert scenario.committed(far) == scenario.committed(near)
+
+
+def test_a_follower_that_has_taken_a_moved_batch_is_asked_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An earlier release has sent it: the copy has to be made anew, and nobody is kept busy."""
+
+    def believe(*_: object) -> Any:
+        yield from ()
+
+    monkeypatch.setattr(SegmentTable, "_check_behind_hole", believe)
+    monkeypatch.setattr(log_reads, "_is_followed", lambda *_: True)
+    scenario = Scenario(1)
+    leader, near, far = behind(scenario)
+    move_a_batch(scenario, leader)
+    scenario.boot(far)
+    scenario.loop.run_until(lambda: scenario.told("dropping a Raft message") != [], 30_000)
+    stuck = scenario.end(far)
+    scenario.loop.run_for(WINDOW_MS)
+    assert len(scenario.told("dropping a Raft message")) == LINES_MAX
+    (kept_back,) = scenario.told("more of the kind")
+    (count,) = re.findall(r"and (\d+) more", kept_back)
+    assert int(count) <= 40, "about four in a second, when the leader asks again"
+    scenario.write(10)
+    assert scenario.end(far) == stuck < scenario.end(near)
     assert scenario.findings.anomalies == []
 
 

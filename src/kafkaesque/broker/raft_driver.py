@@ -26,6 +26,7 @@ from kafkaesque.broker.replication_throttle import ReplicationThrottle
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
+from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Term
@@ -90,6 +91,7 @@ class RaftDriver:
         self.activity = activity
         self.decisions = Decisions(activity, report)
         self.report = report
+        self._drops = ReportLimit(report, env.clock.call_later)
         self.report_error = report_error
         self.on_leadership = on_leadership
         #: Told of a group whose log holds something else here than was written.
@@ -265,6 +267,7 @@ class RaftDriver:
         if replica is None:
             self._early.append((node, group, bytes(message)))
             return
+        parsed = None
         try:
             parsed = read_message(message)
             has_room = True
@@ -278,8 +281,11 @@ class RaftDriver:
                 replica.refuses_since_ms = None
         except (MalformedRaftMessage, CorruptBatch) as error:
             name = replica.log.identity.directory
-            self.report(f"dropping a Raft message from broker {node} for {name}: {error}")
-            return
+            self._drops.say(f"dropping a Raft message from broker {node} for {name}: {error}")
+            if isinstance(parsed, AppendRequest):
+                # One of the two logs is damaged. Without an answer, its sender and this broker
+                # would begin anew with one another as fast as they can.
+                self._say_not_here(node, group, parsed.term)
         self.touch(replica)
 
     def _has_room(self) -> bool:
@@ -335,11 +341,17 @@ class RaftDriver:
         try:
             message = read_message(data)
         except MalformedRaftMessage as error:
-            self.report(f"dropping a Raft message from broker {node} for group {group}: {error}")
+            self._drops.say(
+                f"dropping a Raft message from broker {node} for group {group}: {error}"
+            )
             return
         if isinstance(message, AppendRequest | SnapshotRequest):
-            answer = NotHere(group, self.node, node, message.term)
-            self.peers.send_raft(node, group, write_message(answer))  # type: ignore[arg-type]
+            self._say_not_here(node, group, message.term)
+
+    def _say_not_here(self, node: NodeId, group: GroupId, term: Term) -> None:
+        """Let a leader wait before it asks again, and count on the others meanwhile."""
+        answer = NotHere(group, self.node, node, term)
+        self.peers.send_raft(node, group, write_message(answer))  # type: ignore[arg-type]
 
     def on_leader_report(self, report: LeaderReport) -> None:
         """The leader of a group has told who is in sync: whoever leads next begins with that."""

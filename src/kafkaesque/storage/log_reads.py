@@ -147,7 +147,9 @@ def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps
 def _split(log: "ReadableLog", data: memoryview, segment: Segment, offset: int) -> list[EntryLike]:
     """Make entries of what was read, which must be batches that end at `offset` or after.
 
-    Offsets and terms lie outside the checksum: they have to fit to what is known of the log.
+    Offsets and terms lie outside the checksum: they have to fit to what is known of the log, and to
+    one another. The log does not know where compaction has left holes (its copy may have been made
+    from one that has some), so any batch may stand behind one, if it ends before the next begins.
 
     Raises:
         StorageCorrupt: the very first batch cannot be right; what is good before another that
@@ -161,11 +163,17 @@ def _split(log: "ReadableLog", data: memoryview, segment: Segment, offset: int) 
         if place is not None and place.base_offset >= log.written_end and log.is_held:
             return entries  # it is about to be cut off
         first = -1 if place is None else positions.index_of_offset(place.base_offset)
-        if place is None or not _fits(positions, place, first, end if entries else None):
+        if (
+            place is None
+            or place.last_offset >= log.written_end
+            or not _fits(positions, place, first, end if entries else None)
+        ):
             if entries:
                 break
             raise StorageCorrupt(f"{segment.path}: no record batch of offset {offset} or after")
         if at + place.size_bytes > len(data):
+            break
+        if entries and place.base_offset > end and not _is_followed(data, at, place):
             break
         last = first + place.last_offset - place.base_offset
         end = place.last_offset + 1
@@ -185,6 +193,16 @@ def _fits(positions: LogPositions, place: BatchPlace, first: int, end: int | Non
         return False
     # Retention may have moved the log's start over it: that takes nothing from its being right.
     return first <= positions.prev_index or place.term == positions.term_at(first)
+
+
+def _is_followed(data: memoryview, at: int, place: BatchPlace) -> bool:
+    """Tell whether a batch behind a hole is seen to end before the next one begins.
+
+    If it is not, it may have been moved: whoever asks for it first is told which.
+    """
+    after = at + place.size_bytes
+    following = read_place(data, after) if len(data) - after >= HEADER_BYTES else None
+    return following is not None and following.base_offset > place.last_offset
 
 
 def _merge(

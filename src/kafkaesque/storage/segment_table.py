@@ -254,7 +254,7 @@ class SegmentTable:
         if not self.segments:
             return None
         segment = self.segments[-1]
-        start, latest = yield from self._floor(segment, offset - 1)
+        _, start, latest = yield from self._floor(segment, offset - 1)
 
         def stop(place: BatchPlace, position: int) -> bool:
             nonlocal latest
@@ -330,33 +330,79 @@ class SegmentTable:
             self._bench.indexes.touch(segment)
         return index
 
-    def _floor(self, segment: Segment, offset: int) -> Steps[tuple[int, int]]:
-        """Return a position at or before an offset's batch, and the latest time before it."""
+    def _floor(self, segment: Segment, offset: int) -> Steps[tuple[int, int, int]]:
+        """Return a batch at or before an offset's: base offset, position, latest time before it."""
         index = segment.index
         entry = None if index is None else index.before_offset(offset)
         if entry is None and (index is None or index.covered_from):
             index = yield from self.index_of(segment)
             entry = index.before_offset(offset)
-        return (0, NO_TIMESTAMP) if entry is None else (entry[1], entry[2])
+        return (segment.base_offset, 0, NO_TIMESTAMP) if entry is None else entry
 
     def find_batch(self, segment: Segment, offset: int) -> Steps[tuple[int, BatchPlace | None]]:
-        """Find a segment's first batch that ends at or after an offset."""
+        """Find a segment's first batch that ends at or after an offset.
+
+        Offsets lie outside the checksum: one that begins after the offset, as behind a hole that
+        compaction has left, is believed only if it ends before the next one begins.
+
+        Raises:
+            StorageCorrupt: there is none where one must be, or it cannot be the right one.
+        """
         for attempt in range(2):
-            start, _ = yield from self._floor(segment, offset)
+            base, start, _ = yield from self._floor(segment, offset)
             try:
-                position, place = yield from walk(
-                    segment, start, segment.size, lambda place, _: place.last_offset >= offset
-                )
+                position, place = yield from self._walk_to(segment, base, start, offset)
             except StorageCorrupt:
                 if attempt or not start or (yield from self._is_index_right(segment, start)):
                     raise
             else:
-                if place is None or not start or place.base_offset <= offset or position > start:
-                    return position, place
+                if place is not None and place.base_offset > offset:
+                    yield from self._check_behind_hole(segment, position, place)
+                return position, place
             # The index is not this file's: make another, once.
             segment.index = None
             self.remove_files(segment.paths()[1:])
         raise StorageCorrupt(f"{segment.path}: no way to offset {offset}")
+
+    def _walk_to(
+        self, segment: Segment, base: int, start: int, offset: int
+    ) -> Steps[tuple[int, BatchPlace | None]]:
+        """Walk to the first batch that ends at or after an offset, from one that the index names.
+
+        Raises:
+            StorageCorrupt: the segment is damaged there, or the index is not its own.
+        """
+
+        def stop(place: BatchPlace, position: int) -> bool:
+            if position == start and start and place.base_offset != base:
+                raise StorageCorrupt(
+                    f"{segment.path}: the batch at byte {position} says that it begins with offset"
+                    f" {place.base_offset}, and the index says {base}"
+                )
+            return place.last_offset >= offset
+
+        return (yield from walk(segment, start, segment.size, stop))
+
+    def _check_behind_hole(self, segment: Segment, position: int, place: BatchPlace) -> Steps[None]:
+        """See that a batch behind a hole ends before what follows it begins.
+
+        Raises:
+            StorageCorrupt: it does not, or what follows cannot be read: it may have been moved.
+        """
+        after = position + place.size_bytes
+        following = None
+        if after < segment.size:
+            data = yield ReadRequest(segment.path, after, HEADER_BYTES)
+            found = read_place(data, 0) if len(data) == HEADER_BYTES else None
+            following = -1 if found is None else found.base_offset
+        else:
+            at = bisect_right(self._bases, segment.base_offset)
+            following = self._bases[at] if at < len(self._bases) else None
+        if following is not None and following <= place.last_offset:
+            raise StorageCorrupt(
+                f"{segment.path}: the batch at byte {position} says that it has the offsets"
+                f" {place.base_offset} to {place.last_offset}, which does not fit to what follows"
+            )
 
     def _is_index_right(self, segment: Segment, start: int) -> Steps[bool]:
         """Tell whether a segment's index fits to its file next to an entry for `start`.

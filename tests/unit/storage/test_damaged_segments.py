@@ -107,8 +107,6 @@ def test_what_lies_before_the_damage_is_found_without_an_index() -> None:
 def test_no_flipped_bit_moves_or_hides_a_batch(at: int) -> None:
     """Entries for a follower are right, or their checksum is wrong, or the reader is told."""
     for bit in range(8):
-        if at == 7:
-            continue  # a batch that is moved by a few offsets looks like one next to a hole
         world, log, data = written()
         damage(world, log, data, at, bit)
         for first in (HURT - 3, HURT, HURT + 1):
@@ -130,8 +128,6 @@ def test_no_flipped_bit_moves_or_hides_a_batch(at: int) -> None:
 def test_no_flipped_bit_leads_a_reader_astray(at: int) -> None:
     """Ranges begin with the batch that is asked for, or the checksum says that it is damaged."""
     for bit in range(8):
-        if at == 7 and 2 * HURT ^ 1 << bit > 2 * HURT:
-            continue  # as above
         world, log, data = written()
         damage(world, log, data, at, bit)
         for number in range(HURT - 1, HURT + 3):
