@@ -59,8 +59,8 @@ class Decisions:
         """A follower has given up the end of its log."""
         self._activity.truncations += 1
         sentence = (
-            f"{name}: cut to offset {end_offset}: what came after was never committed, and the "
-            f"leader of term {term} has something else there"
+            f"{name}: cut to offset {end_offset}: what came after is not what the leader of term "
+            f"{term} has there"
         )
         self._report(
             LogLine("log.truncated", sentence, partition=name, term=term, offset=end_offset)
@@ -70,3 +70,15 @@ class Decisions:
         """A replica that had lost its log, or has never had one, has it."""
         sentence = f"{name}: this broker has its copy{' again, and may vote' if may_vote else ''}"
         self._report(LogLine("replica.readmitted", sentence, partition=name, term=term))
+
+
+def committed_lost(name: str, term: int, end_offset: int, count: int) -> LogLine:
+    """Return what is told of committed records that a replica had and its leader has not."""
+    sentence = (
+        f"{name}: {count} record(s) from offset {end_offset} on had been acknowledged, and are "
+        f"lost: the topic has, or had, write.caching, and the leader of term {term} and a majority "
+        "of the replicas do not have them: they lost power before these were synced"
+    )
+    return LogLine(
+        "records.lost", sentence, partition=name, term=term, offset=end_offset, count=count
+    )

@@ -560,6 +560,11 @@ class Partition:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
         self.producers.truncate(end_offset)
+        if end_offset < self.high_watermark:
+            # Only with `write.caching`: a majority has lost what was committed. Whoever has read
+            # it hears from the leader that its offset is out of range.
+            self.high_watermark = end_offset
+            self._wake()
 
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""

@@ -17,13 +17,19 @@ apart (`_behind`), for two reasons: it knows the aborted transactions, which suc
 it is the truth should this replica come to lead, or be cut, before it has come so far, because then
 committed batches were lost. Where batches are acknowledged from the page cache that is normal, and
 a file that is ahead of the log counts for nothing.
+
+There a log may also be cut behind what was committed. Then the state is made anew, as when the
+partition is opened, but off the loop: what comes into the log meanwhile waits in a queue. When that
+is full, or this replica comes to lead, the rest is read at once, waiting.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.aborted_file import AbortedFile
+from kafkaesque.broker.batch_reader import BatchReader
 from kafkaesque.broker.producer_files import ProducerFiles
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.stored_batches import replay
@@ -35,6 +41,7 @@ from kafkaesque.model.errors import (
     DiskFull,
     InvalidProducerEpoch,
     InvalidTxnState,
+    InvariantBroken,
     OutOfOrderSequence,
     OverBound,
     RequestRefused,
@@ -67,7 +74,8 @@ from kafkaesque.transactions.verification_guards import Guard
 if TYPE_CHECKING:
     from kafkaesque.storage.group_log import GroupLog
 
-#: Bytes that are located at a time when a log is replayed.
+#: Batches that wait while the state is made anew.
+QUEUED_MAX = 20_000
 #: The file is written anew when this many offsets have come since.
 SAVE_INTERVAL_OFFSETS = 100_000
 #: Aborted transactions that end within one range that is read; the range ends early then.
@@ -121,6 +129,12 @@ class PartitionProducers:
         self._ahead_data = b""
         #: That is being made durable, and the log is still what it was before.
         self._is_adopting = False
+        self._is_compacted = False
+        #: Reads the log while the state is made anew; the batches that have come since, each with
+        #: its bytes if it is a control batch; and what is committed of them.
+        self._reader: BatchReader | None = None
+        self._queued: deque[tuple[BatchHeader, int, Buffer]] = deque()
+        self._queued_committed = Offset(0)
 
     # -- judging and noting
 
@@ -255,6 +269,9 @@ class PartitionProducers:
 
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """Take note of batches that this broker did not propose itself."""
+        if self._reader is not None:
+            self._queue(self._reader, batches)
+            return
         end_offset = self._table.end_offset
         for batch in batches:
             noter = self
@@ -262,14 +279,18 @@ class PartitionProducers:
                 noter = self._noter(batch.base_offset)
                 end_offset = noter._table.end_offset
             if batch.base_offset >= end_offset:
-                header = read_batch_header(batch.data)
-                if header.attributes & _CONTROL:
-                    noter.note_control(header, batch.data, batch.base_offset)
-                else:
-                    noter.note(header, batch.base_offset)
+                noter._note_any(read_batch_header(batch.data), batch.data, batch.base_offset)
+
+    def _note_any(self, header: BatchHeader, data: Buffer, base_offset: int) -> None:
+        if header.attributes & _CONTROL:
+            self.note_control(header, data, base_offset)
+        else:
+            self.note(header, base_offset)
 
     def on_leading(self, end_offset: Offset) -> None:
         """What is appended from here on stands at an offset that this replica chooses."""
+        if self._reader is not None:
+            self._reader.finish()
         if self._behind is not None:
             if end_offset >= self._table.end_offset:
                 self._catch_up()
@@ -279,16 +300,35 @@ class PartitionProducers:
         self._table.forget_confirmed()
 
     def truncate(self, end_offset: Offset) -> None:
-        """The log's end was cut off."""
+        """The log's end was cut off.
+
+        Raises:
+            InvariantBroken: that was committed, and the topic never had `write.caching`.
+        """
+        if self._reader is not None:
+            if end_offset < self._reader.end:
+                self._make_anew(end_offset)
+                return
+            while self._queued and self._queued[-1][0].last_offset >= end_offset:
+                self._queued.pop()
+            self._queued_committed = min(self._queued_committed, end_offset)
+            return
         behind = self._behind
         if behind is not None and end_offset < self._table.end_offset:
             if end_offset >= behind._table.end_offset:
                 return  # Nothing was cut but marks.
             self._fall_back()
-        self._table.truncate(end_offset)
+        is_volatile = self._log is not None and self._log.was_cached
+        if is_volatile and end_offset < self._table.committed_offset:
+            self._make_anew(end_offset)
+        else:
+            self._table.truncate(end_offset)
 
     def on_committed(self, high_watermark: Offset) -> None:
         """What is before the high watermark stays."""
+        if self._reader is not None:
+            self._queued_committed = high_watermark
+            return
         self._table.on_committed(high_watermark)
         if self._behind is not None:
             self._behind.on_committed(high_watermark)
@@ -305,6 +345,60 @@ class PartitionProducers:
         self._behind, self._ahead_data = None, b""
         self._saved_offset = self._covered_offset = self._excused_offset = 0
         self._aborted_file.forget()
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+        self._queued.clear()
+        self._queued_committed = Offset(0)
+
+    # -- a log that was cut behind what was committed
+
+    def _make_anew(self, end_offset: Offset) -> None:
+        """Learn from the log, which ends there, what it says of producers."""
+        log = self._log
+        if log is None:
+            raise InvariantBroken("producers of a log that is not known")
+        is_empty = self._reader is None and not len(self._table) and not self._table.aborted
+        if is_empty:
+            # Of nobody is anything known: so it is, too, where some of them have been forgotten.
+            self.reset(end_offset)
+            self._files.forget(log.identity.directory)
+            return
+        self._load(log, is_compacted=self._is_compacted)
+        first = self if self._behind is None else self._behind
+        self._saved_offset = self._table.end_offset
+        reader = self._reader = BatchReader(
+            log=log,
+            disk=self._disk,
+            position=first._table.end_offset,
+            end=end_offset,
+            on_batch=lambda header, data: self._note_stored(header, data, end_offset),
+            on_done=lambda error: self._on_made_anew(end_offset),
+        )
+        reader.start()
+
+    def _on_made_anew(self, end_offset: Offset) -> None:
+        """All has been read, or cannot be: then those that are not known may begin anew."""
+        self._reader = None
+        queued, self._queued = self._queued, deque()
+        self._catch_up()
+        self._table.skip_to(end_offset)
+        self._table.on_committed(end_offset)
+        for header, base_offset, data in queued:
+            noter = self._noter(base_offset)
+            if base_offset >= noter._table.end_offset:
+                noter._note_any(header, data, base_offset)
+                noter._table.on_committed(min(self._queued_committed, noter._table.end_offset))
+        self.on_committed(max(self._queued_committed, end_offset))
+
+    def _queue(self, reader: BatchReader, batches: Sequence[AppendedBatch]) -> None:
+        for batch in batches:
+            header = read_batch_header(batch.data)
+            is_control = header.attributes & _CONTROL
+            data = bytes(batch.data) if is_control else b""
+            self._queued.append((header, batch.base_offset, data))
+        if len(self._queued) >= QUEUED_MAX:
+            reader.finish()
 
     # -- a state that is ahead of the log
 
@@ -336,7 +430,8 @@ class PartitionProducers:
     @property
     def first_unstable_offset(self) -> int:
         """Where the first transaction begins that is not decided; after every offset if all are."""
-        return self._table.first_unstable_offset
+        first = self._table.first_unstable_offset
+        return first if self._reader is None else min(first, self._table.end_offset)
 
     def aborted_between(
         self, from_offset: Offset, to_offset: Offset
@@ -359,7 +454,7 @@ class PartitionProducers:
         None while that is not known.
         """
         table = self._table
-        if self._behind is not None:
+        if self._behind is not None or self._reader is not None:
             return None
         table.skip_to(table.committed_offset)
         return CleanedProducers(
@@ -401,35 +496,37 @@ class PartitionProducers:
             StorageCorrupt: a batch of the log is damaged.
         """
         self._log = log
-        self._load(log, is_compacted=is_compacted or log.clean_state.end_offset > 0)
+        self._is_compacted = is_compacted
+        self._load(log, is_compacted=is_compacted)
         self._saved_offset = self._table.end_offset
         committed_index = min(max(log.commit_hint, log.start_index), log.last_index)
         committed_offset = log.offset_after(committed_index)
         first = self if self._behind is None else self._behind
         for header, data in replay(log, first._table.end_offset):
-            noter = self._noter(header.base_offset)
-            if header.base_offset < noter._table.end_offset:
-                continue
-            if header.attributes & _CONTROL:
-                noter.note_control(header, data, header.base_offset)
-            else:
-                noter.note(header, header.base_offset)
-            if header.next_offset <= committed_offset:
-                # So that no more is kept for taking back than can be taken back.
-                noter._table.on_committed(Offset(header.next_offset))
+            self._note_stored(header, data, committed_offset)
         if self._table.end_offset <= log.end_offset:
             self._catch_up()
+
+    def _note_stored(self, header: BatchHeader, data: Buffer, committed_offset: Offset) -> None:
+        noter = self._noter(header.base_offset)
+        if header.base_offset < noter._table.end_offset:
+            return
+        noter._note_any(header, data, header.base_offset)
+        if header.next_offset <= committed_offset:
+            # So that no more is kept for taking back than can be taken back.
+            noter._table.on_committed(Offset(header.next_offset))
 
     def _load(self, log: "GroupLog", *, is_compacted: bool) -> None:
         """Begin with what the files say."""
         directory, start_offset = log.identity.directory, log.start_offset
+        is_compacted = is_compacted or log.clean_state.end_offset > 0
         self.reset(start_offset)
         stored = self._files.load(self._config, directory, start_offset)
         if stored is None:
             return  # What is left of the log says it again.
         table, last_aborted = stored.snapshot
         is_ahead = table.end_offset > log.end_offset
-        if is_ahead and log.write_caching:
+        if is_ahead and log.was_cached:
             self._files.forget(directory)
             return
         self._table = table
@@ -456,8 +553,8 @@ class PartitionProducers:
 
     def save(self, log: "GroupLog", high_watermark: Offset) -> None:
         """Write the file and leave its sync to the kernel: a torn one is noticed and not needed."""
-        if self._behind is not None:
-            return  # As it is, it was loaded, or is durable.
+        if self._behind is not None or self._reader is not None:
+            return  # As it is, it was loaded, or is durable; or it is not known yet.
         if self._table.end_offset == self._saved_offset or high_watermark < self._saved_offset:
             return
         self._table.skip_to(high_watermark)
@@ -468,7 +565,7 @@ class PartitionProducers:
     def maybe_save(self, log: "GroupLog", high_watermark: Offset) -> None:
         """Write the file if much has come since the last time; forget what the log has given up."""
         self._table.aborted.forget_before(log.start_offset)
-        if not len(self._table):
+        if not len(self._table) or self._reader is not None:
             return
         if log.start_offset > self._covered_offset:
             self.cover(log, high_watermark, lambda _: None)  # There may be space again.
@@ -483,7 +580,7 @@ class PartitionProducers:
     def is_covered(self, start_offset: Offset) -> bool:
         """Whether nothing is lost for good when the log begins at an offset."""
         covered = max(self._covered_offset, self._excused_offset)
-        return start_offset <= covered or not len(self._table)
+        return start_offset <= covered or (not len(self._table) and self._reader is None)
 
     def cover(
         self, log: "GroupLog", high_watermark: Offset, on_done: Callable[[bool], None]
@@ -493,7 +590,7 @@ class PartitionProducers:
         `on_done(True)` when the log may begin anywhere up to there. That is also so where the disk
         is full, because then space is worth more; False: it is to be tried again later.
         """
-        if self._is_adopting:
+        if self._is_adopting or self._reader is not None:
             on_done(False)
         else:
             self._cover(log, high_watermark, on_done)
@@ -535,7 +632,7 @@ class PartitionProducers:
         producers and on open transactions allow: a few megabytes, far below what a frame may have.
         """
         table = self._table
-        if self._behind is not None or not len(table):
+        if self._behind is not None or self._reader is not None or not len(table):
             return b""
         table.skip_to(high_watermark)
         return write_snapshot(table, max(high_watermark, table.committed_offset))

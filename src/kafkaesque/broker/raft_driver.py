@@ -28,7 +28,12 @@ from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.batch import scan_batches
-from kafkaesque.model.errors import DiskFailed, NotLeader, UnknownTopicOrPartition
+from kafkaesque.model.errors import (
+    DiskFailed,
+    InvariantBroken,
+    NotLeader,
+    UnknownTopicOrPartition,
+)
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Term
 from kafkaesque.model.record_errors import CorruptBatch
 from kafkaesque.raft.config import RaftConfig
@@ -137,6 +142,8 @@ class RaftDriver:
         """
         config = self.config
         if group == CONTROLLER_GROUP:
+            if log.was_cached:
+                raise InvariantBroken("metadata must not be acknowledged before they are synced")
             # Everybody waits for metadata; nobody waits for a follower's high watermark.
             config = replace(config, tell_commit_at_once=True)
         replica = Replica(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kafkaesque.broker.decisions import committed_lost
 from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, assign_offsets, scan_batches
@@ -110,6 +111,7 @@ class Replica:
             config=config,
             jitter=driver.env.dice.below,
             min_insync=min_insync,
+            is_volatile=log.was_cached,
             wanted_voters=wanted_voters,
         )
         self._durable_index: int = log.last_index
@@ -228,6 +230,8 @@ class Replica:
     def set_write_caching(self, write_caching: bool) -> None:
         """Acknowledge from the page cache, or no more."""
         self._write_caching = write_caching
+        if write_caching:
+            self.core.set_volatile()
 
     def advance_start(self, start: Offset) -> None:
         """Give up what is before an offset that is committed, and durable here.
@@ -357,11 +361,7 @@ class Replica:
         if ready.is_readmitted:
             self._on_readmitted()
         if ready.truncate_to is not None:
-            self.log.truncate_to(ready.truncate_to)
-            self._durable_index = min(self._durable_index, ready.truncate_to)
-            self._listener.on_truncated(self.log.end_offset)
-            end_offset = self.log.end_offset
-            self.driver.decisions.on_truncated(self.name, self.core.term, end_offset)
+            self._truncate(ready.truncate_to)
         has_marks = False
         last_index = None
         if ready.entries:
@@ -382,6 +382,19 @@ class Replica:
         self._syncs_pending += 1
         self.driver.note_written(self, hard_state, last_index, ready.generation)
         return None
+
+    def _truncate(self, last_index: int) -> None:
+        log = self.log
+        committed = log.offset_after(min(log.commit_hint, log.last_index))
+        log.truncate_to(last_index)
+        self._durable_index = min(self._durable_index, last_index)
+        end_offset = log.end_offset
+        self._listener.on_truncated(end_offset)
+        self.driver.decisions.on_truncated(self.name, self.core.term, end_offset)
+        if committed > end_offset:
+            self.driver.report_error(
+                committed_lost(self.name, self.core.term, end_offset, committed - end_offset)
+            )
 
     def _on_readmitted(self) -> None:
         """Remember it; until that is durable a restart would only have it readmitted once more."""

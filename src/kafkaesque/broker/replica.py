@@ -46,13 +46,16 @@ class ReplicaListener(Protocol):
         """Batches are in the log (buffered), in order, on the leader and on followers."""
 
     def on_truncated(self, end_offset: Offset) -> None:
-        """What was appended from this offset on is gone: it had not been committed."""
+        """What was appended from this offset on is gone.
+
+        It had not been committed, unless the topic has, or had, `write.caching`.
+        """
 
     def on_durable(self, end_offset: Offset) -> None:
         """What is before this offset is as durable here as the topic asks for."""
 
     def on_committed(self, high_watermark: Offset) -> None:
-        """What is before this offset is committed and will never be cut off."""
+        """What is before this offset is committed and will never be cut off; see `on_truncated`."""
 
     def on_failed(self, error: Exception) -> None:
         """The disk below the log failed: nothing more is appended or acknowledged here."""

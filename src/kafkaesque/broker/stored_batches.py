@@ -42,14 +42,19 @@ def check_stored(
     return scan.batches
 
 
-def replay(log: "GroupLog", offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def replay(
+    log: "GroupLog", offset: int, end_offset: int | None = None
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield all batches from an offset on, each with its bytes; waits, so for start-up only.
+
+    Up to the log's end, or another one.
 
     Raises:
         StorageCorrupt: something else is there.
     """
-    while offset < log.end_offset:
-        pieces = log.locate_blocking(Offset(offset), REPLAY_BYTES, log.end_offset)
+    end_offset = log.end_offset if end_offset is None else end_offset
+    while offset < end_offset:
+        pieces = log.locate_blocking(Offset(offset), REPLAY_BYTES, end_offset)
         if not pieces:
             return
         for piece in pieces:

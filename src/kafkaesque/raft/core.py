@@ -174,6 +174,10 @@ class RaftCore(Elector):
             if self._leadership.advance_commit():
                 self._on_committed()
 
+    def set_volatile(self) -> None:
+        """What is reported as synced from now on may still be lost; not to be taken back."""
+        self._follower_log.set_volatile()
+
     def on_in_sync_told(self, term: Term, nodes: Collection[NodeId]) -> None:
         """The leader of a term has told its driver's peers who is in sync."""
         if self._leadership is None and term >= self._told_term:
@@ -291,6 +295,9 @@ class RaftCore(Elector):
     def _on_append_response(self, message: AppendResponse) -> None:
         leadership = self._leadership
         if leadership is None:
+            return
+        if self._follower_log.is_volatile and message.matched_index > self._log.last_index:
+            # Its broker has not heard of `write.caching` yet, and goes by what it had committed.
             return
         if leadership.on_response(message):
             self._on_committed()

@@ -9,7 +9,8 @@ the commit index is compared or cut.
 
 With `is_volatile` that does not hold: a power cut may have taken from a majority what was committed
 (`write.caching`). Then only the log's start is sure, the commit index follows the log back, and the
-loss is what the user has chosen.
+loss is what the user has chosen. It never ends: a commit index, here or on the disk, may be of the
+time before.
 
 A member that has lost its log and its votes (its disk was replaced, say) may break what it has
 promised. Its *amnesia* is the number of that loss. It copies the log, tells the number with every
@@ -96,6 +97,18 @@ class FollowerLog:
         self._refused_index = 0
         #: A snapshot that the driver is putting in place: its end and its configuration.
         self._installing: tuple[int, Term, PlacedConfiguration] | None = None
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether what is committed here may have been lost by a majority."""
+        return self._is_volatile
+
+    def set_volatile(self) -> None:
+        """From now on what is committed here may be lost by a majority."""
+        if not self._is_volatile:
+            self._is_volatile = True
+            # Only what has been compared counts: the leader's next append says it again.
+            self._agreed_index = self._sure_index()
 
     def on_new_leader(self) -> None:
         """Another leader, or none: agreement has to be found anew."""

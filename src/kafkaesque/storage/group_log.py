@@ -79,6 +79,7 @@ class GroupLog(ReadableLog):
         "_is_settling",
         "_segment_commit",
         "_wal_always",
+        "was_cached",
         "write_caching",
     )
 
@@ -86,6 +87,9 @@ class GroupLog(ReadableLog):
         super().__init__(bench, identity)
         #: Data goes to the page cache only; changed by `set_options`.
         self.write_caching = False
+        #: It has been so at some time: what a majority had acknowledged may have been lost, also
+        #: where that was long before now.
+        self.was_cached = False
         #: Batches go to the write-ahead log in spite of write caching.
         self._wal_always = False
         #: While held: where the last segment has to end, and the group commit to wait for.
@@ -418,6 +422,7 @@ class GroupLog(ReadableLog):
         if write_caching == self.write_caching:
             return
         self.write_caching = write_caching
+        self.was_cached = self.was_cached or write_caching
         self.segments.roll_next = True
         if not write_caching:
             # What follows in the write-ahead log stands on batches that are not in it.
@@ -564,6 +569,7 @@ class GroupLog(ReadableLog):
             ),
             self._cleaning.state,
             self.amnesia,
+            self.was_cached,
         )
 
     def restore_cleaning(self, state: CleanState) -> None:

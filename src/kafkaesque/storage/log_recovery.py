@@ -127,6 +127,7 @@ class LogRecovery:
         log.hard_state = snapshot.hard_state
         log.amnesia = snapshot.amnesia
         log.write_caching = snapshot.write_caching
+        log.was_cached = snapshot.was_cached
         if self._bound == ALL_GONE:
             return
         log.positions = LogPositions.restore(
@@ -315,7 +316,7 @@ class LogRecovery:
         self._drop_empty_end()
         segment = table.add_segment(base_offset, created_ms)
         segment.index = SegmentIndex()
-        log.write_caching = True
+        log.write_caching = log.was_cached = True
         self._absorb = True
 
     # -- what only segments have

@@ -30,6 +30,7 @@ class FrozenLog(NamedTuple):
     segments: tuple[tuple[int, int, int, int], ...]
     cleaned: CleanState = CleanState()
     amnesia: int = 0
+    was_cached: bool = False
 
 
 class SegmentSummary(NamedTuple):
@@ -60,6 +61,8 @@ class LogSnapshot:
     cleaned: CleanState = CleanState()
     #: See `GroupLog.save_amnesia`.
     amnesia: int = 0
+    #: See `GroupLog.was_cached`.
+    was_cached: bool = False
 
 
 _Json = Any
@@ -81,6 +84,7 @@ def thaw(frozen: FrozenLog) -> LogSnapshot:
         segments=tuple(SegmentSummary(*segment) for segment in frozen.segments),
         cleaned=frozen.cleaned,
         amnesia=frozen.amnesia,
+        was_cached=frozen.was_cached,
     )
 
 
@@ -120,6 +124,7 @@ def write_snapshot(snapshot: LogSnapshot) -> bytes:
         "segments": [list(segment) for segment in snapshot.segments],
         "cleaned": list(snapshot.cleaned),
         "amnesia": snapshot.amnesia,
+        "was_cached": snapshot.was_cached,
     }
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
@@ -141,6 +146,7 @@ def read_snapshot(line: Buffer) -> LogSnapshot:
             segments=tuple(SegmentSummary(*map(int, item)) for item in found["segments"]),
             cleaned=CleanState(*map(int, found.get("cleaned", CleanState()))),
             amnesia=int(found.get("amnesia", 0)),
+            was_cached=bool(found.get("was_cached", found["write_caching"])),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a log's snapshot: {error!r}") from error

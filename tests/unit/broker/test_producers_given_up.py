@@ -1,14 +1,16 @@
 """What a log has said of producers outlasts the records that said it: kills, power cuts, copies."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from kafkaesque.broker import partition_producers
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.model.batch import assign_offsets, read_batch_header
 from kafkaesque.model.batch_encoder import BatchOptions, EndMarker, MarkerType, encode_end_marker
-from kafkaesque.model.errors import OutOfOrderSequence
+from kafkaesque.model.errors import DiskFailed, InvariantBroken, OutOfOrderSequence
 from kafkaesque.model.ids import Offset, Term
 from kafkaesque.storage.entries import EntryKind, LogEntry
 from kafkaesque.storage.group_log import GroupLog
@@ -449,6 +451,70 @@ def test_where_the_page_cache_is_enough_a_file_ahead_of_the_log_counts_for_nothi
         place.sequence = 0
         place.write(6, producer_id=P + 1)
         place.commit()
+
+
+@pytest.mark.parametrize("is_covered", [False, True])
+@pytest.mark.parametrize("how", ["in time", "leading", "cut again", "too much", "damaged"])
+def test_a_log_that_is_cut_behind_what_was_committed_is_read_anew(
+    how: str, is_covered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without waiting, unless this replica is to lead, or too much comes meanwhile."""
+    place = Place(write_caching=True)
+    place.write(BATCHES)
+    place.abort()
+    place.commit()
+    if is_covered:
+        place.cover()
+        place.world.disk.settle()
+    kept = 4
+    if how == "damaged":
+
+        def fail(*asked: Any) -> None:
+            asked[-1](DiskFailed("no"))
+
+        monkeypatch.setattr(place.world.disk, "read", fail)
+    cut(place, kept)
+    if how == "damaged":
+        assert place.last_sequence is None
+        return
+    assert place.producers.before_compaction(kept) is None
+    assert place.cover() == [False]
+    assert not place.producers.is_covered(Offset(1))
+    assert place.producers.first_unstable_offset <= kept
+    if how == "cut again":
+        place.write(1, producer_id=P + 1)
+        kept = 2
+        cut(place, kept)
+    if how == "too much":
+        monkeypatch.setattr(partition_producers, "QUEUED_MAX", 3)
+    place.sequence = kept
+    place.write(3)
+    place.producers.on_committed(Offset(kept + 2))
+    if how == "leading":
+        place.producers.on_leading(place.log.end_offset)
+    elif how != "too much":
+        place.world.disk.settle()
+    assert place.last_sequence == kept + 2
+    assert place.aborted() == []
+    place.producers.truncate(Offset(kept + 2))
+    assert place.last_sequence == kept + 1
+    place.abort()
+    place.commit()
+    assert place.producers.before_compaction(kept) is not None
+
+
+def test_what_was_committed_is_not_cut_where_all_is_synced() -> None:
+    place = Place()
+    place.write(2)
+    place.commit()
+    place.log.truncate_to(1)
+    with pytest.raises(InvariantBroken, match="2 is committed"):
+        place.producers.truncate(Offset(1))
+
+
+def cut(place: Place, end: int) -> None:
+    place.log.truncate_to(end)
+    place.producers.truncate(Offset(end))
 
 
 def test_while_a_state_is_taken_over_nothing_else_is_made_durable() -> None:

@@ -568,6 +568,29 @@ def test_a_durable_log_does_not_follow_its_leader_behind_its_commit_index() -> N
         core.step(append_to_3((3, 1), _entry(4, 4, 3), _entry(5, 6, 3)))
 
 
+def test_a_log_becomes_volatile_while_its_leader_leads() -> None:
+    core = follower_of_five(is_volatile=False)
+    core.step(append_to_3((3, 1), _entry(4, 4, 3)))
+    core.set_volatile()
+    core.step(append_to_3((3, 1), _entry(4, 4, 3), _entry(5, 6, 3)))
+    ready = core.take_ready()
+    assert ready is not None
+    assert (ready.truncate_to, core.log.last_index) == (3, 6)
+
+
+def test_a_volatile_leader_passes_over_what_a_peer_goes_by_that_is_not() -> None:
+    """Its broker has yet to hear of `write.caching`; then it compares."""
+    cluster = Cluster(3)
+    cluster.elect(1)
+    leader = cluster[1]
+    leader.set_volatile()
+    end = leader.log.last_index
+    head = (GROUP, NodeId(3), NodeId(1), leader.term)
+    leader.step(AppendResponse(*head, False, 0, end + 5, end + 5, end + 5, 0, Term(0), 0))
+    assert leader.is_leader
+    assert leader.commit_index <= end
+
+
 # --- a peer's mistakes, and ours -----------------------------------------------------------------
 
 

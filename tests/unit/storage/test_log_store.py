@@ -136,6 +136,22 @@ def test_write_caching_switched_off_makes_what_was_before_durable() -> None:
         assert read_all(world.log()) == b"".join(data)
 
 
+def test_a_log_remembers_that_it_was_cached() -> None:
+    for is_checkpointed in (False, True):
+        world = World(BIG)
+        add(world.log(write_caching=True), 1)
+        for end in (world.kill, world.restart):
+            if is_checkpointed:
+                world.store.request_checkpoint()
+            world.commit()
+            end()
+            assert world.log(write_caching=False).was_cached
+    world = World(BIG)
+    add(world.log(), 1)
+    world.restart()
+    assert not world.log().was_cached
+
+
 def test_old_batches_behind_a_cut_are_not_taken_in_again() -> None:
     """Same sizes and terms: only the order of things tells old batches from new ones."""
     for seed in range(60):

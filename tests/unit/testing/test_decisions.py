@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.decisions import Decisions
+from kafkaesque.broker.decisions import Decisions, committed_lost
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.ready import Role
@@ -79,3 +79,6 @@ def test_each_decision_has_its_event_and_fields() -> None:
         *[("replica.readmitted", {"partition": "t-0", "term": 7})] * 2,
     ]
     assert ["vote" in each for each in lines[-2:]] == [True, False]
+    lost = committed_lost("t-0", 7, 4711, 12)
+    assert lost.event == "records.lost"
+    assert lost.fields == {"partition": "t-0", "term": 7, "offset": 4711, "count": 12}
