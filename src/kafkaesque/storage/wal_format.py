@@ -22,7 +22,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkaesque.env.disk import Buffer, File
-from kafkaesque.model.checksum import crc32c
+from kafkaesque.model.checksum import crc32c, shifted
 
 #: Magic, checksum, block number, bytes of all records, number of records.
 BLOCK = Struct("<IIQII")
@@ -33,6 +33,8 @@ MAGIC = 0x4B514C57
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 #: Blocks begin at multiples of this: what is durable is never in the sector of what is not.
 ALIGNMENT = 512
+#: Magic and checksum are what the checksum does not cover.
+CHECKED_FROM = 8
 #: Number of the block with which a file is made: it is none of the sequence.
 PREPARED_BLOCK = 0
 #: Smaller blocks are put together before they are written.
@@ -41,6 +43,10 @@ JOIN_BYTES_MAX = 64 * 1024
 READ_BYTES = 1024 * 1024
 #: No block is longer; what claims to be is not a block.
 BLOCK_BYTES_MAX = 2**31
+#: What may be a block, and is no longer, is checksummed where it is found.
+SHORT_BYTES_MAX = 8 * 1024
+#: Longer ones that are looked at together.
+CANDIDATES_MAX = 64 * 1024
 
 
 class RecordKind(IntEnum):
@@ -110,6 +116,14 @@ class Block(NamedTuple):
     records: list[WalRecord]
 
 
+class _Candidate(NamedTuple):
+    """What looks like the header of a block: where it stands and ends, and the checksum in it."""
+
+    position: int
+    end: int
+    stated: int
+
+
 def padded(size_bytes: int) -> int:
     """Return the size with padding."""
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
@@ -122,7 +136,7 @@ def write_block(
     size = sum(map(len, parts))
     joined: Sequence[Buffer] = parts if size > JOIN_BYTES_MAX else (b"".join(parts),)
     header = BLOCK.pack(MAGIC, 0, number, size, count)
-    checksum = crc32c(header[8:], crc32c(SALT.pack(file_number, position)))
+    checksum = crc32c(header[CHECKED_FROM:], crc32c(SALT.pack(file_number, position)))
     for part in joined:
         checksum = crc32c(part, checksum)
     header = BLOCK.pack(MAGIC, checksum, number, size, count)
@@ -165,7 +179,7 @@ class WalReader:
         if magic != MAGIC or size > min(BLOCK_BYTES_MAX, self.size - position - BLOCK.size):
             return None
         whole = self._bytes(position, BLOCK.size + size)
-        checksum = crc32c(whole[8:], crc32c(SALT.pack(self._number, position)))
+        checksum = crc32c(whole[CHECKED_FROM:], crc32c(SALT.pack(self._number, position)))
         if checksum != stated:
             return None
         records = _read_records(whole[BLOCK.size :], count)
@@ -193,18 +207,63 @@ class WalReader:
             self.position += padded(block.size_bytes)
 
     def newer_block_after(self, position: int, number: int) -> Block | None:
-        """Look from a broken place on for a whole block with a number above `number`."""
+        """Look from a broken place on for a whole block with a number above `number`.
+
+        Nothing is known of what lies there: it may be what a producer has sent, full of headers of
+        blocks that seem to go on to the file's end. However many there are, each byte is read a few
+        times, and the answer is exact.
+        """
         position = padded(position)
         while position < self.size:
-            data = self._file.read_blocking(position, READ_BYTES)
-            at = data.find(MAGIC_BYTES)
-            while at >= 0:
-                block = None if at % ALIGNMENT else self.block_at(position + at)
-                if block is not None and block.number > number:
+            candidates: list[_Candidate] = []
+            while position < self.size and len(candidates) < CANDIDATES_MAX:
+                for candidate in self._candidates(position, number):
+                    if candidate.end - candidate.position > SHORT_BYTES_MAX:
+                        candidates.append(candidate)
+                    elif (block := self.block_at(candidate.position)) is not None:
+                        return block
+                position += READ_BYTES
+            for candidate in self._with_their_checksums(candidates):
+                block = self.block_at(candidate.position)
+                if block is not None:
                     return block
-                at = data.find(MAGIC_BYTES, at + 1)
-            position += READ_BYTES
         return None
+
+    def _candidates(self, position: int, number: int) -> Iterator[_Candidate]:
+        """Find what looks like headers of blocks with a number above `number`, in one piece."""
+        data = self._file.read_blocking(position, READ_BYTES)
+        at = data.find(MAGIC_BYTES)
+        while 0 <= at <= len(data) - BLOCK.size:
+            if at % ALIGNMENT == 0:
+                _, stated, found, size, _ = BLOCK.unpack_from(data, at)
+                end = position + at + BLOCK.size + size
+                if found > number and size <= BLOCK_BYTES_MAX and end <= self.size:
+                    yield _Candidate(position + at, end, stated)
+            at = data.find(MAGIC_BYTES, padded(at + 1))
+
+    def _with_their_checksums(self, candidates: Sequence[_Candidate]) -> Iterator[_Candidate]:
+        """Keep those that have the checksum that they state; all bytes are read once.
+
+        It follows from the checksums of what lies before their beginnings and before their ends.
+        """
+        begins = [each.position + CHECKED_FROM for each in candidates]
+        sums = self._sums(sorted({*begins, *(each.end for each in candidates)}))
+        for each, begin in zip(candidates, begins, strict=True):
+            salt = crc32c(SALT.pack(self._number, each.position))
+            if shifted(salt ^ sums[begin], each.end - begin) ^ sums[each.end] == each.stated:
+                yield each
+
+    def _sums(self, places: Sequence[int]) -> dict[int, int]:
+        """Return the checksum of what lies between the first of some places and each of them."""
+        sums: dict[int, int] = {}
+        at, value = places[0] if places else 0, 0
+        for place in places:
+            while at < place:
+                length = min(place - at, READ_BYTES)
+                value = crc32c(self._bytes(at, length), value)
+                at += length
+            sums[place] = value
+        return sums
 
 
 def _read_records(body: memoryview, count: int) -> list[WalRecord] | None:

@@ -1,7 +1,15 @@
 """Blocks of the write-ahead log, torn and damaged at every byte."""
 
+import pytest
+
+from kafkaesque.env.disk import Buffer
+from kafkaesque.model.checksum import crc32c
+from kafkaesque.storage import wal_format
 from kafkaesque.storage.wal_format import (
     ALIGNMENT,
+    BLOCK,
+    MAGIC,
+    READ_BYTES,
     RECORD,
     RecordKind,
     WalReader,
@@ -77,6 +85,37 @@ def test_a_block_at_another_position_is_not_believed() -> None:
     data = file.inode.data
     data[starts[1] : starts[2]] = data[starts[2] : starts[2] + ALIGNMENT]
     assert read(file) == [b"one"]
+
+
+@pytest.mark.parametrize("is_torn", [False, True], ids=["damaged", "torn"])
+@pytest.mark.parametrize("candidates_max", [7, 1 << 16])
+def test_what_looks_like_blocks_takes_no_longer_than_the_file_is_long(
+    is_torn: bool, candidates_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer may send as many headers as it likes, each of a block up to the file's end."""
+    monkeypatch.setattr(wal_format, "CANDIDATES_MAX", candidates_max)
+    size = 3 << 20
+    evil = b"".join(
+        BLOCK.pack(MAGIC, at, 2**60, size - at - BLOCK.size - 3, 1).ljust(ALIGNMENT, b"p")
+        for at in range(0, size, ALIGNMENT)
+    )
+    file, (_, broken) = wal_file(MemoryDisk(ManualClock()), 5, [b"first", b"second"])
+    file.write_at(broken, [evil[broken:]])
+    if not is_torn:
+        buffers, _ = write_block(5, size, 2, 1, record(7, b"n" * 400_000))
+        file.write_at(size, buffers)
+    checked = 0
+
+    def count(data: Buffer, value: int = 0) -> int:
+        nonlocal checked
+        checked += len(data)
+        return crc32c(data, value)
+
+    monkeypatch.setattr(wal_format, "crc32c", count)
+    found = WalReader(file, 5).newer_block_after(broken, 1)
+    assert (found and found.position) == (None if is_torn else size)
+    passes = 2 + size // READ_BYTES if candidates_max == 7 else 2
+    assert checked <= passes * file.size()
 
 
 def test_numbers_must_go_up_by_one() -> None:
