@@ -8,7 +8,7 @@ not needed again.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafkaesque.env.disk import File
 from kafkaesque.model.errors import InvariantBroken, ReadFailed
@@ -72,6 +72,8 @@ class _WalOutline:
     #: Blocks in each file.
     blocks: list[int] = field(default_factory=list)
     fates: dict[int, LogFate] = field(default_factory=dict)
+    #: Those that it has records of.
+    groups: dict[int, None] = field(default_factory=dict)
     records: int = 0
     size_bytes: int = 0
 
@@ -292,6 +294,8 @@ class Recovery:
     def _note_block(outline: _WalOutline, block: Block) -> None:
         outline.records += len(block.records)
         for record in block.records:
+            if record.kind not in FILE_KINDS:
+                outline.groups[record.group] = None
             if record.kind in FATEFUL:
                 outline.fates.setdefault(record.group, LogFate()).note(record)
 
@@ -460,6 +464,7 @@ class Recovery:
         bench = self._bench
         number = checkpoint.header.wal_first
         old = list_wal_numbers(bench.disk)
+        self._note_forgotten(checkpoint, outline)
         if outline.numbers or self._anew:
             self._sync_all()
             if outline.numbers:
@@ -487,6 +492,17 @@ class Recovery:
         # From here on a write-ahead log that is not there was taken away.
         content = write_checkpoint(wal_first=number, has_wal=True, lines=list(self.lines.values()))
         save_checkpoint_blocking(bench.disk, content)
+
+    def _note_forgotten(self, checkpoint: Checkpoint, outline: _WalOutline) -> None:
+        """Let damaged logs remember that they have forgotten what came after their checkpoint.
+
+        Their records of the write-ahead log are given up, a vote maybe among them. What is missing
+        may come back, with a disk that is mounted late for example: then they have no vote.
+        """
+        for snapshot in checkpoint.logs:
+            group = snapshot.identity.group
+            if group in self.report.damaged and group in outline.groups:
+                self.lines[group] = write_snapshot(replace(snapshot, amnesia=self._draw()))
 
     def _sync_all(self) -> None:
         bench = self._bench

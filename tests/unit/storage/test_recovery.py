@@ -20,7 +20,7 @@ from kafkaesque.storage.offline import DumpedBatch, DumpedRecord, Severity, dump
 from kafkaesque.storage.offline import verify as verify_offline
 from kafkaesque.storage.wal import list_wal_numbers, wal_path
 from kafkaesque.storage.wal_format import RecordKind, WalReader, WalRecord
-from tests.unit.storage.helpers import SMALL, TIME_MS, TOPIC_ID, World, add, mark, read_all
+from tests.unit.storage.helpers import NODE, SMALL, TIME_MS, TOPIC_ID, World, add, mark, read_all
 from tests.unit.storage.memory_disk import PowerGone
 
 BIG = dataclasses.replace(SMALL, wal_bytes=1 << 16, segment_bytes_max=1 << 20)
@@ -629,3 +629,32 @@ def test_a_directory_has_an_id_that_another_one_has_not() -> None:
     world.restart()
     assert world.store.directory_id == f"{7:016x}", "one from before directories had ids gets one"
     assert b"0007" in world.disk.inode("meta.json").data
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_log_that_is_whole_again_knows_what_it_has_forgotten(clean: bool) -> None:
+    world = World()
+    add(world.log(1), 1)
+    add(world.log(2), 1)
+    world.restart()
+    if not clean:
+        world.log(1).save_hard_state(Term(5), NODE)
+        add(world.log(1), 5)
+        world.log(2).save_hard_state(Term(5), NODE)
+        world.commit()
+    world.disk.rename(SEGMENT, "elsewhere")
+    for _ in range(2):
+        world.kill()
+        assert list(world.report.damaged) == [1]
+        assert world.log(2).amnesia == 0
+    world.disk.rename("elsewhere", SEGMENT)
+    world.kill()
+    for _ in range(2):
+        assert not world.report.damaged
+        log = world.log(1)
+        assert log.amnesia == (0 if clean else 7), "nothing came after the checkpoint"
+        assert log.end_offset == 1
+        assert read_all(log)
+        world.restart()
+    assert world.log(2).amnesia == 0
+    assert world.log(2).vote == (None if clean else NODE)
