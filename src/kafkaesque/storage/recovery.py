@@ -497,12 +497,18 @@ class Recovery:
         """Let damaged logs remember that they have forgotten what came after their checkpoint.
 
         Their records of the write-ahead log are given up, a vote maybe among them. What is missing
-        may come back, with a disk that is mounted late for example: then they have no vote.
+        may come back, with a disk that is mounted late for example: then they have no vote. Of
+        those that no checkpoint knows yet nothing else is kept.
         """
         for snapshot in checkpoint.logs:
             group = snapshot.identity.group
             if group in self.report.damaged and group in outline.groups:
                 self.lines[group] = write_snapshot(replace(snapshot, amnesia=self._draw()))
+        for group in self.report.damaged:
+            if group not in self.lines:
+                log = GroupLog(self._bench, self._parts[group].log.identity)
+                log.amnesia = self._draw()
+                self.lines[group] = write_snapshot(thaw(log.freeze()))
 
     def _sync_all(self) -> None:
         bench = self._bench

@@ -658,3 +658,25 @@ def test_a_damaged_log_that_is_whole_again_knows_what_it_has_forgotten(clean: bo
         world.restart()
     assert world.log(2).amnesia == 0
     assert world.log(2).vote == (None if clean else NODE)
+
+
+def test_a_damaged_log_that_no_checkpoint_knows_yet_is_remembered_to_have_forgotten() -> None:
+    world = World()
+    log = world.log(write_caching=True)
+    add(log, 1)
+    log.save_hard_state(Term(5), NODE)
+    world.commit()
+    world.disk.unreadable = (SEGMENT,)
+    world.kill()
+    assert list(world.report.damaged) == [1]
+    for _ in range(2):
+        world.kill()
+        assert not world.report.damaged
+        log = world.log(write_caching=True)
+        assert (log.end_offset, log.amnesia) == (0, 7), "it had voted in term 5"
+        world.restart()
+    world.disk.unreadable = ()
+    add(world.log(write_caching=True), 6)
+    world.commit()
+    world.kill()
+    assert world.log(write_caching=True).end_offset == 1
