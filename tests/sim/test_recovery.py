@@ -6,6 +6,8 @@ import pytest
 
 from kafkaesque.broker.commands import DecideRecovery
 from kafkaesque.broker.controller import Controller
+from kafkaesque.broker.raft_replica import CONFIRM_MS_MAX, CONFIRMING_MAX
+from kafkaesque.broker.recovery_watch import PATIENCE
 from kafkaesque.model.errors import OverBound
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.runner import SimOptions, SimReport, run_seed
@@ -127,3 +129,58 @@ def is_whole(scenario: Scenario) -> bool:
     return len(cores) == 2 and all(
         len(core.configuration.voters) == 2 and core.is_settled for core in cores
     )
+
+
+def with_damaged_copies(replicas: int, damaged: int, session_ms: int = 9_000) -> Scenario:
+    """Return a partition of which copies are damaged, on brokers that were hardly away."""
+    options = SimOptions(brokers=5, replicas=replicas, session_timeout_ms=session_ms)
+    scenario = Scenario(1, options)
+    scenario.write(1_500)
+    names = scenario.cluster.names
+    held = [names[node - 1] for node in scenario.partition(scenario.leader).state.replicas]
+    scenario.loop.run_until(lambda: len({scenario.end(name) for name in held}) == 1)
+    others = [name for name in held if name != scenario.leader]
+    for name in others[:damaged]:
+        found, _ = scenario.batch_in_closed_segment(name, 1, 0)
+        scenario.kill(name)
+        inode = scenario.world.machines[name].drive.volume.find(found.path)
+        del inode.content[-100:]  # type: ignore[union-attr]
+        scenario.loop.run_for(100)
+        scenario.boot(name)
+    scenario.loop.run_until(lambda: len(scenario.told("stays offline")) == damaged, 30_000)
+    return scenario
+
+
+def test_of_two_the_one_goes_on_whose_fellow_came_back_at_once_with_a_damaged_copy() -> None:
+    scenario = with_damaged_copies(2, 1)
+    scenario.start_writing()
+    before = len(scenario.load.observations.acknowledged)
+    # What the handbook says of a majority that lives, and some seconds.
+    scenario.loop.run_for((PATIENCE * 9 + 6) * 1_000)
+    assert len(scenario.told(FORMED)) == 1
+    assert len(scenario.load.observations.acknowledged) > before + 100
+    scenario.loop.run_for(100_000)
+    assert len(scenario.told(FORMED)) == 1
+
+
+def test_one_of_three_with_damaged_fellows_is_read_on_and_its_offsets_are_refused_in_time() -> None:
+    """It may lack what the two had committed, so it does not go on alone."""
+    scenario = with_damaged_copies(3, 2, 1_000)
+    (leader,) = scenario.leaders()
+    replica = scenario.partition(leader).replica
+    assert replica is not None
+    answers: list[bool] = []
+    for _ in range(100):
+        replica.confirm(answers.append)
+        scenario.loop.run_for(600)
+    assert len(answers) > 90
+    assert not any(answers)
+    assert scenario.leaders() == [leader]
+    assert not scenario.told(FORMED)
+    waiting = CONFIRMING_MAX + 5
+    for _ in range(waiting):
+        replica.confirm(answers.append)
+    scenario.loop.run_for(10)
+    assert len(answers) >= 5 + 90
+    scenario.loop.run_for(CONFIRM_MS_MAX)
+    assert len(answers) == 100 + waiting

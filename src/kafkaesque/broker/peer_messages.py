@@ -132,6 +132,8 @@ class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
     log_start_offset: int = 0
     #: Replicas that the leader cannot have, though their brokers live.
     offline: tuple[int, ...] = ()
+    #: Too few of its voters take part for a commit: others are offline on brokers that live.
+    is_stuck: bool = False
 
 
 #: Sent with all that a broker leads: there is nothing else. Of that group nobody reports.

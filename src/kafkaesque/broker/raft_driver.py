@@ -215,6 +215,7 @@ class RaftDriver:
             replica.in_sync(),
             replica.log.start_offset,
             replica.core.offline,
+            replica.core.is_stuck,
         )
 
     def transfer_leadership(self, group: GroupId, to: NodeId) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from kafkaesque.broker.decisions import committed_lost
 from kafkaesque.broker.replica import Appended, AppendedBatch, ReplicaListener
+from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, assign_offsets, scan_batches
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
@@ -43,6 +44,9 @@ REPORT_AGAIN_MS = 10_000
 #: and twice as long each time, up to the maximum: where all disks are hurt, leadership rests.
 KEEP_LEADING_MS = 10_000
 KEEP_LEADING_MS_MAX = 300_000
+#: Those who wait to hear whether this broker leads still: how many, and how long.
+CONFIRMING_MAX = 20_000
+CONFIRM_MS_MAX = 5_000
 #: Rounds of "perform, then see what that has caused" in one go; the rest waits for the next round.
 PASSES_MAX = 4
 
@@ -57,11 +61,20 @@ class SnapshotPayload(msgspec.Struct, frozen=True, array_like=True):
     state: bytes
 
 
+class _Confirming(NamedTuple):
+    """Somebody who waits to hear whether this broker leads still; in the order of the rounds."""
+
+    round: int
+    deadline_ms: int
+    on_done: Callable[[bool], None]
+
+
 class Replica:
     """A member of a group, performed by the driver at the end of each turn."""
 
     __slots__ = (
         "_commit_sample",
+        "_confirm_timer",
         "_confirming",
         "_durable_index",
         "_in_sync_told",
@@ -129,7 +142,8 @@ class Replica:
         #: Whether this leader has committed an entry of its own term.
         self.term_committed = False
         #: Those who wait to hear whether this broker leads still, and for which round.
-        self._confirming: list[tuple[int, Callable[[bool], None]]] = []
+        self._confirming: list[_Confirming] = []
+        self._confirm_timer: Timer | None = None
         listener.on_durable(log.end_offset)
         if self.core.commit_index > 0:
             listener.on_committed(log.offset_after(self.core.commit_index))
@@ -256,23 +270,38 @@ class Replica:
         """Find out whether this broker leads still; tell it in a later turn, exactly once.
 
         With True everything that was committed by now, wherever, is committed here. It takes an
-        answer from a majority, and as long as that cannot be had.
+        answer from a majority. False also if that cannot be had for long, or too many wait already.
         """
-        if not self.is_leader:
-            self.driver.env.clock.call_soon(lambda: on_done(False))
+        clock = self.driver.env.clock
+        if not self.is_leader or len(self._confirming) >= CONFIRMING_MAX:
+            clock.call_soon(lambda: on_done(False))
             return
-        self._confirming.append((self.core.confirm(), on_done))
+        deadline_ms = clock.now_ms() + CONFIRM_MS_MAX
+        self._confirming.append(_Confirming(self.core.confirm(), deadline_ms, on_done))
+        if self._confirm_timer is None:
+            self._confirm_timer = clock.call_later(CONFIRM_MS_MAX, self._on_confirm_time)
         self.driver.touch(self)
 
+    def _on_confirm_time(self) -> None:
+        self._confirm_timer = None
+        clock = self.driver.env.clock
+        now_ms = clock.now_ms()
+        expired = [each for each in self._confirming if each.deadline_ms <= now_ms]
+        self._confirming = self._confirming[len(expired) :]
+        if self._confirming:
+            delay_ms = self._confirming[0].deadline_ms - now_ms
+            self._confirm_timer = clock.call_later(delay_ms, self._on_confirm_time)
+        self._tell(expired, False)
+
     def _on_confirmed(self, number: int) -> None:
-        confirmed = [each for each in self._confirming if each[0] <= number]
-        self._confirming = [each for each in self._confirming if each[0] > number]
+        confirmed = [each for each in self._confirming if each.round <= number]
+        self._confirming = self._confirming[len(confirmed) :]
         self._tell(confirmed, True)
 
-    def _tell(self, confirming: list[tuple[int, Callable[[bool], None]]], is_leader: bool) -> None:
+    def _tell(self, confirming: "list[_Confirming]", is_leader: bool) -> None:
         # Not within the group's turn: who hears it may append to the log.
-        for _, on_done in confirming:
-            self.driver.env.clock.call_soon(partial(on_done, is_leader))
+        for each in confirming:
+            self.driver.env.clock.call_soon(partial(each.on_done, is_leader))
 
     def _drop_confirming(self) -> None:
         dropped, self._confirming = self._confirming, []

@@ -5,6 +5,12 @@ is formed anew if it has lost its majority and enough of its replicas live, or a
 unclean election is allowed. One whose majority lives elects by itself; if it does not for several
 times that long, its replicas have lost their votes with their disks, or cannot reach one another.
 
+A group that has a leader may be no better off: where a replica is offline on a broker that lives
+(a damaged copy), it is read on and commits nothing. Its leader says so. It is formed anew after the
+longer time if those that take part are enough without the others, and stays as it is if they are
+not, for it can be read. It may get there again, where the others can tell what they have and take
+no records (a full disk): then each wait is twice as long as the one before.
+
 Nothing of this has to be right for safety: to begin too soon costs a change of leader.
 """
 
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
 GATHER_MS = 2_000
 #: Where a majority lives it is given so many times as long to elect a leader.
 PATIENCE = 4
+#: It is waited so many times twice as long at most, and begun with the first wait after so long.
+DOUBLINGS_MAX = 6
+FORGET_STUCK_MS = 3_600_000
 #: Groups that begin in one sweep.
 BEGUN_MAX = 1_000
 
@@ -38,6 +47,8 @@ class RecoveryWatch:
         #: Groups without a leader, and since when.
         self._since_ms: dict[GroupId, int] = {}
         self._looked_at: tuple[int, int] | None = None
+        #: Groups that were formed anew in spite of a leader: how often, and when the last time.
+        self._unstuck: dict[GroupId, tuple[int, int]] = {}
         #: Formations that wait for a decision: which, since when, and what was looked at last.
         self._open: dict[GroupId, tuple[int, int]] = {}
         self._tried: dict[GroupId, tuple[int, int, bool]] = {}
@@ -46,7 +57,7 @@ class RecoveryWatch:
         """See who leads, begin what is due, and decide what can be."""
         if not self._broker.controller.is_leader:
             self._looked_at = None
-            for table in (self._since_ms, self._open, self._tried):
+            for table in (self._since_ms, self._unstuck, self._open, self._tried):
                 table.clear()
             return
         self._look(now_ms)
@@ -67,9 +78,13 @@ class RecoveryWatch:
         leaderless = {
             group
             for group in broker.state.partitions_by_group
-            if broker.leaders.leader(group) is None
+            if broker.leaders.leader(group) is None or self._is_stuck(group)
         }
         self._since_ms = {group: self._since_ms.get(group, now_ms) for group in leaderless}
+
+    def _is_stuck(self, group: GroupId) -> bool:
+        report = self._broker.leaders.get(group)
+        return report is not None and report.leader >= 0 and report.is_stuck
 
     def _begin(self, now_ms: int) -> None:
         delay_ms = int(self._broker.option("broker.session.timeout.ms"))
@@ -77,7 +92,8 @@ class RecoveryWatch:
         for group, since_ms in self._since_ms.items():
             if len(due) >= BEGUN_MAX:
                 break
-            if now_ms - since_ms >= delay_ms and self._is_due(group, now_ms - since_ms, delay_ms):
+            waited_ms = now_ms - since_ms
+            if waited_ms >= delay_ms and self._is_due(group, waited_ms, delay_ms, now_ms):
                 due.append(group)
                 self._since_ms[group] = now_ms  # the next one has to wait as long
         if due:
@@ -90,18 +106,40 @@ class RecoveryWatch:
         if isinstance(outcome, FeatureUpdateFailed):
             self._broker.report_error(f"partitions without a leader stay so: {outcome}")
 
-    def _is_due(self, group: GroupId, waited_ms: int, delay_ms: int) -> bool:
+    def _is_due(self, group: GroupId, waited_ms: int, delay_ms: int, now_ms: int) -> bool:
         state = self._broker.state.partitions_by_group.get(group)
         recovery = self._broker.state.recoveries.get(group)
         if state is None or (recovery is not None and recovery.is_open):
             return False
         alive = self._alive(state)
+        if self._broker.leaders.leader(group) is not None:
+            return self._is_stuck_for_long(state, alive, waited_ms, delay_ms, now_ms)
         is_quorate = all(
             2 * sum(node in alive for node in nodes) > len(nodes) for nodes in _voters(state)
         )
         if is_quorate and waited_ms < PATIENCE * delay_ms:
             return False
         return self._may_be_covered(state, alive) or (bool(alive) and self._may_be_unclean(state))
+
+    def _is_stuck_for_long(
+        self,
+        state: "PartitionState",
+        alive: list[NodeId],
+        waited_ms: int,
+        delay_ms: int,
+        now_ms: int,
+    ) -> bool:
+        count, last_ms = self._unstuck.get(state.group, (0, 0))
+        if now_ms - last_ms >= FORGET_STUCK_MS:
+            count = 0
+        report = self._broker.leaders.get(state.group)
+        if report is None or waited_ms < PATIENCE * delay_ms << min(count, DOUBLINGS_MAX):
+            return False
+        able = [node for node in alive if node not in report.offline]
+        if not self._may_be_covered(state, able):
+            return False
+        self._unstuck[state.group] = (count + 1, now_ms)
+        return True
 
     def _alive(self, state: "PartitionState") -> list[NodeId]:
         return [node for node in state.replicas if self._broker.peers.is_alive(node)]

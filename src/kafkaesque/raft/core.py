@@ -100,6 +100,11 @@ class RaftCore(Elector):
         return self._leadership.offline if self._leadership is not None else ()
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether this member leads, and too few voters take part for a commit."""
+        return self._leadership is not None and self._leadership.is_stuck
+
+    @property
     def peers(self) -> Sequence[PeerProgress]:
         """The leader's view of its peers, to be read only; empty on other members."""
         return self._leadership.peers if self._leadership is not None else ()

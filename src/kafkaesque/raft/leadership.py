@@ -19,7 +19,7 @@ sync goes by `in_sync_expected`, which counts the living that have yet to answer
 a lagging one would be counted. Too few then means a wait for the commit, not a refusal.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kafkaesque.model.ids import GroupId, NodeId, Term
 from kafkaesque.raft.config import RaftConfig
@@ -571,10 +571,10 @@ class Leadership:
 
     def _has_live_quorum(self) -> bool:
         recent = self._tick - self._config.election_ticks
-        return all(
-            sum([peer.is_alive or peer.heard_tick > recent for peer in half]) > len(half) // 2
-            for half, _ in self._halves
-        )
+        return self._is_quorum(lambda peer: peer.is_alive or peer.heard_tick > recent)
+
+    def _is_quorum(self, counts: Callable[[PeerProgress], bool]) -> bool:
+        return all(sum(map(counts, half)) > len(half) // 2 for half, _ in self._halves)
 
     # --- in sync ----------------------------------------------------------------------------
 
@@ -622,6 +622,11 @@ class Leadership:
         """The peers whose nodes live and have told that the group is not there."""
         return tuple(peer.node for peer in self._peers.values() if peer.is_absent)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether too few voters take part for a commit, though enough of their nodes live."""
+        return not self._is_quorum(lambda peer: peer.is_alive and not peer.is_absent)
+
     def _announce_in_sync(self) -> None:
         self._outbox.in_sync = self.in_sync
         self._outbox.touch()
@@ -667,9 +672,7 @@ class Leadership:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing would come of a tick."""
-        if self.due or self.transferee is not None or self.is_astray:
-            return False
-        if self.confirmation.is_open:
+        if self.due or self.transferee is not None or self.is_astray or self.confirmation.is_open:
             return False
         if not self._peers:
             return True
@@ -688,9 +691,7 @@ class Leadership:
                 or peer.amnesia
             ):
                 return False
-        return all(
-            sum([peer.is_alive for peer in half]) > len(half) // 2 for half, _ in self._halves
-        )
+        return self._is_quorum(lambda peer: peer.is_alive)
 
     @property
     def peers(self) -> Sequence[PeerProgress]:
