@@ -6,7 +6,7 @@ import pytest
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.membership.errors import Refusal
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import GroupId, NodeId
 from tests.sim.gossiping import ALIVE, DEAD, LEFT, NEW, OLD, PORT, Cluster
 
 
@@ -189,7 +189,7 @@ def test_who_leads_is_heard_by_gossip_and_taken_back() -> None:
         cluster.gossip(3).leads(group, 7)  # type: ignore[arg-type]
     cluster.loop.run_for(1_500)
     leaders = cluster.brokers["b1"].leaders
-    assert [one.leader(group, 7) for group in (0, 249)] == [3, 3]  # type: ignore[arg-type]
+    assert [one.leader(GroupId(group), 7) for group in (0, 249)] == [(3, 7), (3, 7)]
     assert one.leader(5, 8) is None  # type: ignore[arg-type]
     assert leaders.leader(5) == 3  # type: ignore[arg-type]
     # It leads none of them, in truth.

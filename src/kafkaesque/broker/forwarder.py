@@ -23,6 +23,7 @@ from kafkaesque.env.disk import FileRange
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
     NotLeader,
+    OffsetOutOfRange,
     RequestRefused,
     RequestTimedOut,
     StorageFailed,
@@ -191,7 +192,13 @@ class Forwarder:
         start_offset = partition.log_start_offset
         named = {EARLIEST: start_offset, LATEST: stable_offset}
         offset = named.get(request.offset, Offset(request.offset))
-        partition.check_fetch_offset(offset)
+        try:
+            partition.check_fetch_offset(offset)
+        except OffsetOutOfRange as refusal:
+            if not partition.is_after_end(offset):
+                raise
+            partition.confirm_refusal(refusal, on_done)
+            return
         end, aborted = partition.stable_range(offset)
 
         def answer(records: bytes) -> None:

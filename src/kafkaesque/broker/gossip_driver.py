@@ -32,7 +32,7 @@ from kafkaesque.membership.ready import (
     MemberChanged,
     Turned,
 )
-from kafkaesque.membership.view import LEADER_PREFIX
+from kafkaesque.membership.view import LEADER_PREFIX, LeaderHint
 from kafkaesque.model.ids import GroupId, NodeId
 
 #: How often this broker looks whether its load has changed, first soon after the start, ...
@@ -236,7 +236,7 @@ class GossipDriver:
         member = self._core.member(node)
         return member.address if member is not None and member.is_live else None
 
-    def leader(self, group: GroupId, term_min: int) -> NodeId | None:
+    def leader(self, group: GroupId, term_min: int) -> LeaderHint | None:
         """Return who says that it leads a group in this term or a later one, if it lives.
 
         It is a hint: for a group whose leader has not said so to this broker itself.
@@ -250,7 +250,7 @@ class GossipDriver:
             or not self._peers.is_trusted(hint.node)
         ):
             return None
-        return hint.node
+        return hint
 
     # -- what this broker tells
 

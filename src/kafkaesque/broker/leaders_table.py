@@ -13,6 +13,7 @@ reports are kept, because it need not have noticed anything, and then does not s
 from collections.abc import Callable, Container, Iterable
 
 from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.membership.view import LeaderHint
 from kafkaesque.model.ids import NO_NODE, GroupId, NodeId
 
 
@@ -29,7 +30,7 @@ class LeadersTable:
         #: Grows with every change; for caches of what is derived from the table.
         self.version = 0
         #: Who is said to lead a group in this term or a later one, if anybody.
-        self.hint: Callable[[GroupId, int], NodeId | None] = lambda group, term_min: None
+        self.hint: Callable[[GroupId, int], LeaderHint | None] = lambda group, term_min: None
 
     def get(self, group: GroupId) -> LeaderReport | None:
         """Return the newest report of a group."""
@@ -37,11 +38,17 @@ class LeadersTable:
 
     def leader(self, group: GroupId) -> NodeId | None:
         """Return who leads a group, as far as is known; nobody that is silent."""
+        found = self.leader_and_term(group)
+        return None if found is None else found.node
+
+    def leader_and_term(self, group: GroupId) -> LeaderHint | None:
+        """Return who leads a group, as far as is known, and in which term."""
         report = self._reports.get(group)
         if report is None or report.leader < 0:
-            hinted = self.hint(group, 0 if report is None else report.term + 1)
-            return None if hinted in self._silent else hinted
-        return None if report.leader in self._silent else NodeId(report.leader)
+            found = self.hint(group, 0 if report is None else report.term + 1)
+        else:
+            found = LeaderHint(NodeId(report.leader), report.term)
+        return None if found is None or found.node in self._silent else found
 
     def on_hint(self, group: GroupId) -> None:
         """What `hint` says of a group may have changed."""

@@ -455,6 +455,24 @@ class Partition:
                 f"{self.state.topic_partition} holds offsets {start} to {end}, not {offset}"
             )
 
+    def is_after_end(self, offset: Offset) -> bool:
+        """Whether this replica leads and has not come to an offset; see `confirm_refusal`."""
+        return self.is_leader and offset > self._replica().next_offset
+
+    def confirm_refusal(
+        self, refusal: OffsetOutOfRange, on_done: Callable[[RequestRefused], None]
+    ) -> None:
+        """Tell in a later turn, once, what is to be answered for an offset after the log's end.
+
+        A leader that was deposed, and does not know it, has not what the next one has acknowledged
+        (ADR 4). Who were told that it is out of range would go on somewhere else.
+        """
+        self._replica().confirm(
+            lambda is_leader: on_done(
+                refusal if is_leader else NotLeader(f"{self.name} may have another leader")
+            )
+        )
+
     def stable_range(self, offset: Offset) -> tuple[Offset, list[tuple[int, int]]]:
         """Return up to where a reader of committed transactions may read now, and what to skip.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaesque.broker.leaders_table import LeadersTable
 from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.membership.view import LeaderHint
 from kafkaesque.model.ids import GroupId, NodeId
 
 GROUP = GroupId(7)
@@ -82,9 +83,9 @@ def test_a_hint_counts_only_while_no_leader_has_said_so_itself() -> None:
     table = LeadersTable(THREE)
     asked: list[tuple[GroupId, int]] = []
 
-    def hint(group: GroupId, term_min: int) -> NodeId | None:
+    def hint(group: GroupId, term_min: int) -> LeaderHint | None:
         asked.append((group, term_min))
-        return TWO
+        return LeaderHint(TWO, 7)
 
     table.hint = hint
     assert known(table) == TWO
@@ -100,6 +101,7 @@ def test_a_hint_counts_only_while_no_leader_has_said_so_itself() -> None:
     assert known(table) == TWO
     # What a leader has said of itself in a term that has ended is not to be heard again.
     assert asked == [(GROUP, 0), (GROUP, 5)]
+    assert table.leader_and_term(GROUP) == (TWO, 7)
     table.silence(TWO)
     assert known(table) is None
 

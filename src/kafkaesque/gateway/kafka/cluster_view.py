@@ -74,16 +74,22 @@ class ClusterView:
         report = self.broker.leaders.get(partition.group)
         told = report.offline if report is not None else ()
         offline = tuple(n for n in partition.replicas if n not in alive or n in told)
-        if report is None:
-            return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, -1, (), offline)
-        leader = self.broker.leaders.leader(partition.group)
-        if leader is None or leader not in alive:
-            return Placement(
-                ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, report.term, report.in_sync, offline
-            )
-        # Of one that has not said so itself nobody knows the term.
-        term = report.term if report.leader == leader else -1
-        return Placement(0, leader, term, report.in_sync, offline)
+        leading = self.broker.leaders.leader_and_term(partition.group)
+        if report is None or leading is None or leading.node not in alive:
+            # Clients that hear of no epoch believe the next one, however old it is.
+            term, in_sync = (-1, ()) if report is None else (report.term, report.in_sync)
+            term = max(term, self._own_epoch(partition))
+            return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, term, in_sync, offline)
+        return Placement(0, leading.node, leading.term, report.in_sync, offline)
+
+    def _own_epoch(self, partition: PartitionState) -> int:
+        """Return the newest leader epoch that is in this broker's log, -1 if there is none.
+
+        Not that of its newest vote: perhaps nobody was elected.
+        """
+        replica = self.broker.driver.get(partition.group)
+        epoch = 0 if replica is None else int(replica.core.log.last_term)
+        return epoch or -1
 
     def as_of(self) -> tuple[object, ...]:
         """Return what changes whenever an answer that is derived from the cluster may change."""

@@ -27,7 +27,13 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
 )
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
-from kafkaesque.model.errors import NotLeader, OverBound, RequestRefused, StorageFailed
+from kafkaesque.model.errors import (
+    NotLeader,
+    OffsetOutOfRange,
+    OverBound,
+    RequestRefused,
+    StorageFailed,
+)
 from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.fetch_path import (
@@ -175,6 +181,11 @@ class _Fetch:
             if limit <= 0 or asked.fetch_offset >= partition.high_watermark:
                 return self._fetched(partition, asked.partition, [])
             ranges = partition.read_now(Offset(asked.fetch_offset), limit)
+        except OffsetOutOfRange as refusal:
+            if not partition.is_after_end(Offset(asked.fetch_offset)):
+                return self._refused(wanted, refusal)
+            partition.confirm_refusal(refusal, self._on_located(wanted, partition))
+            return None
         except RequestRefused as refusal:
             return self._refused(wanted, refusal)
         if ranges is None:
