@@ -81,6 +81,9 @@ class RecoveryWatch:
             if broker.leaders.leader(group) is None or self._is_stuck(group)
         }
         self._since_ms = {group: self._since_ms.get(group, now_ms) for group in leaderless}
+        placed = broker.state.partitions_by_group
+        for group in [each for each in self._unstuck if each not in placed]:
+            del self._unstuck[group]
 
     def _is_stuck(self, group: GroupId) -> bool:
         report = self._broker.leaders.get(group)
