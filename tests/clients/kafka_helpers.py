@@ -23,7 +23,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from bench.processes import ask_metadata
 
@@ -31,6 +31,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: For what takes no time on a machine with nothing else to do, and a start of Python on a busy one.
 DEADLINE_S = 90.0
 POLL_S = 0.1
+METADATA_TIMEOUT_S = 10.0
 
 
 def unique(prefix: str) -> str:
@@ -49,6 +50,21 @@ def eventually(condition: Callable[[], bool], what: str, *, seconds: float = DEA
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers})
+
+
+def describe_topic(admin: AdminClient, topic: str) -> TopicMetadata:
+    """Return what the cluster says of a topic.
+
+    librdkafka now and then never answers a request that is under way while a broker goes (one
+    stood still for 300 s): after some seconds it is asked again.
+    """
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return admin.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
 
 
 def error_of(call: Callable[[], object]) -> KafkaError:

@@ -16,7 +16,13 @@ from typer.testing import CliRunner
 from kafkaesque.cli.app import app
 from kafkaesque.cli.commands import consume
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, admin_client, eventually
+from tests.clients.kafka_helpers import (
+    DEADLINE_S,
+    TopicMaker,
+    admin_client,
+    describe_topic,
+    eventually,
+)
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 
@@ -48,7 +54,7 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
     admin = admin_client(trio.bootstrap_servers)
 
     def partition() -> PartitionMetadata:
-        return admin.list_topics(topic).topics[topic].partitions[0]
+        return describe_topic(admin, topic).partitions[0]
 
     before = partition()
     dead = trio.brokers[next(each for each in before.replicas if each != before.leader) - 1]
@@ -100,7 +106,7 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others(
     trio.brokers[2].kill()
 
     def is_led() -> bool:
-        return admin.list_topics(topic).topics[topic].partitions[2].leader >= 0
+        return describe_topic(admin, topic).partitions[2].leader >= 0
 
     eventually(lambda: not is_led(), "nobody leads the third partition")
     reader = start(trio, ["consume", topic, "--from-beginning", "--max", "3"])
