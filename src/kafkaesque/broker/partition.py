@@ -102,8 +102,8 @@ class Partition:
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
-        #: Until then a gap in a producer's numbers is taken for requests that were refused.
-        #: Until then the leader of before may have refused what comes before a batch.
+        #: Until then a gap in a producer's numbers is taken for requests that were refused while
+        #: nobody led.
         self._gaps_until_ms = 0
         self._refused = RefusedBatches(clock.now_ms)
         #: Told of each committed end of a transaction, while this broker leads: producer id, and
