@@ -1,8 +1,8 @@
 """Broker processes on this machine: free ports, start, kill, memory, and "does it answer yet".
 
-The probe speaks just enough of the Kafka protocol (Metadata v1, ListOffsets v1) over a plain
-socket to see readiness without the start-up cost of a client library, so that start-up and
-recovery times are those of the broker.
+The probe speaks just enough of the Kafka protocol (Metadata v1, ListOffsets v1, DescribeCluster v0)
+over a plain socket to see readiness without the start-up cost of a client library, so that start-up
+and recovery times are those of the broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LOG_TAIL_BYTES = 4000
 
 _METADATA, _METADATA_VERSION = 3, 1
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 1
+_DESCRIBE_CLUSTER, _DESCRIBE_CLUSTER_VERSION = 60, 0
 _LATEST = -1
+_NO_TAGS = b"\0"
 
 
 class BrokerNotReadyError(RuntimeError):
@@ -180,6 +182,21 @@ class _Reader:
         self._at += length
         return self._data[self._at - length : self._at].decode()
 
+    def count(self) -> int:
+        """Read how many elements, or bytes, follow in a flexible version."""
+        value = shift = 0
+        while True:
+            byte = self.number("B")
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return max(0, value - 1)
+
+    def compact_text(self) -> str:
+        length = self.count()
+        self._at += length
+        return self._data[self._at - length : self._at].decode()
+
 
 def _text(value: str) -> bytes:
     raw = value.encode()
@@ -233,6 +250,22 @@ def ask_metadata(port: int, topics: Sequence[str] = (), timeout_s: float = 2.0) 
     return ClusterView(brokers=brokers, controller=controller, leaders=leaders)
 
 
+def ask_alive(port: int, timeout_s: float = 2.0) -> list[int]:
+    """Ask one broker which brokers are alive: Metadata lists those that were just lost, too."""
+    body = _NO_TAGS + b"\0" + _NO_TAGS
+    answer = _ask(port, _DESCRIBE_CLUSTER, _DESCRIBE_CLUSTER_VERSION, body, timeout_s)
+    answer.number("B"), answer.number("i")  # the header's tags; how long it was throttled
+    error = answer.number("h")
+    if error:
+        raise ConnectionError(f"DescribeCluster: error {error}")
+    answer.compact_text(), answer.compact_text(), answer.number("i")  # what is wrong; the cluster
+    alive = []
+    for _ in range(answer.count()):
+        alive.append(answer.number("i"))
+        answer.compact_text(), answer.number("i"), answer.compact_text(), answer.number("B")
+    return alive
+
+
 def ask_end_offset(port: int, topic: str, partition: int, timeout_s: float = 2.0) -> int:
     """Ask a partition's leader for its end offset; raises OSError when it does not serve it."""
     body = struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">iiq", 1, partition, _LATEST)
@@ -246,7 +279,7 @@ def ask_end_offset(port: int, topic: str, partition: int, timeout_s: float = 2.0
 
 
 def wait_until_ready(broker: BrokerProcess, *, brokers: int, timeout_s: float) -> float:
-    """Wait until the broker knows `brokers` brokers and a controller; return monotonic seconds.
+    """Wait until the broker hears of `brokers` brokers and a controller; return monotonic seconds.
 
     Raises:
         BrokerNotReadyError: it ended, or the time is over.
@@ -257,7 +290,8 @@ def wait_until_ready(broker: BrokerProcess, *, brokers: int, timeout_s: float) -
         try:
             view = ask_metadata(broker.port)
             if len(view.brokers) >= brokers and view.controller >= 0:
-                return time.monotonic()
+                if brokers == 1 or len(ask_alive(broker.port)) >= brokers:
+                    return time.monotonic()
         except (OSError, struct.error):
             pass
         time.sleep(PROBE_INTERVAL_S)

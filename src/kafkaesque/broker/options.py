@@ -387,7 +387,9 @@ BROKER_OPTIONS = OptionTable(
             minimum=100,
             maximum=INT32_MAX,
             doc="A partition that has lost the majority of its replicas and was without a leader "
-            "for this long is formed anew from those that are left.",
+            "for this long is formed anew from those that are left. A broker that is lost is still "
+            "in the metadata that clients get for this long; it leads nothing, and is not alive in "
+            "what DescribeCluster says.",
         ),
         Option(
             name="replica.lag.time.max.ms",

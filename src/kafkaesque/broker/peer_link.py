@@ -200,16 +200,19 @@ class _Peer:
         "heard_ms",
         "inbound",
         "incarnation",
+        "lost_ms",
         "restarted",
         "sequence_seen",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.alive = False
         self.doubted = False
         self.heard = False
         self.restarted = False
         self.heard_ms = 0
+        #: When it was lost; before it was heard of, since when it is dialled.
+        self.lost_ms = now_ms
         self.incarnation = 0
         self.sequence_seen = 0
         self.inbound: _Inbound | None = None
@@ -291,7 +294,7 @@ class PeerNetwork:
         """
         if node == self.node:
             return
-        peer = self._peers.setdefault(node, _Peer())
+        peer = self._peers.setdefault(node, _Peer(self.env.clock.now_ms()))
         known = self._outbound.get(node)
         if known is not None:
             stays = peer.alive and peer.inbound is not None and peer.advertised == known.address
@@ -337,6 +340,13 @@ class PeerNetwork:
             return True
         peer = self._peers.get(node)
         return peer is not None and peer.alive
+
+    def was_alive(self, node: NodeId, within_ms: int) -> bool:
+        """Tell whether a peer is alive, or was lost or first dialled no longer ago than that."""
+        peer = self._peers.get(node)
+        if peer is None or peer.alive:
+            return self.is_alive(node)
+        return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
     def peers(self) -> list[NodeId]:
         """Return the peers that are dialled."""
@@ -405,6 +415,7 @@ class PeerNetwork:
 
     def _lose(self, node: NodeId, peer: _Peer) -> None:
         peer.alive = peer.heard = peer.doubted = False
+        peer.lost_ms = self.env.clock.now_ms()
         self._fail_requests(node)
         self._events.on_peer_lost(node)
 

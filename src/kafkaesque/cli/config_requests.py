@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.config_target import Target
 from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
@@ -106,7 +107,8 @@ def _admin(bootstrap: str, target: Target) -> AdminClient:
     connection = Connection(bootstrap)
     admin = connection.admin()
     if target.broker is not None:
-        there = sorted(connection.metadata(admin).brokers)
+        connection.metadata(admin)  # says it best if nobody answers
+        there = sorted(read_alive(bootstrap))
         if target.broker not in there:
             raise CommandFailed(
                 f"there is no broker {target.broker} at work; there are"

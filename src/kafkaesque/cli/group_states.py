@@ -5,16 +5,18 @@ partitions, and calls them unknown: such groups are asked for in Kafka's own mes
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
+from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, Connection, result_of
-from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
+from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import (
@@ -22,11 +24,17 @@ from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import 
 )
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_response import DescribedGroup
 from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
+from kafkaesque.protocols.kafka.messages.list_groups_response import ListGroupsResponse
 
 AGAIN_S = 0.1
 _DESCRIBE_VERSION = 0
 #: The first that tells the protocol.
 _LIST_VERSION = 5
+#: States whose names are several words; elsewhere they come from librdkafka, which says it so.
+_STATES = {
+    "PreparingRebalance": ConsumerGroupState.PREPARING_REBALANCING.name.lower(),
+    "CompletingRebalance": ConsumerGroupState.COMPLETING_REBALANCING.name.lower(),
+}
 #: What passes by itself, or is over by now: librdkafka finds out which.
 _PASSING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -90,29 +98,45 @@ def describe_group(admin: AdminClient, name: str) -> Group | None:
         time.sleep(AGAIN_S)
 
 
-def list_groups(connection: Connection, admin: AdminClient) -> list[ListedGroup]:
-    """Return all groups, in the order of their names.
+def list_groups(bootstrap: str) -> list[ListedGroup]:
+    """Return the groups of all brokers that answer, in the order of their names.
+
+    librdkafka would wait for those that Metadata lists, though they are lost.
 
     Raises:
         CommandFailed: no broker answers.
     """
-    found = result_of(admin.list_consumer_groups(), "consumer groups").valid or ()
-    states: Mapping[str, str] = {}
-    if any(each.state is ConsumerGroupState.UNKNOWN for each in found):
-        states = _states(connection, admin)
-    groups = [
+    addresses = [f"{each.host}:{each.port}" for each in read_alive(bootstrap).values()]
+    with ThreadPoolExecutor(ASKED_AT_ONCE_MAX) as pool:
+        answers = list(pool.map(_groups_at, addresses))
+    failures = [each for each in answers if isinstance(each, CommandFailed)]
+    if failures and len(failures) == len(answers):
+        raise failures[0]
+    groups = {
+        each.group: each
+        for answer in answers
+        if not isinstance(answer, CommandFailed)
+        for each in answer
+    }
+    return [groups[name] for name in sorted(groups)]
+
+
+def _groups_at(address: str) -> list[ListedGroup] | CommandFailed:
+    """Return the groups that a broker coordinates."""
+    try:
+        answer: ListGroupsResponse = ask(
+            address, ApiKey.LIST_GROUPS, _LIST_VERSION, ListGroupsRequest()
+        )
+    except CommandFailed as failure:
+        return failure
+    return [
         ListedGroup(
             group=each.group_id,
-            state=(
-                states.get(each.group_id, "unknown")
-                if each.state is ConsumerGroupState.UNKNOWN
-                else each.state.name.lower()
-            ),
-            protocol=each.type.name.lower(),
+            state=_STATES.get(each.group_state, each.group_state.lower()),
+            protocol=each.group_type.lower(),
         )
-        for each in found
+        for each in answer.groups
     ]
-    return sorted(groups, key=lambda each: each.group)
 
 
 def _described(found: ConsumerGroupDescription) -> Group:
@@ -151,20 +175,3 @@ def _with_members(found: DescribedGroup) -> Group:
     ]
     state = found.group_state.lower()
     return Group(name=found.group_id, state=state, protocol="consumer", members=members)
-
-
-def _states(connection: Connection, admin: AdminClient) -> Mapping[str, str]:
-    """Return the states by name, of the groups whose coordinators answer."""
-    states: dict[str, str] = {}
-    for broker in connection.metadata(admin).brokers.values():
-        try:
-            answer = ask(
-                f"{broker.host}:{broker.port}",
-                ApiKey.LIST_GROUPS,
-                _LIST_VERSION,
-                ListGroupsRequest(),
-            )
-        except CommandFailed:
-            continue  # Its groups are not in the list that librdkafka has made, either.
-        states.update({each.group_id: each.group_state.lower() for each in answer.groups})
-    return states

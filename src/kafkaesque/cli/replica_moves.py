@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
@@ -84,9 +85,10 @@ def read_layout(bootstrap: str) -> Layout:
     """
     asked = _controller_first(bootstrap)
     moving = read_moving(asked)
+    alive = read_alive(asked)
     answer = _metadata(asked, None)
     return Layout(
-        racks={NodeId(broker.node_id): broker.rack for broker in answer.brokers},
+        racks={NodeId(node): broker.rack for node, broker in alive.items()},
         placed={
             Where(topic.name or "", partition.partition_index): tuple(
                 NodeId(node) for node in partition.replica_nodes

@@ -1,6 +1,7 @@
 """`kafkaesque cluster`: what a cluster looks like, waiting until it is ready, and its brokers."""
 
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -234,11 +235,12 @@ def read_status(bootstrap: str) -> ClusterStatus:
     Raises:
         CommandFailed: nobody answers.
     """
+    from kafkaesque.cli.alive_brokers import read_alive
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offline_replicas import read_offline
 
     connection = Connection(bootstrap)
-    found = status_of(connection.metadata(connection.admin()))
+    found = status_of(connection.metadata(connection.admin()), read_alive(bootstrap))
     offline = {
         f"{topic}-{partition}": nodes
         for (topic, partition), nodes in sorted(read_offline(bootstrap).items())
@@ -246,8 +248,8 @@ def read_status(bootstrap: str) -> ClusterStatus:
     return replace(found, offline_replicas=offline)
 
 
-def status_of(metadata: "ClusterMetadata") -> ClusterStatus:
-    """Return the status that one answer shows."""
+def status_of(metadata: "ClusterMetadata", alive: Collection[int]) -> ClusterStatus:
+    """Return the status that one answer shows, with the brokers that are alive."""
     leaderless, under_replicated, count = [], [], 0
     for name, topic in sorted(metadata.topics.items()):
         for number, partition in sorted(topic.partitions.items()):
@@ -268,6 +270,7 @@ def status_of(metadata: "ClusterMetadata") -> ClusterStatus:
                 is_controller=number == controller,
             )
             for number, each in sorted(metadata.brokers.items())
+            if number in alive
         ],
         topics=len(metadata.topics),
         partitions=count,

@@ -42,7 +42,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
     from kafkaesque.cli.kafka import Connection
 
     connection = Connection(bootstrap)
-    found = list_groups(connection, connection.admin())
+    found = list_groups(connection.bootstrap)
     rows = [(each.group, each.state, each.protocol) for each in found]
     Screen(json=json).show(
         Table(columns=("GROUP", "STATE", "PROTOCOL"), rows=rows), [asdict(each) for each in found]

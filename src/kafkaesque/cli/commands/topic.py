@@ -173,6 +173,7 @@ def describe(
     Example:
       kafkaesque topic describe orders
     """
+    from kafkaesque.cli.alive_brokers import read_alive
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.moving_replicas import moves_of_topics, moves_table
     from kafkaesque.cli.offline_replicas import read_offline
@@ -181,8 +182,7 @@ def describe(
     connection = Connection(bootstrap)
     admin = connection.admin()
     offline = read_offline(bootstrap)
-    brokers = connection.metadata(admin).brokers.values()
-    addresses = [(each.id, str(each.host), int(each.port or 0)) for each in brokers]
+    addresses = [(node, each.host, each.port) for node, each in read_alive(bootstrap).items()]
     formed = read_recoveries(addresses, names)
     screen = Screen(json=json)
     moves = moves_of_topics(bootstrap, names, screen.note)

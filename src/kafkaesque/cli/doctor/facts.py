@@ -37,6 +37,7 @@ class View:
 
     cluster_id: str
     controller: int
+    #: Where those are that it hears of, itself included.
     brokers: Mapping[int, str]
     partitions: Mapping[PartitionName, PartitionFacts]
 

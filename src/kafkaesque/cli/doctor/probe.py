@@ -56,7 +56,7 @@ GROUPS_HURT_S = 3.0
 #: Brokers that disagree are asked again after this: news takes a moment to come round.
 AGAIN_S = 1.0
 
-_CLUSTER = 2
+_CLUSTER, _ALIVE = 2, 0
 _METADATA, _CONFIGS, _LOG_DIRS, _TRANSACTIONS = 12, 4, 4, 1
 _TOPIC, _BROKER = 2, 4
 
@@ -272,12 +272,13 @@ def _registered(exchange: Exchange) -> dict[int, str]:
 
 
 def _view(exchange: Exchange) -> View:
+    alive = exchange.ask(ApiKey.DESCRIBE_CLUSTER, _ALIVE, DescribeClusterRequest())
     request = MetadataRequest(None, allow_auto_topic_creation=False)
     answer = exchange.ask(ApiKey.METADATA, _METADATA, request)
     return View(
         cluster_id=answer.cluster_id or "",
         controller=answer.controller_id,
-        brokers={each.node_id: f"{each.host}:{each.port}" for each in answer.brokers},
+        brokers={each.broker_id: f"{each.host}:{each.port}" for each in alive.brokers},
         partitions={
             PartitionName(topic.name or "", each.partition_index): PartitionFacts(
                 leader=each.leader_id,
@@ -361,7 +362,7 @@ def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> 
     try:
         connection = Connection(bootstrap)
         admin = connection.admin()
-        names = [each.group for each in list_groups(connection, admin)]
+        names = [each.group for each in list_groups(bootstrap)]
     except CommandFailed as failure:
         unseen.append(f"groups: {failure.message}")
         return

@@ -41,14 +41,20 @@ class ClusterView:
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
-        """The brokers that clients are to know, by their ids: those that are alive.
+        """The brokers that clients are to know, by their ids: alive, or lost a moment ago.
+
+        A client gives up all that it has with a broker that is listed no more. One that is just
+        being restarted is listed throughout: until its session is over, as Kafka does.
 
         While no controller is known, all that there are: a broker that is cut off hears of nobody,
         and clients that it told of itself alone would forget the others, and stay with it.
         """
-        if self.broker.controller_node() in self._alive:
-            return list(self._alive.values())
-        return [found for _, found in sorted(self.broker.state.brokers.items())]
+        registered = [found for _, found in sorted(self.broker.state.brokers.items())]
+        if self.broker.controller_node() not in self._alive:
+            return registered
+        session_ms = int(self.broker.option("broker.session.timeout.ms"))
+        was_alive = self.broker.peers.was_alive
+        return [each for each in registered if was_alive(NodeId(each.node), session_ms)]
 
     @property
     def controller(self) -> int:
@@ -99,6 +105,7 @@ class ClusterView:
             broker.leaders.version,
             broker.controller_node(),
             tuple(self._alive),
+            tuple(found.node for found in self.brokers),
         )
 
 
