@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
@@ -28,6 +28,9 @@ OPERATION_TIMEOUT_S = 10.0
 LIBRARY_SPARE_S = 1.0
 OUTAGE_AGAIN_S = 10.0
 PORT_MAX = 65_535
+#: The part of the time for metadata after which it is asked for again: librdkafka (2.16) lets a
+#: request wait that was on its way to a broker that was killed, though others would answer.
+FIRST_TRY: Final = 0.4
 ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
@@ -113,11 +116,12 @@ class Connection:
             CommandFailed: no broker answers.
         """
         try:
-            found: ClusterMetadata = (
-                client.list_topics(timeout=timeout_s)
-                if topic is None
-                else client.list_topics(topic, timeout=timeout_s)
-            )
+            try:
+                return _metadata(client, topic, timeout_s * FIRST_TRY)
+            except KafkaException as raised:
+                if _error_of(raised).code() != KafkaError._TIMED_OUT:
+                    raise
+                return _metadata(client, topic, timeout_s * (1 - FIRST_TRY))
         except KafkaException as raised:
             raise CommandFailed(
                 f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
@@ -125,7 +129,6 @@ class Connection:
                 hint=_START_HINT,
                 exit_code=UNREACHABLE,
             ) from None
-        return found
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -194,6 +197,14 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
 def explain_raised(raised: KafkaException, what: str) -> CommandFailed:
     """Return the failure for a raised error of Kafka's."""
     return explain(_error_of(raised), what)
+
+
+def _metadata(
+    client: AdminClient | Consumer | Producer, topic: str | None, timeout_s: float
+) -> ClusterMetadata:
+    if topic is None:
+        return client.list_topics(timeout=timeout_s)
+    return client.list_topics(topic, timeout=timeout_s)
 
 
 def _error_of(raised: KafkaException) -> KafkaError:
