@@ -45,6 +45,7 @@ from kafkaesque.broker.log_cleaner import LogCleaner
 from kafkaesque.broker.log_scrubber import LogScrubber
 from kafkaesque.broker.log_starts import LogStarts
 from kafkaesque.broker.marker_writer import serve_marker
+from kafkaesque.broker.metadata_barrier import MetadataBarrier
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
@@ -206,6 +207,9 @@ class Broker:
         self.group_recovery = GroupRecovery(self)
         self.recovery_watch = RecoveryWatch(self)
         self._leader_waits = LeaderWaits(env.clock)
+        self._metadata_barrier = MetadataBarrier(
+            env.clock, self.controller_client, lambda: self.controller.applied_offset
+        )
 
     def _make_greeter(self) -> Greeter:
         config = self.config
@@ -258,6 +262,7 @@ class Broker:
             wall_ms=self.env.clock.wall_ms,
             on_caught_up=self.partitions.reconcile_soon,
         )
+        self.controller.on_applied = self._metadata_barrier.on_applied
         self.controller_client.controller = self.controller
         self.founding = Founding(
             node=self.node,
@@ -407,6 +412,13 @@ class Broker:
         """Have the controller carry out a command, wherever it is."""
         self.controller_client.submit(command, timeout_ms, on_done)
 
+    def when_metadata_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        """Call in a later turn, with True once `state` has all that was decided before this call.
+
+        With False if that could not be found out in time.
+        """
+        self._metadata_barrier.wait(timeout_ms, on_done)
+
     def when_led(self, topic: str, timeout_ms: int, on_done: Callable[[], None]) -> None:
         """Call when all partitions of a topic are known to have leaders, or the time is up."""
         self._leader_waits.wait(topic, timeout_ms, on_done)
@@ -426,6 +438,7 @@ class Broker:
             start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
+            applied_offset=self.controller.applied_offset,
             controllers=self.controller_voters.facts(),
             leader=self.leaders.leader,
             incarnation=self._incarnation_of,

@@ -188,6 +188,10 @@ class AskMoves(PeerRequest, frozen=True, tag="ask-moves"):
     """Which replicas move, as whoever leads the controllers knows."""
 
 
+class AskMetadataEnd(PeerRequest, frozen=True, tag="ask-metadata-end"):
+    """How far the metadata are, as whoever leads the controllers knows; see `MetadataBarrier`."""
+
+
 class TakeUpMove(PeerRequest, frozen=True, tag="take-up-move", kw_only=True):
     """A partition's leader is going to carry out a move: leaders of earlier terms are not to."""
 
@@ -327,6 +331,7 @@ ControllerCommand = (
     | TellGivenUp
     | MoveReplicas
     | AskMoves
+    | AskMetadataEnd
     | TakeUpMove
     | FinishMove
 )
@@ -413,6 +418,12 @@ class MovesView(msgspec.Struct, frozen=True, kw_only=True, tag="moves-view"):
     moving: list[MovingPartition]
 
 
+class MetadataEnd(msgspec.Struct, frozen=True, kw_only=True, tag="metadata-end"):
+    """Whatever a controller has answered so far lies before this offset of the metadata's log."""
+
+    offset: int
+
+
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """Nothing more to say."""
 
@@ -449,4 +460,4 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: list[GroupOffset]
 
 
-ControllerResult = TopicResult | ProducerIdBlock | MovesResult | MovesView | Done
+ControllerResult = TopicResult | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done

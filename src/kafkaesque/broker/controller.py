@@ -89,6 +89,8 @@ class Controller:
         #: All that this broker may have applied before it was started is before this offset.
         self._known_offset = applied_offset
         self._on_caught_up = on_caught_up
+        #: Told when more of the log is in the state.
+        self.on_applied: Callable[[], None] = _nothing
         self.replica: ControllerReplica | None = None
         self._planner = planner
         self._on_record = on_record
@@ -225,6 +227,7 @@ class Controller:
             if batch.next_offset > self.applied_offset:
                 self._apply(batch)
         self._maybe_caught_up(was_caught_up)
+        self.on_applied()
         pending = self._pending
         if pending is not None and pending[0] <= self.applied_offset:
             self._pending = None
@@ -264,3 +267,8 @@ class Controller:
 
         self._save_snapshot(kept, start_offset, install_with_snapshot)
         self._on_snapshot_loaded(self.state)
+        self.on_applied()
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

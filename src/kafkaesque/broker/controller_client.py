@@ -6,6 +6,7 @@ from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskControllers,
+    AskMetadataEnd,
     AskMoves,
     ChangeConfig,
     ChangeQuotas,
@@ -36,6 +37,7 @@ _REPEATABLE = (
     ChangeConfig,
     ChangeQuotas,
     AskMoves,
+    AskMetadataEnd,
     TakeUpMove,
     FinishMove,
 )

@@ -11,6 +11,7 @@ from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicStat
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskElection,
+    AskMetadataEnd,
     AskMoves,
     BeginRecovery,
     ChangeConfig,
@@ -25,6 +26,7 @@ from kafkaesque.broker.commands import (
     DeleteTopic,
     Done,
     FinishMove,
+    MetadataEnd,
     MoveReplicas,
     MovesResult,
     MovesView,
@@ -80,7 +82,7 @@ from kafkaesque.model.errors import (
     OverBound,
     TopicExists,
 )
-from kafkaesque.model.ids import GroupId, NodeId, TopicId
+from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 
 #: Partitions of one topic.
@@ -113,6 +115,8 @@ class PlanInputs:
     new_topic_id: Callable[[], TopicId]
     #: Any number; breaks ties in placement.
     draw: int
+    #: Up to where the metadata's log is in the state.
+    applied_offset: Offset = Offset(0)
     controllers: ControllerFacts = ControllerFacts()
     #: Who leads a group, as far as is heard.
     leader: Callable[[GroupId], NodeId | None] = lambda group: None
@@ -167,6 +171,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return Plan(records=list(moves), result=MovesResult(refusals=refusals))
         case AskMoves():
             return Plan(records=[], result=MovesView(moving=list_moves(state)))
+        case AskMetadataEnd():
+            return Plan(records=[], result=MetadataEnd(offset=inputs.applied_offset))
         case TakeUpMove():
             return Plan(records=list(plan_take_up(state, command)), result=Done())
         case FinishMove():
