@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 
 from kafkaesque.spark.java import ensure_java
 
+LOCAL = "local[2,3]"
 
-def start_spark(master: str = "local[2,3]") -> SparkSession:
+
+def start_spark(master: str = LOCAL) -> SparkSession:
     """Return a session of this process, or of another master; tasks are tried three times."""
     ensure_java()
     spark = (

@@ -42,8 +42,9 @@ def running(
             process.wait()
 
 
-def committed_count(bootstrap_servers: str, topic: str, partitions: int) -> int:
-    """Return how far committed records reach, markers included."""
+@contextmanager
+def watcher(bootstrap_servers: str) -> Iterator[Consumer]:
+    """A consumer that sees what is committed, and nothing else."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -52,9 +53,20 @@ def committed_count(bootstrap_servers: str, topic: str, partitions: int) -> int:
         }
     )
     try:
-        return sum(_end(consumer, TopicPartition(topic, each)) for each in range(partitions))
+        yield consumer
     finally:
         consumer.close()
+
+
+def committed_count(bootstrap_servers: str, topic: str, partitions: int) -> int:
+    """Return how far committed records reach, markers included."""
+    with watcher(bootstrap_servers) as consumer:
+        return count_committed(consumer, topic, partitions)
+
+
+def count_committed(consumer: Consumer, topic: str, partitions: int) -> int:
+    """The same by a consumer that is there already."""
+    return sum(_end(consumer, TopicPartition(topic, each)) for each in range(partitions))
 
 
 def _end(consumer: Consumer, partition: TopicPartition) -> int:
@@ -84,7 +96,8 @@ def wait_until(
     count: int,
 ) -> None:
     """Wait until so many records are committed; fails where the query ends or takes too long."""
-    wait_for(process, log, lambda: committed_count(bootstrap_servers, topic, partitions), count)
+    with watcher(bootstrap_servers) as consumer:
+        wait_for(process, log, lambda: count_committed(consumer, topic, partitions), count)
 
 
 def wait_for(

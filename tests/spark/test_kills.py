@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
+from tests.spark.query_app import LOCAL
 from tests.spark.query_process import committed_count, running, wait_until
 
 #: Far more than are copied between two kills, however late those come.
@@ -44,7 +45,8 @@ def test_each_record_arrives_once_whatever_is_killed(tmp_path: Path) -> None:
                     brokers.wait_until_ready()
                 time.sleep(dice.uniform(0.0, 0.6))
         assert committed_count(addresses, sink, PARTITIONS) < RECORDS, "the kills came too late"
-        with running(arguments, log) as process:
+        # What is left is copied in one go.
+        with running([*arguments, LOCAL, str(RECORDS)], log) as process:
             wait_until(process, log, addresses, sink, PARTITIONS, RECORDS)
             messages = consume(
                 addresses, sink, RECORDS, isolation_level="read_committed", at_rest_s=3.0
