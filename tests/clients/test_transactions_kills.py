@@ -20,9 +20,9 @@ from tests.clients.transactional_clients import Librdkafka, await_committed, rea
 PARTITIONS = 3
 WRITERS = 4
 KILLS = 4
-#: Between one broker's return and the next one's end.
-PAUSE_S = 1.5
-#: Commits that are waited for before each kill, and after the last one.
+#: Before each kill, and before the broker is started again.
+PAUSE_S = 0.5
+#: Commits that are waited for before each kill, while the broker is down, and after the last one.
 COMMITS_BETWEEN = 20
 #: For who produces with one incarnation of a producer.
 STUCK_S = 120.0
@@ -177,6 +177,7 @@ def run_with_kills(cluster: KafkaesqueCluster, find: Callable[[str, str], int]) 
             broker = broker_at(cluster, find(topic, writers[kill % WRITERS].name))
             broker.kill()
             time.sleep(PAUSE_S)
+            go_on()
             broker.start()
             cluster.wait_until_ready()
         go_on()
