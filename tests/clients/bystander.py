@@ -34,8 +34,8 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 TIMEOUT_S = 60.0
-#: Between two rounds.
-REST_S = 0.005
+#: Between two rounds; what would keep a client waiting does so for far longer.
+REST_S = 0.02
 #: So often it comes on a new connection, as it has to find out whether those are accepted.
 ROUNDS_PER_CONNECTION = 20
 ERRORS_MAX = 10
@@ -156,6 +156,8 @@ def main() -> None:
         if select.select([sys.stdin], [], [], REST_S)[0]:
             if not sys.stdin.readline():
                 return
+            if not bystander.rounds:
+                bystander.round()
             sys.stdout.write(json.dumps(bystander.take()) + "\n")
             sys.stdout.flush()
 
