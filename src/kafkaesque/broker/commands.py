@@ -273,6 +273,9 @@ class WriteMarker(PeerRequest, frozen=True, tag="write-marker", kw_only=True):
     """Asked of a partition's leader, by a coordinator: end a producer's transaction there."""
 
     topic: str
+    #: Of the topic that is meant: no other one of that name is to take it. Empty: not said, by a
+    #: release before this field.
+    topic_id: bytes = b""
     partition: int
     #: Of the leadership that is meant: no later one is to take it.
     leader_epoch: int

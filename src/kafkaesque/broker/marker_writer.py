@@ -5,6 +5,12 @@ leader says that it is committed, the partition is gone, or this coordinator has
 copy that is late must not end a later transaction of the same producer, so none is left on its way
 when one has succeeded: requests to one broker arrive in order, a broken link's unread requests are
 dropped when the next link greets, and every request names the leader epoch that it is meant for.
+
+A partition is gone if this broker's metadata, once they are as new as the decision, do not know it:
+before that they may lag behind the topic's creation. A topic of the same name that is there instead
+gets the marker, as records of the transaction may be in it. If there are none, it does no harm: the
+producer's next transaction begins after that. No topic gets a marker that was meant for the one
+before it: requests name the topic's id, too, as leader epochs begin anew in each.
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +18,14 @@ from typing import TYPE_CHECKING
 from kafkaesque.broker.commands import Done, ProduceResult, WriteMarker
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.table_host import TableHost
+from kafkaesque.env.clock import Timer
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.errors import (
     InvalidProducerEpoch,
     NotEnoughReplicasAfterAppend,
     RequestRefused,
     TransactionCoordinatorFenced,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from kafkaesque.model.ids import NodeId, TopicPartition
@@ -34,29 +42,48 @@ if TYPE_CHECKING:
 MARKER_TIMEOUT_MS = 5_000
 RETRY_MS_MIN = 20
 RETRY_MS_MAX = 1_000
-#: A partition that this broker's metadata has not known for so long is gone: metadata may lag.
-GONE_MS = 30_000
+#: So long one wait for metadata that are as new as the decision may take; another one follows.
+METADATA_TIMEOUT_MS = 5_000
 
 
 class MarkerWriter:
-    """The markers of one transaction."""
+    """The markers of one transaction; `on_end` is called when nothing is left to be done."""
 
     def __init__(
-        self, broker: "Broker", host: TableHost[TransactionTable], work: WriteMarkers
+        self,
+        broker: "Broker",
+        host: TableHost[TransactionTable],
+        work: WriteMarkers,
+        on_end: "Callable[[MarkerWriter], None]",
     ) -> None:
         self._broker = broker
         self._clock = broker.env.clock
         self._host = host
         self._work = work
-        self._begun_ms = self._clock.now_ms()
+        self._on_end = on_end
+        self._left = len(work.partitions)
+        #: Partitions that are tried again when their time has come.
+        self._waiting: dict[TopicPartition, Timer] = {}
+        #: Whether the metadata have all that was decided before the transaction was.
+        self._is_current = False
+        #: Partitions that the metadata do not know, while that is being found out; see `_send`.
+        self._unknown: list[tuple[TopicPartition, int]] = []
 
     def start(self) -> None:
         """Ask for every partition's marker; the table is told of each that is written."""
         for where in self._work.partitions:
             self._send(where, RETRY_MS_MIN)
 
+    def on_topic_deleted(self, topic: str) -> None:
+        """A topic of this name is gone: see at once what is there instead, if anything."""
+        for where in [each for each in self._waiting if each.topic == topic]:
+            self._waiting.pop(where).cancel()
+            self._send(where, RETRY_MS_MIN)
+
     def _send(self, where: TopicPartition, retry_ms: int) -> None:
+        """Ask for a marker, and after `retry_ms` again if that was in vain."""
         if self._host.is_closed:
+            self._drop()
             return
 
         def on_outcome(outcome: object) -> None:
@@ -69,10 +96,10 @@ class MarkerWriter:
         try:
             state = self._broker.state.partition(where)
         except UnknownTopicOrPartition:
-            if self._clock.now_ms() - self._begun_ms >= GONE_MS:
+            if self._is_current:
                 self._tell(where, MarkerOutcome.PARTITION_GONE)
             else:
-                self._send_later(where, retry_ms)
+                self._check_metadata(where, retry_ms)
             return
         report = self._broker.leaders.get(state.group)
         leader = self._broker.leaders.leader(state.group)
@@ -82,6 +109,7 @@ class MarkerWriter:
         work = self._work
         request = WriteMarker(
             topic=where.topic,
+            topic_id=state.topic_id,
             partition=where.partition,
             leader_epoch=report.term,
             producer_id=work.producer_id,
@@ -102,10 +130,39 @@ class MarkerWriter:
         else:
             broker.caller.ask(leader, request, Done, MARKER_TIMEOUT_MS, on_outcome)
 
+    def _check_metadata(self, where: TopicPartition, retry_ms: int) -> None:
+        """Try again when it is known whether the metadata are as new as the decision.
+
+        All partitions share one wait, and for one writer it need succeed only once.
+        """
+        self._unknown.append((where, retry_ms))
+        if len(self._unknown) == 1:
+            self._broker.when_metadata_current(METADATA_TIMEOUT_MS, self._on_metadata)
+
+    def _on_metadata(self, is_current: bool) -> None:
+        self._is_current = is_current
+        unknown, self._unknown = self._unknown, []
+        for where, retry_ms in unknown:
+            if is_current:
+                self._send(where, retry_ms)
+            else:
+                self._send_later(where, retry_ms)
+
     def _send_later(self, where: TopicPartition, retry_ms: int) -> None:
-        self._clock.call_later(retry_ms, lambda: self._send(where, min(2 * retry_ms, RETRY_MS_MAX)))
+        def on_time() -> None:
+            del self._waiting[where]
+            self._send(where, min(2 * retry_ms, RETRY_MS_MAX))
+
+        self._waiting[where] = self._clock.call_later(retry_ms, on_time)
+
+    def _drop(self) -> None:
+        """Nothing more is done for one of the partitions."""
+        self._left -= 1
+        if self._left == 0:
+            self._on_end(self)
 
     def _tell(self, where: TopicPartition, outcome: MarkerOutcome) -> None:
+        self._drop()
         self._host.notify(
             MarkersWritten(
                 token=self._work.token,
@@ -143,6 +200,8 @@ def serve_marker(
     try:
         where = TopicPartition(request.topic, request.partition)
         partition: Partition = broker.partition(where)
+        if request.topic_id not in (b"", partition.state.topic_id):
+            raise UnknownTopicId(f"the marker is for another topic of the name {request.topic!r}")
         partition.check_leader(request.leader_epoch)
         partition.append_marker(
             EndMarker(

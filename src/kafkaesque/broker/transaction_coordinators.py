@@ -25,7 +25,6 @@ from kafkaesque.transactions.events import (
     AddPartitions,
     InitProducerId,
     ListTransactions,
-    TopicsDeleted,
 )
 from kafkaesque.transactions.results import (
     AddPartitionsResult,
@@ -66,6 +65,8 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             is_read=_is_verification,
         )
         super().__init__(broker, kind)
+        #: Those with markers that are not written yet, oldest first.
+        self._writers: dict[MarkerWriter, None] = {}
 
     def list_transactions(
         self, make_event: Callable[[], ListTransactions], on_done: Callable[[ListResult], None]
@@ -88,8 +89,14 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         self.ask_all(make_event, on_results)
 
     def on_topic_deleted(self, name: str) -> None:
-        """A topic is gone: no marker has to be written there."""
-        self.notify_all(TopicsDeleted(topics=(name,)))
+        """A topic is gone: who waits to write a marker there need not wait longer."""
+
+        def tell() -> None:
+            for writer in list(self._writers):
+                writer.on_topic_deleted(name)
+
+        # Not within the controller's turn: tables append to other groups' logs.
+        self._broker.env.clock.call_soon(tell)
 
     # -- for partitions' leaders
 
@@ -183,7 +190,9 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             case NeedProducerId():
                 self._fetch_producer_id(host, item)
             case WriteMarkers():
-                MarkerWriter(self._broker, host, item).start()
+                writer = MarkerWriter(self._broker, host, item, self._writers.pop)
+                self._writers[writer] = None
+                writer.start()
             case ConfirmPartitions():
                 tell_leaders(self._broker, item, host.partition.leader_epoch)
             case _:

@@ -118,7 +118,8 @@ class MarkerOutcome(Enum):
 
     #: Committed to the partition's log, now or already before.
     WRITTEN = auto()
-    #: The partition is gone for good; there is nothing to end.
+    #: The partition is gone for good, and no other one of its name can have records of the
+    #: transaction: there is nothing to end.
     PARTITION_GONE = auto()
     #: The partition has seen a later coordinator: this one will be unloaded.
     COORDINATOR_FENCED = auto()
@@ -134,13 +135,6 @@ class MarkersWritten:
     outcome: MarkerOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsDeleted:
-    """These topics are gone; markers for them need not be waited for."""
-
-    topics: tuple[str, ...]
-
-
 Request = (
     InitProducerId
     | AddPartitions
@@ -150,4 +144,4 @@ Request = (
     | DescribeTransactions
     | ListTransactions
 )
-Event = Request | MarkersWritten | TopicsDeleted
+Event = Request | MarkersWritten

@@ -117,20 +117,6 @@ class Journal:
         transaction.markers_left.discard(event.partition)
         self.maybe_complete(transaction)
 
-    def on_topics_deleted(self, topics: tuple[str, ...]) -> None:
-        """Wait for no marker in these topics.
-
-        Open transactions keep their partitions: a topic of the same name may be there again, and
-        be written to by the same transaction.
-        """
-        gone = frozenset(topics)
-        for transaction in self._context.transactions.values():
-            if transaction.markers_left:
-                transaction.markers_left = {
-                    each for each in transaction.markers_left if each.topic not in gone
-                }
-                self.maybe_complete(transaction)
-
     def maybe_complete(self, transaction: Transaction) -> None:
         """Write down that all markers are written, if they are and it is not being done.
 

@@ -50,7 +50,6 @@ from kafkaesque.transactions.events import (
     ListTransactions,
     MarkersWritten,
     ProducerIdToken,
-    TopicsDeleted,
 )
 from kafkaesque.transactions.journal import Journal
 from kafkaesque.transactions.partitions import Partitions
@@ -115,7 +114,6 @@ class TransactionTable:
             DescribeTransactions: admin.on_describe,
             ListTransactions: admin.on_list,
             MarkersWritten: journal.on_markers_written,
-            TopicsDeleted: lambda event: journal.on_topics_deleted(event.topics),
         }
 
     @property
@@ -274,7 +272,7 @@ class TransactionTable:
             self._loaded[transactional_id] = read_value(value)
 
     def _refuse(self, event: Event, error: TransactionError) -> None:
-        if not isinstance(event, MarkersWritten | TopicsDeleted):
+        if not isinstance(event, MarkersWritten):
             self._context.respond(event.token, refusal(event, error))
 
     def _schedule_expiry(self) -> None:

@@ -7,7 +7,12 @@ from kafkaesque.model.log_table import LogRecord, WriteFailure, WriteToken
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.deadlines import Deadlines
 from kafkaesque.transactions.errors import TransactionError
-from kafkaesque.transactions.events import NO_CONNECTION, TopicsDeleted
+from kafkaesque.transactions.events import (
+    NO_CONNECTION,
+    MarkerOutcome,
+    MarkersToken,
+    MarkersWritten,
+)
 from kafkaesque.transactions.producer_state import EPOCH_MAX
 from kafkaesque.transactions.records import TransactionValue, write_key, write_value
 from kafkaesque.transactions.states import TransactionState
@@ -617,7 +622,14 @@ def test_a_coordinator_that_loads_says_so() -> None:
     assert desk.force_abort() is error
     assert desk.describe().error is error
     assert desk.list_all().error is error
-    desk.ask(TopicsDeleted(topics=("t",)))
+    desk.ask(
+        MarkersWritten(
+            token=MarkersToken(1),
+            transactional_id=TXN,
+            partition=T0,
+            outcome=MarkerOutcome.WRITTEN,
+        )
+    )
     assert desk.table.next_deadline_ms() is None
 
 

@@ -14,7 +14,6 @@ from kafkaesque.transactions.events import (
     AddedPartitions,
     AddPartitions,
     MarkerOutcome,
-    TopicsDeleted,
 )
 from kafkaesque.transactions.states import (
     PREPARED,
@@ -232,25 +231,6 @@ def test_a_marker_that_a_later_coordinator_forbids_completes_nothing_here() -> N
     desk.end(producer)
     desk.write_marker(desk.markers[0], T0, MarkerOutcome.COORDINATOR_FENCED)
     assert desk.state() == "PrepareCommit"
-
-
-def test_markers_of_a_deleted_topic_are_not_waited_for() -> None:
-    desk = Desk()
-    producer = open_transaction(desk, T0, OFFSETS)
-    desk.holds_markers = True
-    desk.end(producer)
-    desk.ask(TopicsDeleted(topics=("t", "never seen")))
-    assert desk.state() == "PrepareCommit"
-    desk.write_marker(desk.markers[0], OFFSETS)
-    assert desk.state() == "CompleteCommit"
-
-
-def test_a_topic_that_is_deleted_and_made_again_is_still_in_the_open_transaction() -> None:
-    desk = Desk()
-    producer = open_transaction(desk, T0)
-    desk.ask(TopicsDeleted(topics=("t",)))
-    desk.end(producer)
-    assert [each[0] for each in desk.marked()] == [T0]
 
 
 # --- what is added ---
