@@ -7,15 +7,25 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import CreateTopic, DeleteTopic, Done, WriteMarker
+from kafkaesque.broker.commands import (
+    ConfirmTransaction,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    LedPartition,
+    WriteMarker,
+)
 from kafkaesque.broker.marker_writer import serve_marker
 from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.transaction_confirmer import confirm_transaction
+from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env.network import Address
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownTopicId
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -161,8 +171,8 @@ class Client:
 
         self.repeat(ask, attrgetter("partition_error_code"))
 
-    def write(self, number: int = 0) -> None:
-        """Write one record in the transaction."""
+    def try_to_write(self, number: int = 0) -> Any:
+        """Write one record in the transaction; return the answer for its partition, if any."""
         wall_ms = self.scenario.env.clock.wall_ms()
         batch = encode_batch(
             [Record(0, wall_ms, None, b"x", ())],
@@ -174,15 +184,16 @@ class Client:
             ),
         )
 
-        def ask() -> Any:
-            data = PartitionProduceData(index=number, records=bytes(batch))
-            topics = [TopicProduceData(name=NAME, partition_data=[data])]
-            request = ProduceRequest(self.id, -1, 2_000, topics)
-            leader = self.leader(number) or self.controller
-            answer = self.ask(leader, ApiKey.PRODUCE, self.produce_version, request)
-            return None if answer is None else answer.responses[0].partition_responses[0]
+        data = PartitionProduceData(index=number, records=bytes(batch))
+        topics = [TopicProduceData(name=NAME, partition_data=[data])]
+        request = ProduceRequest(self.id, -1, 2_000, topics)
+        leader = self.leader(number) or self.controller
+        answer = self.ask(leader, ApiKey.PRODUCE, self.produce_version, request)
+        return None if answer is None else answer.responses[0].partition_responses[0]
 
-        self.repeat(ask)
+    def write(self, number: int = 0) -> None:
+        """Write one record in the transaction."""
+        self.repeat(lambda: self.try_to_write(number))
 
     def end(self, *, is_commit: bool) -> None:
         request = EndTxnRequest(self.id, *self.producer, is_commit)
@@ -193,6 +204,13 @@ class Client:
         assert self.state.startswith("Complete"), self.state
 
 
+@pytest.fixture
+def leaders_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let leaders not tell coordinators which topic they mean, as in earlier releases."""
+    monkeypatch.setattr(TransactionCoordinators, "_knows_topic", lambda *_: True)
+
+
+@pytest.mark.usefixtures("leaders_of_before")
 def test_a_commit_reaches_a_topic_that_its_coordinator_does_not_know_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -219,6 +237,7 @@ def test_a_commit_reaches_a_topic_that_its_coordinator_does_not_know_for_long(
     assert client.stable == (2, 2)
 
 
+@pytest.mark.usefixtures("leaders_of_before")
 @pytest.mark.parametrize("bumps_epoch", [True, False])
 def test_a_late_word_of_a_topics_end_does_not_take_the_marker_of_its_namesake(
     bumps_epoch: bool,
@@ -239,6 +258,34 @@ def test_a_late_word_of_a_topics_end_does_not_take_the_marker_of_its_namesake(
     client.scenario.world.wire.heal()
     client.run_until_complete(60_000)
     assert client.stable == (2, 2), "all that was committed is there to be read"
+
+
+@pytest.mark.parametrize("bumps_epoch", [True, False])
+def test_markers_do_not_go_to_an_earlier_topic_that_only_its_leader_and_the_coordinator_know(
+    bumps_epoch: bool,
+) -> None:
+    client = Client(1, bumps_epoch=bumps_epoch)
+    client.topic(client.coordinator)
+    client.loop.run_for(2_000)
+    client.cut(client.controller)
+    client.loop.run_for(500)
+    client.submit(DeleteTopic(name=NAME))
+    client.topic(client.third)
+    if not bumps_epoch:
+        client.add()
+    answer = client.try_to_write()
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS, "clients come again"
+    client.scenario.world.wire.heal()
+    client.write()
+    client.end(is_commit=True)
+    client.run_until_complete(60_000)
+    assert client.stable == (2, 2), "all that was committed is there to be read"
+
+
+def test_a_new_topic_takes_part_at_once() -> None:
+    client = Client(1, bumps_epoch=True)
+    client.topic(client.third)
+    assert client.try_to_write().error_code == ErrorCode.NONE
 
 
 def topic_id(client: Client) -> bytes:
@@ -326,3 +373,24 @@ def test_a_marker_for_the_topic_before_is_refused_by_its_namesake() -> None:
         serve_marker(leader, request, outcomes.append)
         client.loop.run_for(1_000)
         assert isinstance(outcomes[0], kind), outcomes
+
+
+def test_a_coordinators_word_for_the_topic_before_opens_nothing_in_its_namesake() -> None:
+    client = Client(1, bumps_epoch=False)
+    client.topic(client.controller)
+    leader = client.scenario.broker(client.controller)
+    partition = leader.partition(TopicPartition(NAME, 0))
+    guards = partition.producers._table._guards
+    for given, is_taken in ((bytes(16), False), (partition.state.topic_id, True)):
+        led = LedPartition(
+            topic=NAME, topic_id=given, partition=0, leader_epoch=partition.leader_epoch
+        )
+        word = ConfirmTransaction(
+            transactional_id="x",
+            producer_id=1,
+            producer_epoch=0,
+            coordinator_epoch=1,
+            partitions=[led],
+        )
+        confirm_transaction(leader, word)
+        assert (guards.demand(1, 0) is None) is is_taken

@@ -293,15 +293,18 @@ class AddToTransaction(PeerRequest, frozen=True, tag="add-to-transaction", kw_on
     producer_id: int
     producer_epoch: int
     topic: str
+    #: Of the topic that the leader has; empty: not said, by a release before this field.
+    topic_id: bytes = b""
     partition: int
     #: Ask whether it takes part; else add it.
     verify_only: bool
 
 
 class LedPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition under one leadership of it."""
+    """A partition under one leadership of it; an empty id says nothing of the topic."""
 
     topic: str
+    topic_id: bytes = b""
     partition: int
     leader_epoch: int
 

@@ -7,7 +7,8 @@ for.
 
 A word that comes late must not open what has ended meanwhile. From one coordinator it cannot come
 after the marker, for the same reason for which no marker can (see `marker_writer`); after a newer
-coordinator's marker it is known by its epoch. And it counts for one leadership of the partition.
+coordinator's marker it is known by its epoch. And it counts for one leadership of the partition, of
+the topic that the coordinator means.
 """
 
 from typing import TYPE_CHECKING
@@ -29,13 +30,18 @@ def tell_leaders(broker: "Broker", added: ConfirmPartitions, coordinator_epoch: 
     by_leader: dict[NodeId, list[LedPartition]] = {}
     for where in added.partitions:
         try:
-            group = broker.state.partition(where).group
+            state = broker.state.partition(where)
         except UnknownTopicOrPartition:
             continue
-        report, leader = broker.leaders.get(group), broker.leaders.leader(group)
+        report, leader = broker.leaders.get(state.group), broker.leaders.leader(state.group)
         if report is not None and report.leader == leader:
             by_leader.setdefault(leader, []).append(
-                LedPartition(topic=where.topic, partition=where.partition, leader_epoch=report.term)
+                LedPartition(
+                    topic=where.topic,
+                    topic_id=state.topic_id,
+                    partition=where.partition,
+                    leader_epoch=report.term,
+                )
             )
     for leader, partitions in by_leader.items():
         request = ConfirmTransaction(
@@ -58,6 +64,8 @@ def confirm_transaction(broker: "Broker", request: ConfirmTransaction) -> None:
             partition = broker.partition(TopicPartition(each.topic, each.partition))
             partition.check_leader(each.leader_epoch)
         except RequestRefused:
+            continue
+        if each.topic_id not in (b"", partition.state.topic_id):
             continue
         partition.producers.confirm_transaction(
             request.producer_id,

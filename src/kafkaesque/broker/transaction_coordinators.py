@@ -15,7 +15,7 @@ from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
 from kafkaesque.broker.transaction_confirmer import tell_leaders
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
-from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.errors import TransactionError
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: A coordinator has so long to confirm a transaction; the client repeats its batch.
 CONFIRM_TIMEOUT_MS = 5_000
+#: And so long, within that, to hear of the topic.
+METADATA_TIMEOUT_MS = 1_000
 
 OnError = Callable[[TransactionError], None]
 
@@ -134,7 +136,30 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
     def serve(
         self, request: AddToTransaction, on_done: Callable[[AddedToTransaction], None]
     ) -> None:
-        """Answer another broker's `confirm`."""
+        """Answer another broker's `confirm`.
+
+        A topic that this broker does not know yet takes part in nothing: the markers would go to
+        an earlier one of its name, if there is a leader that does not know of its end either.
+        """
+
+        def on_metadata(_: bool) -> None:
+            if self._knows_topic(request):
+                self._serve_now(request, on_done)
+            else:
+                on_done(AddedToTransaction(TransactionError.COORDINATOR_NOT_AVAILABLE.name))
+
+        if self._knows_topic(request):
+            self._serve_now(request, on_done)
+        else:
+            self._broker.when_metadata_current(METADATA_TIMEOUT_MS, on_metadata)
+
+    def _knows_topic(self, request: AddToTransaction) -> bool:
+        given = TopicId(request.topic_id)
+        return not given or given in self._broker.state.topics_by_id
+
+    def _serve_now(
+        self, request: AddToTransaction, on_done: Callable[[AddedToTransaction], None]
+    ) -> None:
         added = AddedPartitions(
             request.transactional_id,
             request.producer_id,

@@ -58,11 +58,13 @@ class Confirmation:
         self._guard = unverified.guard
         self._attempt: int = 1 if before is None else before._attempt + 1
         producer_id, producer_epoch, _ = unverified.guard
+        topic = broker.state.topics.get(where.topic)
         self._request = AddToTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             topic=where.topic,
+            topic_id=b"" if topic is None else topic.topic_id,
             partition=where.partition,
             verify_only=not is_adding,
         )
@@ -90,6 +92,8 @@ class Confirmation:
     def _confirm(self) -> None:
         where = TopicPartition(self._request.topic, self._request.partition)
         try:
-            self._broker.partition(where).producers.verified(self._guard)
+            partition = self._broker.partition(where)
         except RequestRefused:
             return  # producing again says what has changed
+        if partition.state.topic_id == self._request.topic_id:
+            partition.producers.verified(self._guard)
