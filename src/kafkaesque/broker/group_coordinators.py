@@ -15,10 +15,10 @@ from kafkaesque.groups.consumer.events import (
     ConsumerGroupHeartbeat,
     TopicsChanged,
 )
+from kafkaesque.groups.consumer.results import ConsumerHeartbeatResult
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     DeletedTopic,
-    FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -27,7 +27,16 @@ from kafkaesque.groups.events import (
     TopicsDeleted,
     TransactionEnded,
 )
-from kafkaesque.groups.results import AppendInTransaction, JoinResult, ListedGroup, ListResult
+from kafkaesque.groups.results import (
+    AppendInTransaction,
+    CommitResult,
+    FetchResult,
+    HeartbeatResult,
+    JoinResult,
+    ListedGroup,
+    ListResult,
+    SyncResult,
+)
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, MarkerType, decode_end_marker
@@ -64,7 +73,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             perform=_perform,
             on_event=self._on_event,
             before_request=self._bring_topics,
-            is_read=lambda event: isinstance(event, FetchOffsets),
+            is_final=_is_final,
         )
         super().__init__(broker, kind)
 
@@ -197,6 +206,23 @@ def _restore(table: GroupTable, header: BatchHeader, records: list[Record]) -> N
 
 def _make_ended(producer_id: int, is_commit: bool) -> TransactionEnded:
     return TransactionEnded(producer_id=producer_id, is_commit=is_commit)
+
+
+def _is_final(result: object) -> bool:
+    """Return whether a consumer acts upon an answer for good; most errors only have it join again.
+
+    Offsets it consumes from, and a static member that is shut out ends.
+    """
+    match result:
+        case FetchResult():
+            return True
+        case JoinResult() | SyncResult() | HeartbeatResult() | ConsumerHeartbeatResult():
+            return result.error is GroupError.FENCED_INSTANCE_ID
+        case CommitResult():
+            errors = (each.error for each in result.partitions)
+            return any(error is GroupError.FENCED_INSTANCE_ID for error in errors)
+        case _:
+            return False
 
 
 def _perform(host: TableHost[GroupTable], item: Any) -> None:

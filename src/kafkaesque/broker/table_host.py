@@ -6,11 +6,16 @@ until the leader's own term is committed, reads the partition from its start and
 from it; until then requests are told that it is loading. The table's writes are proposed to the
 partition and reported back when they are committed. When leadership is lost, the table is unloaded
 and whoever waits is told to look for the coordinator again.
+
+A coordinator that was deposed does not know it for a while, and answers from the past whatever it
+answers from memory. What a client acts upon for good is therefore told only once it is known that
+this broker has led since the request came: because something that was appended since is committed,
+or else because a majority confirms it. So an answer that waits for its own record costs no more.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkaesque.broker.log_reader import LogReader
 from kafkaesque.broker.partition import Partition
@@ -123,11 +128,18 @@ class TableKind(Generic[TableT]):
     perform: "Callable[[TableHost[TableT], Any], None]"
     #: Told after each event.
     on_event: "Callable[[TableHost[TableT]], None]"
-    #: Tells requests whose answer others build upon, and that append nothing, which would show
-    #: whether this broker coordinates still: that is confirmed first.
-    is_read: Callable[[Any], bool] = lambda event: False
+    #: Tells answers that others act upon for good: a coordinator that was deposed gives none.
+    is_final: Callable[[Any], bool] = lambda result: False
     #: Told before each request that a loaded table gets.
     before_request: "Callable[[TableHost[TableT], Any], None]" = lambda host, event: None
+
+
+class _Waiting(NamedTuple):
+    """Who waits for an answer."""
+
+    on_result: OnResult
+    #: How many appends had been asked for when the request came.
+    appends_before: int
 
 
 class TableHost(Generic[TableT]):
@@ -141,7 +153,10 @@ class TableHost(Generic[TableT]):
         self.is_loaded = False
         self._broker = broker
         self._clock = broker.env.clock
-        self._waiting: dict[RequestToken, OnResult] = {}
+        self._waiting: dict[RequestToken, _Waiting] = {}
+        #: Appends that were proposed, and up to which of them one is committed.
+        self._appends = 0
+        self._appends_committed = 0
         #: Appends that were refused, until the table is told: what follows them is refused, too.
         self._refused: dict[WriteToken, WriteFailure] = {}
         self._reader: LogReader | None = None
@@ -252,21 +267,8 @@ class TableHost(Generic[TableT]):
 
     def step(self, event: Any, on_result: OnResult) -> None:
         """Take a request; `on_result` gets its answer, exactly once."""
-        replica = self.partition.replica
-        if self.kind.is_read(event) and replica is not None:
-            replica.confirm(lambda is_leader: self._on_confirmed(is_leader, event, on_result))
-        else:
-            self._step_now(event, on_result)
-
-    def _on_confirmed(self, is_leader: bool, event: Any, on_result: OnResult) -> None:
-        if is_leader and not self.is_closed:
-            self._step_now(event, on_result)
-        else:
-            on_result(self.kind.not_coordinator)
-
-    def _step_now(self, event: Any, on_result: OnResult) -> None:
         self.kind.before_request(self, event)
-        self._waiting[event.token] = on_result
+        self._waiting[event.token] = _Waiting(on_result, self._appends)
         self.table.step(event, self._instant())
         self._after_event()
 
@@ -293,15 +295,30 @@ class TableHost(Generic[TableT]):
         while work := self.table.take_ready():
             for item in work:
                 if isinstance(item, Respond):
-                    waiting = self._waiting.pop(item.token, None)
-                    if waiting is not None:
-                        waiting(item.result)
+                    self._respond(item.token, item.result)
                 elif isinstance(item, Append):
                     self._append(item)
                 else:
                     self.kind.perform(self, item)
         self._set_timer()
         self.kind.on_event(self)
+
+    def _respond(self, token: RequestToken, result: Any) -> None:
+        """Give an answer, if need be once it is known that it is not of the past."""
+        waiting = self._waiting.pop(token, None)
+        if waiting is None:
+            return
+        on_result = waiting.on_result
+        if waiting.appends_before < self._appends_committed or not self.kind.is_final(result):
+            on_result(result)
+            return
+        replica = self.partition.replica
+        if replica is None:
+            on_result(self.kind.not_coordinator)
+            return
+        replica.confirm(
+            lambda is_leader: on_result(result if is_leader else self.kind.not_coordinator)
+        )
 
     def _append(self, item: Append) -> None:
         failure = None if item.follows is None else self._refused.get(item.follows)
@@ -326,9 +343,13 @@ class TableHost(Generic[TableT]):
             options,
         )
 
+        self._appends += 1
+        number = self._appends
+
         def on_done(outcome: object) -> None:
             written = not isinstance(outcome, RequestRefused)
             if written or isinstance(outcome, NotEnoughReplicasAfterAppend):
+                self._appends_committed = max(self._appends_committed, number)
                 self.run(lambda table, now: table.on_appended(token, now))
             # Else leadership is lost, or the disk: `close` follows and tells everybody.
 
@@ -383,15 +404,14 @@ class TableHost(Generic[TableT]):
         self.table.unload()
         self._respond_all()
         waiting, self._waiting = self._waiting, {}
-        for on_result in (*waiting.values(), *(held for _, held in self._take_held())):
+        answered = (each.on_result for each in waiting.values())
+        for on_result in (*answered, *(held for _, held in self._take_held())):
             on_result(self.kind.not_coordinator)
 
     def _respond_all(self) -> None:
         for item in self.table.take_ready():
             if isinstance(item, Respond):
-                waiting = self._waiting.pop(item.token, None)
-                if waiting is not None:
-                    waiting(item.result)
+                self._respond(item.token, item.result)
 
 
 def _failure_of(refusal: RequestRefused) -> WriteFailure:

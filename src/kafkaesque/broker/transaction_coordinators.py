@@ -27,8 +27,11 @@ from kafkaesque.transactions.events import (
     ListTransactions,
 )
 from kafkaesque.transactions.results import (
+    AddOffsetsResult,
     AddPartitionsResult,
     ConfirmPartitions,
+    EndResult,
+    ForceAbortResult,
     InitResult,
     ListResult,
     NeedProducerId,
@@ -43,6 +46,14 @@ if TYPE_CHECKING:
 CONFIRM_TIMEOUT_MS = 5_000
 #: And so long, within that, to hear of the topic.
 METADATA_TIMEOUT_MS = 1_000
+
+#: What clients are told who are to come again, perhaps elsewhere.
+_PASSING = (
+    TransactionError.COORDINATOR_LOAD_IN_PROGRESS,
+    TransactionError.COORDINATOR_NOT_AVAILABLE,
+    TransactionError.NOT_COORDINATOR,
+    TransactionError.CONCURRENT_TRANSACTIONS,
+)
 
 OnError = Callable[[TransactionError], None]
 
@@ -64,7 +75,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             not_available=TransactionError.COORDINATOR_NOT_AVAILABLE,
             perform=self._perform,
             on_event=lambda _: None,
-            is_read=_is_verification,
+            is_final=_is_final,
         )
         super().__init__(broker, kind)
         #: Those with markers that are not written yet, oldest first.
@@ -247,8 +258,16 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         )
 
 
-def _is_verification(event: object) -> bool:
-    return isinstance(event, AddPartitions) and all(each.verify_only for each in event.transactions)
+def _is_final(result: object) -> bool:
+    """Return whether a producer acts upon an answer for good; lists are for people."""
+    match result:
+        case InitResult() | AddOffsetsResult() | EndResult() | ForceAbortResult():
+            return result.error not in _PASSING
+        case AddPartitionsResult():
+            errors = (part.error for each in result.transactions for part in each.partitions)
+            return any(error not in _PASSING for error in errors)
+        case _:
+            return False
 
 
 def _error_of(outcome: object) -> TransactionError:

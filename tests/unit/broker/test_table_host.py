@@ -1,4 +1,4 @@
-"""The host of a coordinator's table: what becomes of the appends that it asks for."""
+"""The host of a coordinator's table: what becomes of its appends, and when it answers."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -8,7 +8,14 @@ import pytest
 
 from kafkaesque.broker.table_host import TableHost
 from kafkaesque.model.errors import NotEnoughReplicas, RequestRefused
-from kafkaesque.model.log_table import Append, LogRecord, WriteFailure, WriteToken
+from kafkaesque.model.log_table import (
+    Append,
+    LogRecord,
+    RequestToken,
+    Respond,
+    WriteFailure,
+    WriteToken,
+)
 from kafkaesque.model.record_errors import BatchTooLarge
 
 RECORDS = (LogRecord(b"key", b"value"),)
@@ -110,3 +117,99 @@ def test_appends_that_follow_nothing_stand_for_themselves() -> None:
     table, _ = written_by({1: BatchTooLarge("long")}, append(1), append(2), append(3, 2))
     assert table.written == [2, 3]
     assert table.failed == [(1, WriteFailure.TOO_LARGE)]
+
+
+class Echo(Table):
+    """Answers at once, or when its record is committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: list[Any] = []
+
+    def step(self, event: Any, _: Any) -> None:
+        self.work.append(event.work)
+
+    def on_appended(self, token: WriteToken, _: Any) -> None:
+        self.work.append(Respond(RequestToken(token), "written"))
+
+    def take_ready(self) -> list[Any]:
+        work, self.work = self.work, []
+        return work
+
+
+class Replica:
+    """Is asked whether it leads, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[bool], None]] = []
+
+    def confirm(self, on_done: Callable[[bool], None]) -> None:
+        self.asked.append(on_done)
+
+
+class SlowLog(Log):
+    """Commits when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.replica = Replica()
+        self.under_way: list[Callable[[object], None]] = []
+
+    def produce(self, records: Any, *, on_done: Callable[[object], None], **_: Any) -> None:
+        self.under_way.append(on_done)
+
+
+class Asked:
+    """A host whose final answers are all but "later", and what it has answered."""
+
+    def __init__(self) -> None:
+        self.log = SlowLog()
+        self.answers: list[tuple[int, Any]] = []
+        kind: Any = SimpleNamespace(
+            make_table=lambda _: Echo(),
+            make_ended=None,
+            on_event=lambda _: None,
+            before_request=lambda *_: None,
+            is_final=lambda result: result != "later",
+            not_coordinator="not here",
+        )
+        broker: Any = SimpleNamespace(env=SimpleNamespace(clock=Clock()))
+        self.host: TableHost[Any] = TableHost(broker, self.log, kind)  # type: ignore[arg-type]
+
+    def ask(self, number: int, answer: str | None = None) -> None:
+        """Ask for an answer from memory, or for a record."""
+        token = RequestToken(number)
+        work: Any = append(number) if answer is None else Respond(token, answer)
+        event = SimpleNamespace(token=token, work=work)
+        self.host.step(event, lambda result: self.answers.append((number, result)))
+
+
+def test_a_final_answer_from_memory_is_given_when_this_broker_is_known_to_lead() -> None:
+    asked = Asked()
+    asked.ask(1, "done")
+    asked.ask(2, "fenced")
+    assert asked.answers == []
+    first, second = asked.log.replica.asked
+    first(True)
+    second(False)
+    assert asked.answers == [(1, "done"), (2, "not here")]
+
+
+def test_a_passing_answer_and_one_whose_record_is_committed_ask_nobody() -> None:
+    asked = Asked()
+    asked.ask(1, "later")
+    asked.ask(2)
+    assert asked.answers == [(1, "later")]
+    asked.log.under_way[0](SimpleNamespace())
+    assert asked.answers == [(1, "later"), (2, "written")]
+    assert asked.log.replica.asked == []
+
+
+def test_what_was_appended_before_the_request_does_not_show_who_leads_now() -> None:
+    asked = Asked()
+    asked.ask(1)
+    asked.ask(2, "done")
+    asked.log.under_way[0](SimpleNamespace())
+    asked.ask(3, "done")
+    assert asked.answers == [(1, "written")]
+    assert len(asked.log.replica.asked) == 2
