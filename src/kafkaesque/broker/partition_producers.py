@@ -428,10 +428,16 @@ class PartitionProducers:
     # -- asking
 
     @property
+    def _log_table(self) -> ProducerStateTable:
+        """What is known of the log as far as it is here: a state that is ahead knows less of it."""
+        return self._table if self._behind is None else self._behind._table
+
+    @property
     def first_unstable_offset(self) -> int:
         """Where the first transaction begins that is not decided; after every offset if all are."""
-        first = self._table.first_unstable_offset
-        return first if self._reader is None else min(first, self._table.end_offset)
+        table = self._log_table
+        first = table.first_unstable_offset
+        return first if self._reader is None else min(first, table.end_offset)
 
     def aborted_between(
         self, from_offset: Offset, to_offset: Offset
@@ -441,7 +447,7 @@ class PartitionProducers:
         That is `to_offset`, or earlier where very many transactions were aborted; and producer ids
         with the offsets from which their batches are to be skipped, up to the next marker.
         """
-        aborted = self._table.aborted
+        aborted = self._log_table.aborted
         if not aborted:
             return to_offset, []
         end = aborted.range_end(from_offset, to_offset, MARKERS_PER_READ_MAX)

@@ -373,6 +373,16 @@ def test_a_copy_knows_what_the_leader_knows(how: Callable[[Place], None], moment
         place.kill()
 
 
+def test_committed_readers_of_a_copy_on_its_way_get_nothing_aborted() -> None:
+    source = leader()
+    place = adopted(source)
+    replicate(source, place, 10, 11)
+    assert place.producers.first_unstable_offset == 10, "its end has not come yet"
+    replicate(source, place, 11, 12)
+    assert place.producers.first_unstable_offset > 12
+    assert place.aborted() == [(P + 1, 10)]
+
+
 def test_a_copy_moves_its_start_on_its_way() -> None:
     source = leader()
     place = adopted(source)
