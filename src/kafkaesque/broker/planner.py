@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_entity
-from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
+from kafkaesque.broker.cluster_state import (
+    ALL_BROKERS,
+    INTERNAL_TOPICS,
+    ClusterState,
+    TopicState,
+)
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskElection,
@@ -234,7 +239,8 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         raise InvalidTopic(
             f"topic {command.name!r} collides with {other!r}: '.' and '_' are not told apart"
         )
-    configs = _checked_topic({}, command.configs, inputs)
+    configs = _checked_topic({}, _with_policy(command.name, command.configs), inputs)
+    _check_policy(command.name, {}, configs)
     if command.assignments is not None:
         if command.partition_count not in (-1,) or command.replication_factor not in (-1,):
             raise InvalidRequest("give either replica assignments or counts, not both")
@@ -311,6 +317,25 @@ def _number(
     )
 
 
+def _with_policy(name: str, configs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of a new topic: the brokers' own are compacted, whoever makes them."""
+    return {"cleanup.policy": "compact", **configs} if name in INTERNAL_TOPICS else configs
+
+
+def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Let nobody have the brokers' own records deleted by their age.
+
+    Other options of a topic that is so from before may be changed all the same.
+    """
+    policy = "cleanup.policy"
+    is_changed = before.get(policy) != after.get(policy)
+    if name in INTERNAL_TOPICS and is_changed and after.get(policy) != "compact":
+        raise InvalidConfig(
+            f"{name} is the brokers' own and has {policy} = compact: what groups have committed, "
+            "and what transactions are, would be deleted with the time"
+        )
+
+
 def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
     if command.name is None:
         return state.topic_by_id(TopicId(command.topic_id))
@@ -337,6 +362,11 @@ def _topic_result(topic: TopicState) -> TopicResult:
 
 def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: PlanInputs) -> Plan:
     topic = state.topic(command.name)
+    if topic.is_internal:
+        raise InvalidTopic(
+            f"{topic.name} is the brokers' own: the number of its partitions says which of them "
+            "keeps what, so with another one most of it would not be found again"
+        )
     have = len(topic.partitions)
     wanted = command.count
     if wanted <= have:
@@ -404,6 +434,7 @@ def _plan_config(state: ClusterState, command: ChangeConfig, inputs: PlanInputs)
     if command.topic is not None:
         topic = state.topic(command.topic)
         configs = _changed(TOPIC_OPTIONS, topic.configs, command)
+        _check_policy(topic.name, topic.configs, configs)
         configs = _checked_topic(topic.configs, configs, inputs)
         record = TopicConfigChanged(topic_id=topic.topic_id, configs=configs)
     else:

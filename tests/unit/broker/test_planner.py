@@ -202,6 +202,51 @@ def test_a_topics_option_is_not_set_against_what_holds_for_all() -> None:
     cluster.do(CreateTopic(name="b", configs={"retention.ms": "1"}))
 
 
+OFFSETS = "__consumer_offsets"
+
+
+def policy(value: str | None, operation: str = "set") -> ConfigChange:
+    return ConfigChange(name="cleanup.policy", value=value, operation=operation)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (CreatePartitions(name=OFFSETS, count=9), "not be found again"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy("delete")]), "deleted with the time"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy("delete", "append")]), "with the time"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy(None, "delete")]), "with the time"),
+        (ChangeConfig(topic=OFFSETS, changes=[], replace_all=True), "with the time"),
+        (
+            CreateTopic(name="__transaction_state", configs={"cleanup.policy": "delete"}),
+            "with the time",
+        ),
+    ],
+)
+def test_the_brokers_own_topics_keep_what_they_have(command: ControllerCommand, says: str) -> None:
+    cluster = Cluster()
+    made = cluster.do(CreateTopic(name=OFFSETS))
+    assert isinstance(made, TopicResult)
+    assert made.configs["cleanup.policy"] == "compact"
+    before = cluster.state.write_snapshot()
+    with pytest.raises((InvalidTopic, InvalidConfig), match=says):
+        cluster.do(command)
+    assert cluster.state.write_snapshot() == before
+
+
+def test_an_own_topic_of_before_is_put_right_and_changed_otherwise() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name=OFFSETS))
+    cluster.state.topic(OFFSETS).configs["cleanup.policy"] = "delete"
+    changes = [ConfigChange(name="segment.bytes", value="1048576")]
+    cluster.do(ChangeConfig(topic=OFFSETS, changes=changes))
+    cluster.do(ChangeConfig(topic=OFFSETS, changes=[policy("compact")]))
+    assert cluster.state.topic(OFFSETS).configs == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1048576",
+    }
+
+
 @pytest.mark.parametrize(
     ("command", "error", "says"),
     [
