@@ -146,7 +146,10 @@ TOPIC_OPTIONS = OptionTable(
             default=False,
             broker_name="log.write.caching",
             doc="true: a write is acknowledged from the page cache, before it is synced, and may "
-            "be lost when a majority of the machines loses power at once.",
+            "be lost when a majority of the machines loses power at once. So may the end of a "
+            "transaction, while its records are kept: then readers of committed records wait at "
+            "its first record until it is aborted, though it may have been committed (kafkaesque "
+            "txn producers TOPIC:PARTITION --open, then txn abort).",
         ),
         *TOPIC_CLEANER_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,
