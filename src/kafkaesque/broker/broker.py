@@ -438,6 +438,7 @@ class Broker:
             start_option=self.config.option,
             new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
             draw=self.env.dice.below(1 << 16),
+            wall_ms=self.env.clock.wall_ms(),
             applied_offset=self.controller.applied_offset,
             controllers=self.controller_voters.facts(),
             leader=self.leaders.leader,
@@ -480,7 +481,7 @@ class Broker:
                 self.partitions.on_replicas_changed(GroupId(record.placement.group))
             case TopicDeleted():
                 self.partitions.reconcile_soon()
-                self.group_coordinators.on_topic_deleted(record.name, record.topic_id)
+                self.group_coordinators.on_topic_deleted(record)
                 self.transaction_coordinators.on_topic_deleted(record.name)
             case TopicConfigChanged():
                 topic = self.state.topics_by_id.get(TopicId(record.topic_id))

@@ -132,6 +132,8 @@ class TopicState:
     topic_id: TopicId
     partitions: list[PartitionState]
     configs: dict[str, str]
+    #: Unix time of the controller that created it; 0 for not known.
+    created_ms: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -300,6 +302,7 @@ class ClusterState:
             topic_id=TopicId(record.topic_id),
             partitions=[],
             configs=dict(record.configs),
+            created_ms=record.at_ms,
         )
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
@@ -387,6 +390,7 @@ class ClusterState:
                     topic_id=topic.topic_id,
                     partitions=placements,
                     configs=topic.configs,
+                    at_ms=topic.created_ms,
                 )
             )
         for node, configs in self.broker_configs.items():

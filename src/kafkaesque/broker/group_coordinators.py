@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkaesque.broker.cluster_state import OFFSETS_TOPIC
+from kafkaesque.broker.metadata_records import TopicDeleted
+from kafkaesque.broker.offset_topics import NameWatch
 from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
 from kafkaesque.broker.topic_catalog import TopicCatalogSource
@@ -18,6 +20,8 @@ from kafkaesque.groups.consumer.events import (
 from kafkaesque.groups.consumer.results import ConsumerHeartbeatResult
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
+    CommitOffsets,
+    CommitOffsetsInTransaction,
     DeletedTopic,
     Heartbeat,
     JoinGroup,
@@ -58,6 +62,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
         #: Partitions whose groups are as many as they may be.
         self._full: dict[str, None] = {}
         self._topics = TopicCatalogSource()
+        self._names = NameWatch(broker)
         kind = TableKind(
             topic=OFFSETS_TOPIC,
             what="groups",
@@ -79,6 +84,8 @@ class GroupCoordinators(TableHosts[GroupTable]):
 
     def step(self, key: str, event: Any, on_result: OnResult) -> None:
         """Bring a request to the group's coordinator on this broker."""
+        if isinstance(event, CommitOffsets | CommitOffsetsInTransaction) and event.is_by_name:
+            self._names.on_commit()
         is_heartbeat = isinstance(event, ConsumerGroupHeartbeat)
         if is_heartbeat and not self._broker.controller.is_caught_up:
             # Topics that this broker has not heard of again would be taken from their consumers.
@@ -128,9 +135,17 @@ class GroupCoordinators(TableHosts[GroupTable]):
 
         self.ask_all(make_event, on_results)
 
-    def on_topic_deleted(self, name: str, topic_id: bytes) -> None:
-        """A topic is gone: forget what was committed for it."""
-        self.notify_all(TopicsDeleted(topics=(DeletedTopic(name, topic_id),)))
+    def on_topic_deleted(self, record: TopicDeleted) -> None:
+        """A topic is gone: forget what was committed for it.
+
+        What was committed by name after the deletion, before this broker heard of it, stays. Until
+        it was confirmed that the topic was there, that is certain; then the clocks tell.
+        """
+        since_wall_ms = None
+        if record.at_ms:
+            since_wall_ms = max(record.at_ms, self._names.confirmed_wall_ms)
+        gone = DeletedTopic(record.name, record.topic_id, since_wall_ms)
+        self.notify_all(TopicsDeleted(topics=(gone,)))
 
     def _on_event(self, host: TableHost[GroupTable]) -> None:
         """Say in the log what clients, who are told to ask again, have no error for.

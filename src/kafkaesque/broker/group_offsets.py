@@ -15,6 +15,7 @@ from kafkaesque.broker.commands import (
     GroupOffset,
     GroupOffsets,
 )
+from kafkaesque.broker.offset_topics import is_of_topic, when_sure
 from kafkaesque.broker.peer_link import PeerUnreachable
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
@@ -154,6 +155,7 @@ class GroupOffsetsClient:
             leader_epoch=NOT_GIVEN,
             metadata="",
             topic_id=state.topic_id,
+            is_by_name=True,
         )
 
     def _serve_fetch(self, request: ForwardFetchOffsets, on_done: OnOutcome) -> None:
@@ -168,22 +170,28 @@ class GroupOffsetsClient:
             refusal = _refusal(request.group_id, _error_of(result))
             if refusal is not None or not isinstance(result, FetchResult):
                 on_done(refusal)
-            else:
-                on_done(GroupOffsets(offsets=self._current(result.offsets)))
+                return
+            found = result.offsets
+
+            def on_sure(is_sure: bool) -> None:
+                if is_sure:
+                    on_done(GroupOffsets(offsets=self._current(found)))
+                else:
+                    on_done(LeaderNotAvailable("the coordinator does not know the topic's id"))
+
+            when_sure(self._broker, found, on_sure)
 
         coordinators.step(request.group_id, event, on_result)
 
     def _current(self, fetched: Sequence[FetchedOffset]) -> list[GroupOffset]:
         """Return what is committed for the topic that is there now, not for a namesake."""
-        found = []
-        for (topic, partition), committed, _ in fetched:
-            if committed is None:
-                continue
-            state = self._broker.state.topics.get(topic)
-            topic_id = None if state is None else state.topic_id
-            if committed.topic_id in (None, topic_id):
-                found.append(GroupOffset(topic=topic, partition=partition, offset=committed.offset))
-        return found
+        state = self._broker.state
+        return [
+            GroupOffset(topic=topic, partition=partition, offset=each.committed.offset)
+            for each in fetched
+            for topic, partition in (each.partition,)
+            if each.committed is not None and topic in state.topics and is_of_topic(state, each)
+        ]
 
 
 def _error_of(result: Result | GroupError) -> GroupError:

@@ -84,6 +84,8 @@ class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
     topic_id: bytes
     partitions: tuple[PartitionPlacement, ...]
     configs: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Unix time of the controller when it was decided; 0 in records of before.
+    at_ms: int = 0
 
 
 class PartitionsAdded(MetadataRecord, tag="partitions", frozen=True, kw_only=True):
@@ -105,6 +107,8 @@ class TopicDeleted(MetadataRecord, tag="topic-deleted", frozen=True, kw_only=Tru
     topic_id: bytes
     #: For those who keep something under it and hear of the record after it was applied.
     name: str = ""
+    #: Unix time of the controller when it was decided; 0 in records of before.
+    at_ms: int = 0
 
 
 class TopicConfigChanged(MetadataRecord, tag="topic-config", frozen=True, kw_only=True):

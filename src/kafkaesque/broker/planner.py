@@ -120,6 +120,8 @@ class PlanInputs:
     new_topic_id: Callable[[], TopicId]
     #: Any number; breaks ties in placement.
     draw: int
+    #: Unix time.
+    wall_ms: int = 0
     #: Up to where the metadata's log is in the state.
     applied_offset: Offset = Offset(0)
     controllers: ControllerFacts = ControllerFacts()
@@ -143,7 +145,7 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         case CreateTopic():
             return _plan_topic(state, command, inputs)
         case DeleteTopic():
-            return _plan_deletion(state, command)
+            return _plan_deletion(state, command, inputs)
         case CreatePartitions():
             return _plan_partitions(state, command, inputs)
         case ChangeConfig():
@@ -253,6 +255,7 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         topic_id=topic_id,
         partitions=_number(state, placed),
         configs=configs,
+        at_ms=inputs.wall_ms,
     )
     result = TopicResult(
         name=command.name,
@@ -342,10 +345,10 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
     return state.topic(command.name)
 
 
-def _plan_deletion(state: ClusterState, command: DeleteTopic) -> Plan:
+def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
     return Plan(
-        records=[TopicDeleted(topic_id=topic.topic_id, name=topic.name)],
+        records=[TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)],
         result=_topic_result(topic),
     )
 

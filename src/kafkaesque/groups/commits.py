@@ -194,6 +194,7 @@ class Commits:
             commit_wall_ms=wall_ms,
             expire_wall_ms=NOT_GIVEN if keeps_default else wall_ms + commit.retention_ms,
             topic_id=each.topic_id,
+            is_by_name=each.is_by_name,
         )
         return OffsetChange(commit.group_id, each.partition, committed)
 
@@ -275,24 +276,26 @@ class Commits:
     def on_topics_deleted(self, topics: Sequence[DeletedTopic]) -> None:
         """Remove all groups' offsets of topics that are gone.
 
-        An offset that was stored with its topic's id outlives a namesake of that topic.
+        An offset that was stored with its topic's id outlives a namesake of that topic; one that
+        was committed by name outlives it, too, if it was the new topic that had the name then.
         """
-        ids: dict[str, list[bytes | None]] = {}
-        for name, topic_id in topics:
-            ids.setdefault(name, []).append(topic_id)
+        gone: dict[str, list[DeletedTopic]] = {}
+        for topic in topics:
+            gone.setdefault(topic.name, []).append(topic)
         context = self._context
         known = (
             OffsetChange(group_id, partition, committed)
             for group_id in context.offsets.groups()
             for partition, committed in context.offsets.known_items(group_id)
         )
-        places = dict.fromkeys(
-            (change.group_id, change.partition)
-            for change in (*known, *context.pending.changes())
-            if change.committed is not None
-            and _is_of(change.committed, ids.get(change.partition.topic))
-        )
-        changes = [OffsetChange(*place, None) for place in places]
+        #: By place, whether all that there is goes: a removal takes what is pending along.
+        places: dict[tuple[str, TopicPartition], bool] = {}
+        for group_id, partition, committed in (*known, *context.pending.changes()):
+            if committed is not None and partition.topic in gone:
+                place = (group_id, partition)
+                of_gone = any(_is_of(committed, topic) for topic in gone[partition.topic])
+                places[place] = of_gone and places.get(place, True)
+        changes = [OffsetChange(*place, None) for place, goes in places.items() if goes]
         write_in_parts(context, changes)
 
 
@@ -325,10 +328,15 @@ def _check_consumer_fetch(group: ConsumerGroup, fetch: FetchOffsets) -> GroupErr
     return GroupError.NONE if is_current else GroupError.STALE_MEMBER_EPOCH
 
 
-def _is_of(committed: CommittedOffset, topic_ids: list[bytes | None] | None) -> bool:
-    if topic_ids is None:
-        return False
-    return committed.topic_id is None or None in topic_ids or committed.topic_id in topic_ids
+def _is_of(committed: CommittedOffset, gone: DeletedTopic) -> bool:
+    if committed.topic_id is None or gone.topic_id is None:
+        return True
+    is_later = (
+        committed.is_by_name
+        and gone.since_wall_ms is not None
+        and committed.commit_wall_ms >= gone.since_wall_ms
+    )
+    return committed.topic_id == gone.topic_id and not is_later
 
 
 def _partitions(commit: CommitOffsets) -> list[TopicPartition]:

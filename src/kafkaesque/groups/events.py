@@ -111,6 +111,8 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: bytes | None = None
+    #: The client gave the topic's name; the id is what the coordinator took it for.
+    is_by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,11 @@ class CommitOffsets:
     #: The client knows STALE_MEMBER_EPOCH (KIP-848, OffsetCommit 9 and later).
     knows_member_epochs: bool = True
 
+    @property
+    def is_by_name(self) -> bool:
+        """Whether any topic was given by its name."""
+        return any(each.is_by_name for each in self.offsets)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsetsInTransaction:
@@ -145,6 +152,11 @@ class CommitOffsetsInTransaction:
     def token(self) -> RequestToken:
         """Names the request."""
         return self.commit.token
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether any topic was given by its name."""
+        return self.commit.is_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +220,8 @@ class DeletedTopic(NamedTuple):
 
     name: str
     topic_id: bytes | None = None
+    #: What was committed by name from this Unix time on stays: it was a namesake's. None: goes.
+    since_wall_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ GROUP_KEY_VERSION = 2
 VALUE_VERSION_MAX = 4
 _FLEXIBLE_VERSION = 4
 _TOPIC_ID_TAG = 0
+#: Ours, of no bytes, far from what Kafka may use: who reads it without knowing it skips it.
+_BY_NAME_TAG = 10_000
 _STRING_BYTES_MAX = 32_767
 
 _INT16 = Struct(">h")
@@ -120,9 +122,10 @@ def write_offset_value(committed: CommittedOffset) -> bytes:
             varint(len(metadata) + 1),
             metadata,
             _INT64.pack(committed.commit_wall_ms),
-            # One tagged field: its tag, its size, its sixteen bytes.
-            bytes((1, _TOPIC_ID_TAG, 16)),
+            # How many tagged fields; each is its tag, its size, its bytes.
+            bytes((1 + committed.is_by_name, _TOPIC_ID_TAG, 16)),
             committed.topic_id,
+            varint(_BY_NAME_TAG) + bytes(1) if committed.is_by_name else b"",
         )
     )
 
@@ -189,7 +192,8 @@ def read_offset_value(data: bytes) -> CommittedOffset:
     metadata = reader.string()
     commit_wall_ms = reader.int64()
     expire_wall_ms = reader.int64() if version == 1 else NOT_GIVEN
-    topic_id = reader.tags().get(_TOPIC_ID_TAG) if version >= _FLEXIBLE_VERSION else None
+    tags = reader.tags() if version >= _FLEXIBLE_VERSION else {}
+    topic_id = tags.get(_TOPIC_ID_TAG)
     if topic_id is not None and len(topic_id) != 16:
         raise BadGroupRecord(f"a topic id of {len(topic_id)} bytes")
     reader.end()
@@ -200,6 +204,7 @@ def read_offset_value(data: bytes) -> CommittedOffset:
         commit_wall_ms=commit_wall_ms,
         expire_wall_ms=expire_wall_ms,
         topic_id=topic_id,
+        is_by_name=_BY_NAME_TAG in tags,
     )
 
 

@@ -92,6 +92,8 @@ class CommittedOffset:
     #: Only if the client said how long to keep it.
     expire_wall_ms: int = NOT_GIVEN
     topic_id: bytes | None = None
+    #: The id is what the coordinator took the topic's name for, perhaps with metadata of before.
+    is_by_name: bool = False
 
 
 class FetchedOffset(NamedTuple):

@@ -161,6 +161,11 @@ class _Broker:
         self.store = _Store()
         self.state = ClusterState()
         self.group_coordinators = Coordinators(self.env.clock)
+        #: What becomes of the metadata when the controller is asked for them.
+        self.catch_up: Callable[[], bool] = lambda: True
+
+    def when_metadata_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        on_done(self.catch_up())
 
     def option(self, name: str) -> OptionValue:
         return BROKER_OPTIONS.get(name).default
@@ -171,6 +176,7 @@ class Port:
 
     def __init__(self) -> None:
         broker = _Broker()
+        self.broker = broker
         self.coordinators = broker.group_coordinators
         self.state = broker.state
         self.reports: list[str] = []
@@ -181,14 +187,16 @@ class Port:
         self._correlation = 0
         self._sent: list[tuple[int, int, int]] = []
 
-    def create_topic(self, name: str, partition_count: int = 3, topic_id: int = 7) -> None:
+    def create_topic(
+        self, name: str, partition_count: int = 3, topic_id: int = 7, at_ms: int = 0
+    ) -> None:
         first = self.state.next_group
         placements = tuple(
             PartitionPlacement(group=first + number, replicas=(1,))
             for number in range(partition_count)
         )
         self.state.apply(
-            TopicCreated(name=name, topic_id=id_of(topic_id), partitions=placements, configs={})
+            TopicCreated(name=name, topic_id=id_of(topic_id), partitions=placements, at_ms=at_ms)
         )
 
     def delete_topic(self, topic_id: int = 7) -> None:

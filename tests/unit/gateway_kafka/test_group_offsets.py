@@ -290,6 +290,50 @@ def test_offsets_of_a_deleted_topic_are_not_its_namesakes(port: Port, version: i
         assert list(fetch(port, version, None).topics) == []
 
 
+def test_what_was_committed_by_name_is_of_the_topic_that_had_the_name_then(port: Port) -> None:
+    clock = port.broker.env.clock
+    commit(port, 9, {0: 11})
+    created_ms = clock.wall_ms()
+    commit(port, 9, {1: 12})  # by metadata of before: topic 8 is there already
+    commit(port, TOPIC_IDS, {2: 13})
+    port.delete_topic(7)
+    port.create_topic("flights", topic_id=8, at_ms=created_ms)
+    found = offsets_of(fetch(port, 9, [0, 1, 2]))
+    assert [found[number][0] for number in range(3)] == [-1, 12, -1]
+    assert [each.committed_offset for each in fetch(port, 9, None).topics[0].partitions] == [12]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_whether_an_offset_is_the_topics_is_not_said_before_it_is_known(
+    port: Port, version: int
+) -> None:
+    port.delete_topic(7)
+    port.create_topic("flights", topic_id=8)
+    commit(port, TOPIC_IDS, {0: 11}, topic_id=8)
+    port.delete_topic(8)
+    port.create_topic("flights")  # what a coordinator sees that knows of the past only
+
+    def learn() -> bool:
+        port.delete_topic(7)
+        port.create_topic("flights", topic_id=8)
+        return True
+
+    port.broker.catch_up = lambda: False
+    answer = fetch(port, version, [0])
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if version >= 2:
+        assert (answer.error_code, list(answer.topics)) == (code, [])
+    else:
+        assert offsets_of(answer)[0][3] == code
+    port.broker.catch_up = learn
+    found = offsets_of(fetch(port, version, [0]))
+    if version >= TOPIC_IDS:
+        # Who asks by id has asked for the topic that is gone.
+        assert found == {0: (-1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)}
+    else:
+        assert (found[0][0], found[0][3]) == (11, 0)
+
+
 def test_by_id_offsets_of_a_deleted_topic_have_no_name_to_go_by(port: Port) -> None:
     commit(port, 9, {0: 11})
     port.delete_topic(7)

@@ -273,6 +273,7 @@ class Desk:
         metadata: str = "",
         retention_ms: int = -1,
         topic_id: bytes | None = None,
+        is_by_name: bool = False,
         knows_member_epochs: bool = True,
     ) -> RequestToken:
         event = CommitOffsets(
@@ -282,7 +283,9 @@ class Desk:
             member_id=member_id,
             instance_id=instance_id,
             offsets=tuple(
-                OffsetToCommit(TopicPartition(*partition), offset, 3, metadata, topic_id)
+                OffsetToCommit(
+                    TopicPartition(*partition), offset, 3, metadata, topic_id, is_by_name
+                )
                 for partition, offset in offsets.items()
             ),
             retention_ms=retention_ms,

@@ -263,6 +263,21 @@ def test_a_namesake_of_a_deleted_topic_keeps_its_offsets() -> None:
     assert desk.offsets() == {}
 
 
+def test_what_was_committed_by_name_after_the_deletion_was_of_the_namesake() -> None:
+    desk = Desk()
+    desk.commit({("t", 0): 1, ("t", 1): 1}, topic_id=UUID, is_by_name=True)
+    desk.advance(1_000)
+    deleted_ms = desk.now.wall_ms
+    desk.commit({("t", 0): 2}, topic_id=UUID, is_by_name=True)
+    desk.commit({("t", 2): 2}, topic_id=UUID)  # by id: of the topic that is gone
+    again = desk.reopened()
+    for each in (desk, again):
+        each.ask(TopicsDeleted(topics=(DeletedTopic("t", UUID, deleted_ms),)))
+        assert each.offsets() == {("t", 0): 2}
+    desk.ask(TopicsDeleted(topics=(DeletedTopic("t", UUID),)))  # nobody knows when that was
+    assert desk.offsets() == {}
+
+
 def test_offsets_of_a_lone_consumer_expire_a_retention_after_the_commit() -> None:
     desk = Desk()
     desk.commit({("t", 0): 1})

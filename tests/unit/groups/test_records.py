@@ -96,6 +96,13 @@ def test_offsets_of_every_version(
         assert write_offset_value(expected) == raw(text)
 
 
+def test_an_offset_that_was_committed_by_name_says_so() -> None:
+    text = f"0004 {OFFSET} {EPOCH} 03 6d64 {COMMIT_MS} 02 00 10 {UUID.hex()} 904e 00"
+    committed = read_offset_value(raw(text))
+    assert (committed.topic_id, committed.is_by_name) == (UUID, True)
+    assert write_offset_value(committed) == raw(text)
+
+
 @pytest.mark.parametrize(
     ("text", "since_ms", "instance_id", "rebalance_ms"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -299,6 +300,19 @@ def test_a_group_that_could_not_be_deleted_keeps_what_its_transaction_stored() -
     end(desk, is_commit=True)
     assert fetched(desk, F0) == {F0: 7}
     assert desk.state(G) == "Empty"
+
+
+def test_what_a_transaction_stored_for_a_namesake_outlives_the_deletion() -> None:
+    desk, topic_id = Desk(), bytes(16)
+    desk.commit({F0: 1}, group_id=G, topic_id=topic_id, is_by_name=True)
+    desk.advance(1_000)
+    offset = OffsetToCommit(F0, 2, -1, "", topic_id, is_by_name=True)
+    request = dataclasses.replace(plain(desk, 2), offsets=(offset,))
+    desk.ask(CommitOffsetsInTransaction(commit=request, producer_id=P, producer_epoch=3))
+    gone = DeletedTopic("flights", topic_id, since_wall_ms=desk.now.wall_ms)
+    desk.ask(TopicsDeleted(topics=(gone,)))
+    end(desk, is_commit=True)
+    assert desk.offsets(G) == {F0: 2}
 
 
 def test_what_an_open_transaction_has_stored_is_deleted_by_its_partition() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.offset_topics import is_of_topic, when_sure
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -143,6 +144,7 @@ class _Commit:
             leader_epoch=each.committed_leader_epoch,
             metadata=each.committed_metadata or "",
             topic_id=state.topic_id,
+            is_by_name=not has_id,
         )
 
     def _on_result(self, result: Result | GroupError) -> None:
@@ -260,8 +262,14 @@ class _GroupFetch:
         def on_result(result: Result | GroupError) -> None:
             if not isinstance(result, FetchResult):
                 result = FetchResult(error=error_of(result))
-            self._take(result)
-            on_done()
+            found = result
+
+            def on_sure(is_sure: bool) -> None:
+                error = GroupError.COORDINATOR_LOAD_IN_PROGRESS
+                self._take(found if is_sure else FetchResult(error=error))
+                on_done()
+
+            when_sure(self._broker, found.offsets, on_sure)
 
         coordinators.step(self._asked.group_id, event, on_result)
 
@@ -297,6 +305,10 @@ class _GroupFetch:
                 answers.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             partitions = [self._partition(next(fetched)) for _ in topic.partition_indexes]
+            if self._name(topic) != name:
+                # Deleted meanwhile; what was found may be its namesake's.
+                answers.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
             answers.append(
                 OffsetFetchResponseTopics(
                     topic_id=topic.topic_id, name=topic.name, partitions=partitions
@@ -308,7 +320,7 @@ class _GroupFetch:
         """Return every topic that the group has offsets for; by id only those that have one."""
         by_name: dict[str, list[OffsetFetchResponsePartitions]] = {}
         for each in offsets:
-            if self._is_current(each):
+            if is_of_topic(self._broker.state, each):
                 by_name.setdefault(each.partition.topic, []).append(self._partition(each))
         known = self._broker.state.topics
         needs_id = self._version >= _WITH_TOPIC_IDS
@@ -322,16 +334,10 @@ class _GroupFetch:
             if name in known or not needs_id
         ]
 
-    def _is_current(self, each: FetchedOffset) -> bool:
-        """Tell whether an offset is not one of a deleted topic whose name is in use again."""
-        if each.committed is None or each.committed.topic_id is None:
-            return True
-        topic = self._broker.state.topics.get(each.partition.topic)
-        return topic is None or topic.topic_id == each.committed.topic_id
-
     def _partition(self, each: FetchedOffset) -> OffsetFetchResponsePartitions:
         committed = each.committed
-        if committed is None or each.is_unstable or not self._is_current(each):
+        is_current = is_of_topic(self._broker.state, each)
+        if committed is None or each.is_unstable or not is_current:
             committed = _NOT_COMMITTED
         return OffsetFetchResponsePartitions(
             partition_index=each.partition.partition,

@@ -89,6 +89,7 @@ class _Commit:
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",
                 topic_id=state.topic_id,
+                is_by_name=True,
             )
         )
         self._places.append(answer)
