@@ -43,6 +43,9 @@ RETRY_MS = 50
 
 OnOutcome = Callable[[Any], None]
 
+#: What a write is told of which nobody knows whether it will be in the log.
+_UNKNOWN = (GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_NOT_AVAILABLE)
+
 #: Errors that pass with time, when the group has a coordinator again.
 _PASSING = (GroupError.COORDINATOR_NOT_AVAILABLE, GroupError.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -54,14 +57,28 @@ class GroupOffsetsClient:
         self._broker = broker
 
     def commit(
-        self, group_id: str, offsets: Sequence[GroupOffset], timeout_ms: int, on_done: OnOutcome
+        self,
+        group_id: str,
+        offsets: Sequence[GroupOffset],
+        timeout_ms: int,
+        on_done: OnOutcome,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Commit offsets as somebody who is no member; `on_done` gets `Done` or a refusal.
 
-        It is tried again while the coordinator is unknown or has moved: twice does no harm.
+        It is tried again while the coordinator is unknown or has moved, and somebody waits for it.
+        It is not when it may have been done, or when the coordinator cannot be reached from here:
+        meanwhile another broker may bring a newer commit there. `RequestTimedOut` says so.
         """
         request = ForwardCommitOffsets(group_id=group_id, offsets=list(offsets))
-        self._ask(request, Done, timeout_ms, on_done)
+
+        def attempt(left_ms: int, on_outcome: OnOutcome) -> None:
+            if not is_wanted():
+                on_outcome(RequestTimedOut("nobody waits for the commit any more"))
+                return
+            self._attempt(request, Done, left_ms, lambda outcome: on_outcome(_told(outcome)))
+
+        self._retry(attempt, timeout_ms, on_done)
 
     def fetch(
         self,
@@ -73,40 +90,50 @@ class GroupOffsetsClient:
     ) -> None:
         """Read what is committed; `on_done` gets `GroupOffsets` or a refusal."""
         request = ForwardFetchOffsets(group_id=group_id, topic=topic, partitions=list(partitions))
-        self._ask(request, GroupOffsets, timeout_ms, on_done)
 
-    def _ask(
+        def attempt(left_ms: int, on_outcome: OnOutcome) -> None:
+            self._attempt(request, GroupOffsets, left_ms, on_outcome)
+
+        self._retry(attempt, timeout_ms, on_done)
+
+    def _attempt(
         self,
         request: GroupCommand,
         result_type: type[Done] | type[GroupOffsets],
-        timeout_ms: int,
-        on_done: OnOutcome,
+        left_ms: int,
+        on_outcome: OnOutcome,
+    ) -> None:
+        try:
+            coordinator = self._coordinator(request.group_id)
+        except LeaderNotAvailable as refusal:
+            on_outcome(refusal)
+            return
+        if coordinator == self._broker.node:
+            self.serve(request, on_outcome)
+        else:
+            self._broker.caller.ask(coordinator, request, result_type, left_ms, on_outcome)
+
+    def _retry(
+        self, attempt: Callable[[int, OnOutcome], None], timeout_ms: int, on_done: OnOutcome
     ) -> None:
         clock = self._broker.env.clock
         deadline_ms = clock.now_ms() + timeout_ms
 
-        def attempt() -> None:
+        def go() -> None:
             left_ms = deadline_ms - clock.now_ms()
             if left_ms <= 0:
                 on_done(RequestTimedOut("the group's coordinator could not be reached in time"))
-                return
-            try:
-                coordinator = self._coordinator(request.group_id)
-            except LeaderNotAvailable:
-                clock.call_later(min(RETRY_MS, left_ms), attempt)
-                return
-            if coordinator == self._broker.node:
-                self.serve(request, on_outcome)
             else:
-                self._broker.caller.ask(coordinator, request, result_type, left_ms, on_outcome)
+                attempt(left_ms, on_outcome)
 
         def on_outcome(outcome: object) -> None:
             if isinstance(outcome, NotLeader | LeaderNotAvailable | PeerUnreachable):
-                clock.call_later(RETRY_MS, attempt)
+                left_ms = max(0, deadline_ms - clock.now_ms())
+                clock.call_later(min(RETRY_MS, left_ms), go)
             else:
                 on_done(outcome)
 
-        attempt()
+        go()
 
     def _coordinator(self, group_id: str) -> NodeId:
         broker = self._broker
@@ -143,7 +170,11 @@ class GroupOffsetsClient:
         )
 
         def on_result(result: Result | GroupError) -> None:
-            on_done(_refusal(request.group_id, _error_of(result)) or Done())
+            error = _error_of(result)
+            if isinstance(result, CommitResult) and error in _UNKNOWN:
+                on_done(RequestTimedOut(f"group {request.group_id!r} could not be written in time"))
+            else:
+                on_done(_refusal(request.group_id, error) or Done())
 
         coordinators.step(request.group_id, event, on_result)
 
@@ -192,6 +223,10 @@ class GroupOffsetsClient:
             for topic, partition in (each.partition,)
             if each.committed is not None and topic in state.topics and is_of_topic(state, each)
         ]
+
+
+def _told(outcome: object) -> object:
+    return RequestTimedOut(str(outcome)) if isinstance(outcome, PeerUnreachable) else outcome
 
 
 def _error_of(result: Result | GroupError) -> GroupError:

@@ -14,7 +14,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
 from kafkaesque.gateway.text.partition_read import PartitionRead
 from kafkaesque.gateway.text.reply import Reply
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.protocols.text.answers import write_consumed, write_error, write_message_line
 from kafkaesque.protocols.text.commands import Consume
@@ -225,6 +225,7 @@ class _Consumption:
                 moved,
                 TIMEOUT_MS,
                 lambda outcome: self._end(count, outcome),
+                lambda: self._reply.is_wanted,
             )
         else:
             self._reply.end(b"")
@@ -255,7 +256,9 @@ class _Consumption:
         subscription = self._subscription
         notes = []
         is_committed = not isinstance(outcome, RequestRefused)
-        if not is_committed:
+        if isinstance(outcome, RequestTimedOut):
+            notes.append(f"whether offsets are committed is not known: {outcome}")
+        elif not is_committed:
             notes.append(f"offsets are not committed: {outcome}")
         failed = [read for read in self._reads if read.failure is not None]
         if failed:
