@@ -71,8 +71,14 @@ class Model:
 
     def end(self, producer_id: int, *, is_commit: bool) -> None:
         pending = self.pending.pop(producer_id, {})
-        if is_commit:
-            self.visible |= pending
+        if not is_commit:
+            return
+        self.visible |= pending
+        for place, offset in pending.items():
+            # What was written before it; the machine's offsets rise from write to write.
+            for others in self.pending.values():
+                if others.get(place, offset) < offset:
+                    del others[place]
 
     def pending_places(self) -> list[Place]:
         return list(dict.fromkeys(each for pending in self.pending.values() for each in pending))

@@ -59,7 +59,7 @@ def test_offsets_of_an_aborted_transaction_that_count_lose_inputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def apply(self: TransactionalCommits, ended: TransactionEnded) -> None:
-        for change in self._context.pending.end(ended.producer_id):
+        for change in self._context.pending.end(ended.producer_id, is_commit=True):
             self._context.offsets.apply(change)
 
     monkeypatch.setattr(TransactionalCommits, "on_ended", apply)

@@ -2,7 +2,8 @@
 
 They are in the log, as batches of their transaction, and count for nothing until its marker is
 there. Then they count, or are gone. One that is overtaken by an offset that was written after it,
-outside the transaction, never counts: what stands last in the log is what holds.
+outside of transactions or in one that was committed before its own, never counts: what stands last
+in the log is what holds, because it is what compaction leaves.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,12 @@ _Key = tuple[str, TopicPartition]
 class PendingOffsets:
     """Pending offsets of all groups of a table, by producer."""
 
-    __slots__ = ("_by_producer", "_counts")
+    __slots__ = ("_by_producer", "_counts", "_last_number")
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, dict[_Key, CommittedOffset]] = {}
+        #: With numbers that grow in the order of the log.
+        self._by_producer: dict[int, dict[_Key, tuple[int, CommittedOffset]]] = {}
+        self._last_number = 0
         #: How many producers have one pending, or on its way to the log, of each partition.
         self._counts: dict[str, dict[TopicPartition, int]] = {}
 
@@ -35,7 +38,7 @@ class PendingOffsets:
     def changes(self) -> Iterator[OffsetChange]:
         """Yield what is pending of all groups, without what is on its way to the log."""
         for pending in self._by_producer.values():
-            for key, committed in pending.items():
+            for key, (_, committed) in pending.items():
                 yield OffsetChange(*key, committed)
 
     def stage(self, group_id: str, partition: TopicPartition) -> None:
@@ -58,28 +61,41 @@ class PendingOffsets:
     def add(
         self, producer_id: int, group_id: str, partition: TopicPartition, committed: CommittedOffset
     ) -> None:
-        """Note one that is in the log."""
+        """Note one that is in the log, behind all that were noted before."""
         pending = self._by_producer.setdefault(producer_id, {})
         if (group_id, partition) not in pending:
             self.stage(group_id, partition)
-        pending[group_id, partition] = committed
+        self._last_number += 1
+        pending[group_id, partition] = (self._last_number, committed)
 
     def overtake(self, group_id: str, partition: TopicPartition) -> None:
         """Forget what is pending of a partition: something was written after it."""
+        self._overtake((group_id, partition), self._last_number + 1)
+
+    def _overtake(self, key: _Key, number: int) -> None:
+        group_id, partition = key
         if partition not in self._counts.get(group_id, {}):
             return
         for producer_id, pending in list(self._by_producer.items()):
-            if pending.pop((group_id, partition), None) is not None:
+            if key in pending and pending[key][0] < number:
+                del pending[key]
                 self._release(group_id, partition)
                 if not pending:
                     del self._by_producer[producer_id]
 
-    def end(self, producer_id: int) -> list[OffsetChange]:
-        """A producer's transaction has ended: return what was pending, in the order of the log."""
+    def end(self, producer_id: int, *, is_commit: bool) -> list[OffsetChange]:
+        """A producer's transaction has ended: return what counts from now on.
+
+        That overtakes what is pending of others, and stands before it in the log.
+        """
         pending = self._by_producer.pop(producer_id, {})
         for group_id, partition in pending:
             self._release(group_id, partition)
-        return [OffsetChange(*key, committed) for key, committed in pending.items()]
+        if not is_commit:
+            return []
+        for key, (number, _) in pending.items():
+            self._overtake(key, number)
+        return [OffsetChange(*key, committed) for key, (_, committed) in pending.items()]
 
     def _release(self, group_id: str, partition: TopicPartition) -> None:
         counts = self._counts[group_id]

@@ -94,6 +94,5 @@ class TransactionalCommits:
 
     def on_ended(self, ended: TransactionEnded) -> None:
         """A transaction's marker is committed to this log: its offsets count, or are gone."""
-        for change in self._context.pending.end(ended.producer_id):
-            if ended.is_commit:
-                self._context.offsets.apply(change)
+        for change in self._context.pending.end(ended.producer_id, is_commit=ended.is_commit):
+            self._context.offsets.apply(change)

@@ -302,6 +302,35 @@ def test_a_group_that_could_not_be_deleted_keeps_what_its_transaction_stored() -
     assert desk.state(G) == "Empty"
 
 
+@pytest.mark.parametrize("first_to_end", [P, P + 1])
+@pytest.mark.parametrize("last_to_write", [P, P + 1])
+def test_of_two_transactions_the_one_that_wrote_last_counts(
+    first_to_end: int, last_to_write: int
+) -> None:
+    """Compaction leaves that one, whatever the order of their ends."""
+    desk, compacted = Desk(), GroupTable(GroupConfig())
+    first, last = (P, P + 1) if last_to_write == P + 1 else (P + 1, P)
+    assert commit(desk, 20, producer_id=first) is GroupError.NONE
+    assert commit(desk, 10, producer_id=last) is GroupError.NONE
+    (record,) = desk.written[-1].records
+    compacted.restore_in_transaction(last, [(record.key, record.value)])
+    for producer_id in sorted((first, last), key=lambda each: each != first_to_end):
+        end(desk, is_commit=True, producer_id=producer_id)
+        compacted.restore_end(TransactionEnded(producer_id=producer_id, is_commit=True))
+    assert desk.offsets(G) == {F0: 10}
+    assert compacted.committed_positions(G) == [(F0, 10)]
+
+
+def test_one_that_wrote_last_and_is_aborted_overtakes_nothing() -> None:
+    desk = Desk()
+    commit(desk, 20, producer_id=P)
+    commit(desk, 10, producer_id=P + 1)
+    end(desk, is_commit=False, producer_id=P + 1)
+    assert desk.offsets(G) == {}
+    end(desk, is_commit=True, producer_id=P)
+    assert desk.offsets(G) == {F0: 20}
+
+
 def test_what_a_transaction_stored_for_a_namesake_outlives_the_deletion() -> None:
     desk, topic_id = Desk(), bytes(16)
     desk.commit({F0: 1}, group_id=G, topic_id=topic_id, is_by_name=True)
