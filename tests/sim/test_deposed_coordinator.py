@@ -48,7 +48,7 @@ def coordinator(scenario: Scenario, name: str, key: str) -> Partition | None:
     return partition if partition is not None and partition.is_leader else None
 
 
-def coordinators(scenario: Scenario, key: str) -> list[str]:
+def coordinators(scenario: Scenario, key: str = GROUP) -> list[str]:
     return [name for name in scenario.running() if coordinator(scenario, name, key) is not None]
 
 
