@@ -133,10 +133,13 @@ def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps
     """Read DATA entries of one segment, in one piece."""
     offset = log.positions.offset_after(first_index - 1)
     table = log.segments
-    for at in range(table.at_offset(offset), len(table.segments)):
-        segment = table.segments[at]
+    while table.segments and offset < log.written_end:
+        # Segments may come and go while something is read: what is known of this one, is now.
+        at = table.at_offset(offset)
+        segment, end_offset = table.segments[at], table.end_of(at, log.written_end)
         position, place = yield from table.find_batch(segment, offset)
         if place is None:
+            offset = end_offset
             continue
         length = min(max(bytes_max, place.size_bytes), segment.size - position)
         data = yield ReadRequest(segment.path, position, length)
