@@ -71,7 +71,7 @@ class OffsetOutOfRange(RequestRefused):
 
 
 class OffsetNotAvailable(RequestRefused):
-    """The offset is after this replica's end: it may not have what the leader has."""
+    """It is not known here now: after this replica's end, or the log changes all the time."""
 
 
 class NotEnoughReplicas(RequestRefused):

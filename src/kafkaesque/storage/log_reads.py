@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaesque.env.disk import Buffer
+from kafkaesque.model.errors import OffsetNotAvailable
 from kafkaesque.model.ids import Offset, Term
 from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from kafkaesque.storage.readable_log import ReadableLog
 
 T = TypeVar("T")
+#: Timestamp and offset of a record.
+Found = tuple[int, Offset]
 
 #: What one batch may decompress to when a timestamp is looked for in it.
 DECOMPRESSED_BYTES_MAX = 1024 * 1024 * 1024
+#: A search is made so often where the log changes each time.
+SEARCHES_MAX = 10
 
 
 def run(
@@ -44,6 +49,36 @@ def run(
             on_done(nothing())
         else:
             on_done(result)
+
+    run_cold(steps(), log.pool, log.disk, done)
+
+
+def search(
+    log: "ReadableLog",
+    steps: Callable[[], Steps[Found | None]],
+    on_done: Callable[[Found | Exception | None], None],
+    searches_max: int = SEARCHES_MAX,
+) -> None:
+    """Look for a record off the loop, anew where the log has changed so that it may be another.
+
+    Never one before the log's start. `OffsetNotAvailable` if the log has changed each time.
+    """
+    generation, layout, start = log.generation, log.layout, log.start_offset
+
+    def done(result: Found | Exception | None) -> None:
+        is_void = log.generation != generation or log.layout != layout
+        if log.start_offset != start:
+            # Retention has removed a segment, or a record that was found; younger ones are there.
+            is_gone = isinstance(result, tuple) and result[1] < log.start_offset
+            is_void = is_void or is_gone or isinstance(result, FileNotFoundError)
+        if log.is_deleted:
+            on_done(None)
+        elif not is_void:
+            on_done(result)
+        elif searches_max > 1:
+            search(log, steps, on_done, searches_max - 1)
+        else:
+            on_done(OffsetNotAvailable(f"{log!r} has changed whenever it was searched"))
 
     run_cold(steps(), log.pool, log.disk, done)
 
@@ -264,7 +299,7 @@ def cached_batches(
     return found
 
 
-def offset_for_timestamp(log: "ReadableLog", timestamp: int) -> Steps[tuple[int, Offset] | None]:
+def offset_for_timestamp(log: "ReadableLog", timestamp: int) -> Steps[Found | None]:
     """Find the first record that is not older than a timestamp.
 
     Source: Kafka's ListOffsets with a timestamp.
@@ -295,7 +330,7 @@ def _is_newer(place: BatchPlace, timestamp: int, start_offset: int) -> bool:
 
 def _first_in_batch(
     segment: Segment, position: int, place: BatchPlace, timestamp: int, start_offset: int
-) -> Steps[tuple[int, Offset] | None]:
+) -> Steps[Found | None]:
     data = yield ReadRequest(segment.path, position, place.size_bytes)
     for record in decode_batch(data, DECOMPRESSED_BYTES_MAX):
         if record.timestamp_ms >= timestamp and record.offset >= start_offset:
@@ -303,7 +338,7 @@ def _first_in_batch(
     return None
 
 
-def max_timestamp(log: "ReadableLog") -> Steps[tuple[int, Offset] | None]:
+def max_timestamp(log: "ReadableLog") -> Steps[Found | None]:
     """Find the first of the records with the greatest timestamp (KIP-734)."""
     latest = max((s.max_timestamp for s in log.segments.segments), default=NO_TIMESTAMP)
     while latest > NO_TIMESTAMP:

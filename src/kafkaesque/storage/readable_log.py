@@ -20,10 +20,6 @@ from kafkaesque.storage.workbench import Workbench
 FAR_OFFSET = 2**63 - 1
 
 
-def _none() -> None:
-    """What was looked for is not there."""
-
-
 class ReadableLog:
     """The reading half of `GroupLog`, which see for what `held` means."""
 
@@ -285,15 +281,18 @@ class ReadableLog:
     ) -> None:
         """Find (timestamp, offset) of the first record that is not older; None if there is none.
 
-        It is not looked at whether that is committed.
+        It is not looked at whether that is committed. `OffsetNotAvailable`: ask again.
         """
-        log_reads.run(self, lambda: log_reads.offset_for_timestamp(self, timestamp), _none, on_done)
+        log_reads.search(self, lambda: log_reads.offset_for_timestamp(self, timestamp), on_done)
 
     def max_timestamp(
         self, on_done: Callable[[tuple[int, Offset] | Exception | None], None]
     ) -> None:
-        """Find (timestamp, offset) of the first of the newest records; None in an empty log."""
-        log_reads.run(self, lambda: log_reads.max_timestamp(self), _none, on_done)
+        """Find (timestamp, offset) of the first of the newest records; None in an empty log.
+
+        `OffsetNotAvailable`: ask again.
+        """
+        log_reads.search(self, lambda: log_reads.max_timestamp(self), on_done)
 
     def retention_candidate(
         self, now_wall_ms: int, retention_ms: int, retention_bytes: int, high_watermark: int

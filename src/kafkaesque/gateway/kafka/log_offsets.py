@@ -9,7 +9,7 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
-from kafkaesque.model.errors import RequestRefused, StorageFailed
+from kafkaesque.model.errors import OffsetNotAvailable, RequestRefused, StorageFailed
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.list_offsets_request import (
@@ -174,6 +174,8 @@ class _ListOffsets:
         self, partition: Partition, index: int, found: tuple[int, Offset] | Exception | None
     ) -> ListOffsetsPartitionResponse:
         """Return what a client may be told of a record that is in the log, maybe uncommitted."""
+        if isinstance(found, OffsetNotAvailable):
+            return self._not_available(index)
         if isinstance(found, RequestRefused):
             raise found
         if isinstance(found, Exception):
