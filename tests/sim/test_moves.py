@@ -1,21 +1,35 @@
 """Replicas move while everything goes wrong, and nothing that was acknowledged is lost."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
+from kafkaesque.broker import replica_mover
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import FinishMove, MoveReplicas, MovesResult, WantedReplicas
+from kafkaesque.broker.commands import (
+    ControllerCommand,
+    ControllerResult,
+    CreateTopic,
+    FinishMove,
+    MoveReplicas,
+    MovesResult,
+    ProduceResult,
+    WantedReplicas,
+)
 from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.raft_driver import RaftDriver
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
-from kafkaesque.model.errors import FencedLeaderEpoch
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import FencedLeaderEpoch, RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.model.records import Record
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
@@ -58,16 +72,22 @@ def running(scenario: Scenario) -> list[Broker]:
     ]
 
 
+def submit(scenario: Scenario, command: ControllerCommand) -> ControllerResult:
+    """Return what the controller answers, wherever it is."""
+    outcomes: list[ControllerResult | RequestRefused] = []
+    next(iter(running(scenario))).submit(command, 20_000, outcomes.append)
+    scenario.loop.run_until(lambda: bool(outcomes), 30_000)
+    (outcome,) = outcomes
+    assert not isinstance(outcome, RequestRefused)
+    return outcome
+
+
 def move(scenario: Scenario, replicas: Sequence[int] | None) -> None:
     """Ask for a move, wherever the controller is."""
-    broker = next(iter(running(scenario)))
     wanted = WantedReplicas(
         topic=TOPIC, partition=0, replicas=None if replicas is None else list(replicas)
     )
-    outcomes: list[object] = []
-    broker.submit(MoveReplicas(partitions=[wanted]), 20_000, outcomes.append)
-    scenario.loop.run_until(lambda: bool(outcomes), 30_000)
-    (outcome,) = outcomes
+    outcome = submit(scenario, MoveReplicas(partitions=[wanted]))
     assert isinstance(outcome, MovesResult)
     assert outcome.refusals == [None]
 
@@ -194,6 +214,59 @@ def test_a_throttled_copy_takes_its_time(scenario: Scenario) -> None:
     await_placed(scenario, (4,))
     took_ms = scenario.loop.now_ns // 1_000_000 - begun_ms
     assert took_ms >= 1_000 * (size - 40_000) / 2_000
+
+
+def made_on_b1(scenario: Scenario, name: str, partitions: int) -> list[PartitionState]:
+    """Return partitions that broker 1 leads, each with a record."""
+    where = [[1, 2, 3]] * partitions
+    command = CreateTopic(
+        name=name, partition_count=-1, replication_factor=-1, assignments=where, configs={}
+    )
+    submit(scenario, command)
+    broker = scenario.broker("b1")
+    states = broker.state.topic(name).partitions
+    done: list[object] = []
+
+    def is_led(group: GroupId) -> bool:
+        partition = broker.partitions.get(group)
+        return partition is not None and partition.is_leader
+
+    for state in states:
+        scenario.loop.run_until(partial(is_led, state.group), 30_000)
+        records = encode_batch([Record(0, broker.env.clock.wall_ms(), b"k", b"v", ())])
+        partition = broker.partitions.get(state.group)
+        assert partition is not None
+        partition.produce(records, acks=-1, timeout_ms=30_000, on_done=done.append)
+    scenario.loop.run_until(lambda: len(done) == partitions, 30_000)
+    assert all(isinstance(each, ProduceResult) for each in done)
+    return states
+
+
+def test_moves_to_a_broker_without_space_let_others_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_mover, "COPIES_AT_ONCE_MAX", 2)
+    scenario = Scenario(1, SimOptions(brokers=5))
+    states = made_on_b1(scenario, "many", 5)
+    targets = [[1, 2, 4]] * 4 + [[1, 2, 5]]
+    wanted = [
+        WantedReplicas(topic="many", partition=at, replicas=target)
+        for at, target in enumerate(targets)
+    ]
+
+    def moving() -> list[int]:
+        found = scenario.broker("b1").state.topic("many").partitions
+        return [at for at, state in enumerate(found) if state.is_moving]
+
+    with monkeypatch.context() as full:
+        full.setattr(RaftDriver, "_has_room", lambda driver: driver.node != 4)
+        submit(scenario, MoveReplicas(partitions=wanted))
+        scenario.loop.run_until(lambda: 4 not in moving(), 30_000)
+        scenario.loop.run_for(5_000)
+        assert moving() == [0, 1, 2, 3]
+        replicas = [scenario.broker("b1").driver.get(state.group) for state in states]
+        # Nor do all begin at once when there is space.
+        waiting = [each for each in replicas if each and each.core.configuration.learners]
+        assert len(waiting) == 2
+    scenario.loop.run_until(lambda: not moving(), 60_000)
 
 
 # -- the checkers find a planted bug

@@ -12,6 +12,7 @@ A move that is stopped, or aimed elsewhere, is another move: it is taken up anew
 nobody wants any more go with the change of voters.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster_state import PartitionState
@@ -30,7 +31,8 @@ from kafkaesque.raft.progress import ProgressState
 if TYPE_CHECKING:
     from kafkaesque.broker.broker import Broker
 
-#: Partitions led here whose copies are being made at the same time; the others wait.
+#: Partitions led here whose copies are being made at the same time; the others wait. As many more
+#: may wait for one broker that is away or refuses them: when it takes them, all are made at once.
 COPIES_AT_ONCE_MAX = 20
 #: The controller is asked again after this long.
 ASK_TIMEOUT_MS = 5_000
@@ -48,6 +50,8 @@ class ReplicaMover:
         #: What was committed at the last sweep: whoever has it now has caught up.
         self._committed: dict[GroupId, int] = {}
         self._copies = 0
+        #: Copies that wait for a broker that is away, or has said that it cannot take them.
+        self._kept_waiting: Counter[NodeId] = Counter()
 
     def on_sweep(self) -> None:
         """Take the next step of every move, as far as it is possible now."""
@@ -63,17 +67,30 @@ class ReplicaMover:
             and replica.is_leader
             and replica.term_committed
         ]
-        self._copies = sum(self._is_copying(replica) for _, replica in led)
+        self._count_copies([replica for _, replica in led])
         for state, replica in led:
             self._advance(state, replica)
             self._committed[state.group] = replica.core.commit_index
 
-    def _is_copying(self, replica: Replica) -> bool:
-        """Tell whether a learner that lives has not caught up."""
-        learners = replica.core.configuration.learners
-        return any(
-            peer.is_alive and peer.node in learners and not self._has_caught_up(replica, peer.node)
-            for peer in replica.core.peers
+    def _count_copies(self, replicas: list[Replica]) -> None:
+        """See which copies are being made, and which wait for somebody else than this broker."""
+        self._copies = 0
+        self._kept_waiting.clear()
+        for replica in replicas:
+            learners = replica.core.configuration.learners
+            is_copying = False
+            for peer in replica.core.peers:
+                if peer.node not in learners:
+                    continue
+                if not peer.is_alive or peer.is_absent:
+                    self._kept_waiting[peer.node] += 1
+                elif not self._has_caught_up(replica, peer.node):
+                    is_copying = True
+            self._copies += is_copying
+
+    def _may_copy(self, nodes: list[NodeId]) -> bool:
+        return self._copies < COPIES_AT_ONCE_MAX and all(
+            self._kept_waiting[node] < COPIES_AT_ONCE_MAX for node in nodes
         )
 
     def _advance(self, state: PartitionState, replica: Replica) -> None:
@@ -89,7 +106,7 @@ class ReplicaMover:
             return
         missing = [node for node in state.target if node not in current.members]
         if missing:
-            if self._copies < COPIES_AT_ONCE_MAX:
+            if self._may_copy(missing):
                 self._copies += 1
                 learners = (*current.learners, *missing)
                 self._change(replica, Configuration(voters=current.voters, learners=learners))
