@@ -12,6 +12,8 @@ from kafkaesque.broker import replica_mover
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import (
+    ChangeConfig,
+    ConfigChange,
     ControllerCommand,
     ControllerResult,
     CreateTopic,
@@ -25,6 +27,7 @@ from kafkaesque.broker.controller_client import OnOutcome
 from kafkaesque.broker.raft_driver import RaftDriver
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
+from kafkaesque.broker.replication_throttle import CHUNK_BYTES_MIN
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import FencedLeaderEpoch, RequestRefused
@@ -205,15 +208,44 @@ def test_a_replica_that_comes_back_outlasts_a_power_cut(scenario: Scenario) -> N
     check(scenario)
 
 
+#: A rate holds on average: so much may come before the first pause.
+SENT_AT_ONCE_BYTES = 2 * CHUNK_BYTES_MIN
+
+
 def test_a_throttled_copy_takes_its_time(scenario: Scenario) -> None:
     for broker in scenario.cluster.brokers.values():
         broker.options["leader.replication.throttled.rate"] = 2_000
+    scenario.write(1_500)
     size = scenario.partition("b1").log.size_bytes
     begun_ms = scenario.loop.now_ns // 1_000_000
     move(scenario, [4])
     await_placed(scenario, (4,))
     took_ms = scenario.loop.now_ns // 1_000_000 - begun_ms
-    assert took_ms >= 1_000 * (size - 40_000) / 2_000
+    assert took_ms >= 1_000 * (size - SENT_AT_ONCE_BYTES) / 2_000 >= 5_000
+
+
+def test_a_copy_after_a_lost_disk_is_as_slow_as_the_broker_that_gets_it_wants(
+    scenario: Scenario,
+) -> None:
+    lost = next(name for name in ("b1", "b2", "b3") if name != scenario.leader)
+    rate = ConfigChange(name="follower.replication.throttled.rate", value="2000")
+    node = scenario.broker(lost).node
+    submit(scenario, ChangeConfig(topic=None, node=node, changes=[rate]))
+    scenario.write(1_500)
+    scenario.loop.run_for(1_000)
+    size = scenario.partition(scenario.leader).log.size_bytes
+    scenario.kill(lost)
+    lose_disk(scenario, lost)
+    scenario.boot(lost)
+    begun_ms = scenario.loop.now_ns // 1_000_000
+    scenario.loop.run_until(
+        lambda: (
+            scenario.find(lost) is not None and scenario.end(lost) == scenario.end(scenario.leader)
+        ),
+        120_000,
+    )
+    took_ms = scenario.loop.now_ns // 1_000_000 - begun_ms
+    assert took_ms >= 1_000 * (size - SENT_AT_ONCE_BYTES) / 2_000 >= 5_000
 
 
 def made_on_b1(scenario: Scenario, name: str, partitions: int) -> list[PartitionState]:

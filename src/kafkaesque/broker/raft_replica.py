@@ -601,8 +601,16 @@ class Replica:
             self.driver.touch(self)
 
     def _is_copying(self, node: NodeId) -> bool:
-        """Tell whether a member gets its copy and has no vote yet."""
-        return self.group != CONTROLLER_GROUP and not self.core.configuration.is_voter(node)
+        """Tell whether a member gets its copy and has no vote yet, or no more for a lost disk."""
+        core = self.core
+        if self.group == CONTROLLER_GROUP:
+            return False
+        if not core.configuration.is_voter(node):
+            return True
+        # It is about to become a learner, where the others can do without it.
+        lost = [peer.node for peer in core.peers if peer.amnesia]
+        sound = [voter for voter in core.configuration.voters if voter not in lost]
+        return node in lost and len(sound) > len(core.configuration.voters) // 2
 
     # -- snapshots
 

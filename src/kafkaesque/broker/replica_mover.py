@@ -13,6 +13,7 @@ nobody wants any more go with the change of voters.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster_state import PartitionState
@@ -185,25 +186,40 @@ class ReplicaMover:
     def _set_rates(self) -> None:
         broker = self._broker
         leader = int(broker.option(LEADER_RATE))
-        followers: dict[NodeId, int] = {}
-        for node, senders in self._senders().items():
-            rate = self._follower_rate(node)
-            if rate < UNLIMITED:
-                followers[node] = max(1, rate // senders)
+        rates = self._follower_rates()
+        senders = self._senders(rates) if rates else {}
+        followers = {
+            node: max(1, rate // max(1, len(senders[node]))) for node, rate in rates.items()
+        }
         broker.driver.throttle.set_rates(leader if leader < UNLIMITED else None, followers)
 
-    def _senders(self) -> dict[NodeId, int]:
-        """Return how many brokers lead partitions of which each broker gets copies."""
-        senders: dict[NodeId, dict[NodeId, None]] = {}
-        for group, state in self._broker.state.moving.items():
-            leader = self._broker.leaders.leader(group)
-            if leader is not None:
-                for node in state.adding:
-                    senders.setdefault(node, {})[leader] = None
-        return {node: len(leaders) for node, leaders in senders.items()}
-
-    def _follower_rate(self, node: NodeId) -> int:
+    def _follower_rates(self) -> dict[NodeId, int]:
+        """Return what brokers are to be sent at most, also those that no replica moves to."""
         broker = self._broker
+        configs = broker.state.broker_configs
+        if not any(FOLLOWER_RATE in each for each in (broker.config.options, *configs.values())):
+            return {}
         static = {**BROKER_OPTIONS.defaults(), **broker.config.options}
-        in_force = resolve_options(static, broker.state.broker_configs, node)
-        return int(in_force.values[FOLLOWER_RATE])
+        rates = {
+            node: int(resolve_options(static, configs, node).values[FOLLOWER_RATE])
+            for node in broker.state.brokers
+        }
+        return {node: rate for node, rate in rates.items() if rate < UNLIMITED}
+
+    def _senders(self, nodes: Iterable[NodeId]) -> dict[NodeId, dict[NodeId, None]]:
+        """Return which brokers lead partitions of which each of these gets copies, or lags behind.
+
+        Who has lost its disk is known to the leaders of its partitions only, so all count of which
+        it is not in sync.
+        """
+        state, table = self._broker.state, self._broker.leaders
+        senders: dict[NodeId, dict[NodeId, None]] = {node: {} for node in nodes}
+        for report in table.reports():
+            placed = state.partitions_by_group.get(GroupId(report.group))
+            leader = None if placed is None else table.leader(placed.group)
+            if placed is None or leader is None:
+                continue
+            for node in placed.replicas:
+                if node in senders and node not in report.in_sync:
+                    senders[node][leader] = None
+        return senders
