@@ -1,12 +1,16 @@
 """What lies on a disk is read before anybody needs it, and compared with its checksums."""
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.log_scrubber import FIRST_PASS_MS
+from kafkaesque.env.disk import FileRange
 from kafkaesque.sim.options import SimOptions
+from kafkaesque.storage.group_log import GroupLog
 from tests.sim.scenario import TOPIC, Scenario
 
 #: A byte of the batch header that tells where the batch ends, and one of the records behind it.
@@ -124,6 +128,35 @@ def test_what_is_damaged_and_deleted_is_forgotten() -> None:
     scenario.loop.run_until(lambda: bool(answers) and log.start_offset >= start, 10_000)
     pass_over(scenario, follower, passes=2)
     assert damaged(scenario.broker(follower)) == []
+
+
+def test_a_look_goes_on_where_retention_was_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = written(6)
+    follower = next(each for each in scenario.cluster.names if each != scenario.leader)
+    scenario.damage(follower, segment=2, batch=3, byte=BROKEN_RECORDS)
+    log = scenario.partition(follower).log
+    locate = GroupLog.locate_async
+    missed: list[int] = []
+
+    def locate_what_goes(
+        self: GroupLog,
+        offset: int,
+        bytes_max: int,
+        limit_offset: int,
+        on_done: Callable[[list[FileRange] | Exception], None],
+    ) -> None:
+        if self is not log or missed:
+            locate(self, offset, bytes_max, limit_offset, on_done)
+            return
+        # The segment is given up while it is looked for.
+        missed.append(offset)
+        self.advance_start(self.segments.segments[1].base_offset)
+        on_done([])
+
+    monkeypatch.setattr(GroupLog, "locate_async", locate_what_goes)
+    pass_over(scenario, follower)
+    assert missed
+    assert damaged(scenario.broker(follower)) == [COPY]
 
 
 def test_no_more_is_read_at_a_time_than_is_wanted() -> None:

@@ -50,6 +50,7 @@ class BatchReader:
     def finish(self) -> None:
         """Read the rest now, waiting; `on_done` is called within this call."""
         self._cancelled = True
+        self._skip_given_up()
         try:
             for header, data in replay(self._log, self._position, self.end):
                 self._on_batch(header, data)
@@ -59,10 +60,26 @@ class BatchReader:
             self._on_done(None)
 
     def _next_ranges(self) -> None:
+        log = self._log
+        self._skip_given_up()
         if self._position >= self.end:
             self._on_done(None)
             return
-        self._log.locate_async(self._position, PIECE_BYTES, self.end, self._on_located)
+        before = log.generation, log.start_offset
+
+        def on_located(found: list[FileRange] | Exception) -> None:
+            has_changed = before != (log.generation, log.start_offset) and not log.is_deleted
+            if not found and has_changed and not self._cancelled:
+                # Nothing was found because of that, and there may be more.
+                self._next_ranges()
+            else:
+                self._on_located(found)
+
+        log.locate_async(self._position, PIECE_BYTES, self.end, on_located)
+
+    def _skip_given_up(self) -> None:
+        """Retention may have been where the pass is to go on."""
+        self._position = max(self._position, self._log.start_offset)
 
     def _on_located(self, found: list[FileRange] | Exception) -> None:
         if self._cancelled:

@@ -140,6 +140,7 @@ class _Look:
         "_broker",
         "_end",
         "_is_cancelled",
+        "_located_in",
         "_pace",
         "_partition",
         "_pieces",
@@ -158,6 +159,8 @@ class _Look:
         self._end = end
         self._position = partition.log_start_offset
         self._pieces: list[FileRange] = []
+        #: What of the log's changes the last search had begun with.
+        self._located_in = (0, Offset(0))
         self._pace = Pace(broker.env.clock.now_ms())
         #: Where something was wrong the first time.
         self._suspected: Offset | None = None
@@ -192,9 +195,9 @@ class _Look:
             if self._position >= self._end:
                 self._scrubber.on_looked(self._partition)
                 return
-            self._partition.log.locate_async(
-                self._position, PIECE_BYTES, self._end, self._on_located
-            )
+            log = self._partition.log
+            self._located_in = log.generation, log.start_offset
+            log.locate_async(self._position, PIECE_BYTES, self._end, self._on_located)
 
     def _is_open(self) -> bool:
         partition = self._partition
@@ -211,12 +214,15 @@ class _Look:
             self._suspect(found)
         elif isinstance(found, Exception):
             self._scrubber.on_left()
-        elif not found:
-            # Compaction has left nothing up to the end.
-            self._scrubber.on_looked(self._partition)
-        else:
+        elif found:
             self._pieces = list(found)
             self.go_on()
+        elif self._located_in != (self._partition.log.generation, self._partition.log.start_offset):
+            # Nothing was found because the log has changed, and there may be more.
+            self.go_on()
+        else:
+            # Compaction has left nothing up to the end.
+            self._scrubber.on_looked(self._partition)
 
     def _on_read(self, piece: FileRange, data: bytes | DiskFailed) -> None:
         if self._is_cancelled:
