@@ -8,7 +8,7 @@ import pytest
 
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker import replica_mover
+from kafkaesque.broker import replica_mover, replication_throttle
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import (
@@ -299,6 +299,26 @@ def test_moves_to_a_broker_without_space_let_others_pass(monkeypatch: pytest.Mon
         waiting = [each for each in replicas if each and each.core.configuration.learners]
         assert len(waiting) == 2
     scenario.loop.run_until(lambda: not moving(), 60_000)
+
+
+def test_what_is_deleted_while_a_throttled_copy_waits_its_turn_is_not_copied(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication_throttle, "CHUNK_BYTES_MIN", 1_000)
+    for broker in scenario.cluster.brokers.values():
+        broker.options["leader.replication.throttled.rate"] = 500
+    scenario.loop.run_for(500)
+    move(scenario, [1, 2, 4])
+    scenario.loop.run_until(lambda: scenario.find("b4") is not None and scenario.end("b4") > 0)
+    partition = scenario.partition(scenario.leader)
+    start = partition.high_watermark
+    assert scenario.end("b4") < start, "the copy is not whole"
+    scenario.load.observations.note_deletion_asked(0, start)
+    scenario.broker(scenario.leader).partitions.advance_start(partition, start)
+    await_placed(scenario, (1, 2, 4))
+    assert scenario.partition("b4").log.base_offset == start, "nothing was sent but the snapshot"
+    scenario.write(50)
+    check(scenario)
 
 
 # -- the checkers find a planted bug

@@ -29,7 +29,7 @@ from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.storage.entries import EntryLike
-from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
 
 if TYPE_CHECKING:
@@ -507,7 +507,13 @@ class Replica:
                 self.driver.env.clock.call_later(wait_ms, partial(self._replicate, work))
                 return
             bytes_max = min(bytes_max, throttle.bytes_max)
-        entries = self.log.entries_from(work.first_index, bytes_max)
+        try:
+            entries = self.log.entries_from(work.first_index, bytes_max)
+        except EntriesGone:
+            # They were given up while this waited for its turn: the core turns to a snapshot.
+            self._fill(work, [])
+            self.driver.touch(self)
+            return
         if entries is not None:
             self._fill(work, entries)
             return
