@@ -230,6 +230,8 @@ class AdvanceStart(PeerRequest, frozen=True, tag="advance-start", kw_only=True):
 
     group: int
     start_offset: int
+    #: The term of the last record that was deleted; -1: an earlier release does not say.
+    start_term: int = -1
 
 
 #: In place of an offset in `ForwardFetch`: from the log's start, from the last stable offset.

@@ -1,11 +1,23 @@
 """Where logs start: what one replica has given up, all of them give up.
 
 Theory of operation. Records are deleted from the front of a log, by request or because they are
-old: the leader decides, and only about what is committed. So of two replicas that differ, the one
-that starts later is right, always, and no order among deletions has to be kept: every replica moves
-to the greatest start that it has heard of, as soon as what it gives up is committed and durable
-there. Leaders say theirs in their reports; a replica that is ahead of its leader tells it, because
-the leader may have been away when the records were deleted.
+old: the leader decides, and only about what is committed. So of two replicas that have, or had, the
+same records the one that starts later is right, and no order among deletions has to be kept: every
+replica moves to the greatest start that it has heard of, as soon as what it gives up is committed
+and durable there. Leaders say theirs in their reports; a replica that is ahead of its leader tells
+it, because the leader may have been away when the records were deleted.
+
+The same records: that is not sure. An unclean election, or caches that were lost (`write.caching`),
+may have taken what was deleted before from all who are left, and other records get its offsets. So
+a start is said with the term of the last record before it, and is believed as Raft believes an
+append: by a log that has that term there, because up to there it is the same log then. What was
+acknowledged after an election has a later term than anything that was deleted before it.
+
+- A leader that does not have that record never gets it: it refuses the start.
+- A follower that does not have it yet waits for it, and meanwhile gives up what it has that is
+  committed and of no later term: that was before the start in any log with such a record. It
+  forgets the start when another record comes there, or if it is elected before the record comes.
+- Who says no term is of an earlier release: followers believe it as they did then, leaders do not.
 
 What a log has said of idempotent producers is made durable before it is given up: then the start
 moves a little later, and what was wanted is looked at again.
@@ -24,6 +36,7 @@ from kafkaesque.broker.peer_messages import LeaderReport
 from kafkaesque.model.errors import (
     DiskFailed,
     NotLeader,
+    OffsetOutOfRange,
     OverBound,
     RequestRefused,
     RequestTimedOut,
@@ -44,6 +57,14 @@ TELL_TIMEOUT_MS = 5_000
 OnDone = Callable[[Done | RequestRefused], None]
 
 
+class _Start(NamedTuple):
+    """Where a log starts elsewhere; of two, the greater is the newer."""
+
+    #: Of the last record before it; -1: not known.
+    term: int
+    offset: int
+
+
 class _Waiting(NamedTuple):
     """Somebody who wants to know when a log starts at an offset."""
 
@@ -59,7 +80,7 @@ class LogStarts:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         #: What is to be given up here as soon as that is possible.
-        self._wanted: dict[GroupId, int] = {}
+        self._wanted: dict[GroupId, _Start] = {}
         #: Groups whose leader is behind this replica; True: it is being told.
         self._ahead: dict[GroupId, bool] = {}
         self._waiting: list[_Waiting] = []
@@ -72,35 +93,44 @@ class LogStarts:
         """A leader elsewhere says where its log starts: follow it, or tell it better."""
         group = GroupId(report.group)
         if report.log_start_offset > 0:
-            self.want(group, report.log_start_offset)
+            self._want(group, _Start(report.log_start_term, report.log_start_offset))
         self._look_ahead(group)
 
     def serve(self, request: AdvanceStart, timeout_ms: int, on_done: OnDone) -> None:
         """Do what another replica has done; answered when it is durable here."""
-        self.give_up(GroupId(request.group), request.start_offset, timeout_ms, on_done)
+        start = _Start(request.start_term, request.start_offset)
+        self._give_up(GroupId(request.group), start, timeout_ms, on_done)
 
     # -- what is decided here
 
     def give_up(self, group: GroupId, start: int, timeout_ms: int, on_done: OnDone) -> None:
         """Let a log on this broker start at an offset; `on_done` when that is durable here."""
-        if self.want(group, start):
+        self._give_up(group, self._start_here(group, start), timeout_ms, on_done)
+
+    def _give_up(self, group: GroupId, start: _Start, timeout_ms: int, on_done: OnDone) -> None:
+        if self._want(group, start):
             self._answer_when_durable(on_done)
+        elif group not in self._wanted:
+            on_done(OffsetOutOfRange("this log does not have what was deleted"))
         elif len(self._waiting) >= WAITING_MAX:
             on_done(OverBound(f"{WAITING_MAX} deletions of records wait"))
         else:
             deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
-            self._waiting.append(_Waiting(group, start, deadline_ms, on_done))
+            self._waiting.append(_Waiting(group, start.offset, deadline_ms, on_done))
 
     def delete(self, partition: Partition, start: int, timeout_ms: int, on_done: OnDone) -> None:
         """Delete the committed records before an offset, on the leader and all in sync with it."""
         clock = self._broker.env.clock
+        start = max(start, partition.log_start_offset)
+        term = partition.log.term_before(start)
         deadline_ms = clock.now_ms() + timeout_ms
 
         def on_here(outcome: Done | RequestRefused) -> None:
             if isinstance(outcome, RequestRefused):
                 on_done(outcome)
                 return
-            deletion = _Deletion(self._broker, partition, start, deadline_ms, on_done)
+            said = _Start(term, start)
+            deletion = _Deletion(self._broker, partition, said, deadline_ms, on_done)
             deletion.begin()
 
         self.give_up(partition.state.group, start, timeout_ms, on_here)
@@ -130,11 +160,21 @@ class LogStarts:
 
     def want(self, group: GroupId, start: int) -> bool:
         """Let a log on this broker start at an offset as soon as it can; tell whether it does."""
-        if self._is_reached(group, start):
+        return self._want(group, self._start_here(group, start))
+
+    def _start_here(self, group: GroupId, start: int) -> _Start:
+        """Return a start that is decided here, on what this log has."""
+        partition = self._broker.partitions.get(group)
+        if partition is None or partition.replica is None:
+            return _Start(-1, start)
+        return _Start(partition.log.term_before(start), start)
+
+    def _want(self, group: GroupId, start: _Start) -> bool:
+        if self._is_reached(group, start.offset):
             return True
-        self._wanted[group] = max(start, self._wanted.get(group, 0))
+        self._wanted[group] = max(start, self._wanted.get(group, start))
         self._reach(group)
-        return self._is_reached(group, start)
+        return self._is_reached(group, start.offset)
 
     def _is_reached(self, group: GroupId, start: int) -> bool:
         partition = self._broker.partitions.get(group)
@@ -155,8 +195,12 @@ class LogStarts:
             return
         partition = self._broker.partitions.get(group)
         if partition is not None and partition.replica is not None and partition.failure is None:
-            self._advance(partition, Offset(min(wanted, partition.settled_offset)))
-        if self._is_reached(group, wanted):
+            start = _believed(partition, wanted)
+            if start is None:
+                self._wanted.pop(group, None)
+                return
+            self._advance(partition, start)
+        if self._is_reached(group, wanted.offset):
             self._wanted.pop(group, None)
 
     def _advance(self, partition: Partition, start: Offset) -> None:
@@ -212,6 +256,7 @@ class LogStarts:
         return (
             report.leader not in (-1, self._broker.node)
             and report.log_start_offset < partition.log_start_offset
+            and partition.log.term_before(partition.log_start_offset) >= 0
         )
 
     def _tell_leader(self, group: GroupId) -> None:
@@ -229,8 +274,23 @@ class LogStarts:
                 self._ahead[group] = False
 
         self._ahead[group] = True
-        request = AdvanceStart(group=group, start_offset=partition.log_start_offset)
+        start = partition.log_start_offset
+        term = partition.log.term_before(start)
+        request = AdvanceStart(group=group, start_offset=start, start_term=term)
         broker.caller.ask(leader, request, Done, TELL_TIMEOUT_MS, on_outcome)
+
+
+def _believed(partition: Partition, start: _Start) -> Offset | None:
+    """Return how far a log may be given up by now for a start; None: that is nothing to it."""
+    log, has_said = partition.log, start.term >= 0
+    if partition.is_leader and not (has_said and log.term_before(start.offset) == start.term):
+        return None
+    upto = min(Offset(start.offset), partition.settled_offset)
+    if upto <= log.start_offset or not has_said:
+        return upto
+    term = log.term_before(upto)
+    is_same = term == start.term if upto == start.offset else term <= start.term
+    return upto if is_same else None
 
 
 class _Deletion:
@@ -242,7 +302,7 @@ class _Deletion:
         self,
         broker: "Broker",
         partition: Partition,
-        start: int,
+        start: _Start,
         deadline_ms: int,
         on_done: OnDone,
     ) -> None:
@@ -275,7 +335,9 @@ class _Deletion:
         elif left_ms <= 0:
             self._finish(RequestTimedOut(f"broker {node} has not deleted in time"))
         else:
-            request = AdvanceStart(group=self._partition.state.group, start_offset=self._start)
+            term, start = self._start
+            group = self._partition.state.group
+            request = AdvanceStart(group=group, start_offset=start, start_term=term)
             broker.caller.ask(node, request, Done, left_ms, lambda each: self._on_told(node, each))
 
     def _on_told(self, node: NodeId, outcome: Done | RequestRefused | PeerUnreachable) -> None:

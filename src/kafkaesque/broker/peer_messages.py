@@ -134,6 +134,8 @@ class LeaderReport(msgspec.Struct, frozen=True, array_like=True):
     offline: tuple[int, ...] = ()
     #: Too few of its voters take part for a commit: others are offline on brokers that live.
     is_stuck: bool = False
+    #: The term of the record before `log_start_offset`; -1: an earlier release does not say.
+    log_start_term: int = -1
 
 
 #: Sent with all that a broker leads: there is nothing else. Of that group nobody reports.

@@ -216,6 +216,7 @@ class RaftDriver:
             replica.log.start_offset,
             replica.core.offline,
             replica.core.is_stuck,
+            replica.log.term_before(replica.log.start_offset),
         )
 
     def transfer_leadership(self, group: GroupId, to: NodeId) -> None:

@@ -147,6 +147,11 @@ class LogPositions:
         at = bisect_right(self._span_firsts, index) - 1
         return self._span_terms[at] if at >= 0 else self.prev_term
 
+    def term_before(self, offset: int) -> int:
+        """Return the term of the record before an offset; -1 if this log cannot tell."""
+        index = self.index_of_offset(offset - 1) if offset > 0 else -1
+        return self.term_at(index) if self.prev_index <= index <= self.last_index else -1
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the greatest epoch up to `epoch`, its end offset), or (-1, -1) if unknown.
 

@@ -146,6 +146,14 @@ class ReadableLog:
         """Return the index of the record at an offset."""
         return Index(self.positions.index_of_offset(offset))
 
+    def term_before(self, offset: int) -> int:
+        """Return the term of the record before an offset; -1 if this log cannot tell.
+
+        It can from `base_offset` to `end_offset`. The same term there in two logs says that they
+        have, or had, the same records up to that offset.
+        """
+        return self.positions.term_before(offset)
+
     def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
         """Return (the greatest epoch up to `epoch`, its end offset); (-1, -1) if unknown."""
         found, end = self.positions.end_of_epoch(epoch)

@@ -1,0 +1,135 @@
+"""What was deleted before an election takes nothing of what is acknowledged after it."""
+
+import pytest
+
+from kafkaesque.broker.commands import AdvanceStart, Done, ProduceResult
+from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import OffsetOutOfRange
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.records import Record
+from kafkaesque.sim.options import SimOptions
+from tests.sim.scenario import Scenario
+from tests.sim.test_unclean_election import ask_until_done, is_in_sync
+
+FIVE = SimOptions(brokers=5, replicas=3, session_timeout_ms=1_000, controllers=5)
+
+
+def replicas_of(scenario: Scenario) -> list[str]:
+    names = scenario.cluster.names
+    return [names[node - 1] for node in scenario.partition(scenario.leader).state.replicas]
+
+
+def put(scenario: Scenario, count: int) -> Offset:
+    """Write records in a batch, by a producer that knows nothing of before; return the first."""
+    return put_by(scenario, scenario.leader, count)
+
+
+def put_by(scenario: Scenario, name: str, count: int) -> Offset:
+    done = list[object]()
+    now_ms = scenario.broker(name).env.clock.wall_ms()
+    data = encode_batch([Record(at, now_ms, b"k", b"v", ()) for at in range(count)])
+    scenario.partition(name).produce(
+        bytearray(data), acks=-1, timeout_ms=30_000, on_done=done.append
+    )
+    scenario.loop.run_until(lambda: done != [], 60_000)
+    (outcome,) = done
+    assert isinstance(outcome, ProduceResult)
+    return Offset(outcome.base_offset)
+
+
+def delete_all(scenario: Scenario) -> tuple[Offset, int]:
+    """Delete all that is committed, as by request; return the start, and the term before it."""
+    partition, done = scenario.partition(scenario.leader), list[object]()
+    start = partition.high_watermark
+    starts = scenario.broker(scenario.leader).log_starts
+    starts.delete(partition, start, 10_000, done.append)
+    scenario.loop.run_until(lambda: done != [], 20_000)
+    assert done == [Done()]
+    return start, partition.log.term_before(start)
+
+
+def one_that_lags(seed: int) -> tuple[Scenario, str, list[str]]:
+    """Return a replica that was away when most was written, and where the others are."""
+    scenario = Scenario(seed, FIVE)
+    scenario.write(100)
+    names = replicas_of(scenario)
+    scenario.loop.run_until(lambda: len({scenario.end(name) for name in names}) == 1)
+    left = next(name for name in names if name != scenario.leader)
+    scenario.kill(left)
+    scenario.write(300)
+    return scenario, left, [name for name in names if name != left]
+
+
+def lead_uncleanly(scenario: Scenario, left: str, cut_off: str | None = None) -> None:
+    scenario.loop.run_until(lambda: scenario.find(left) is not None)
+    ask_until_done(scenario, next(n for n in scenario.running() if n not in (left, cut_off)))
+    scenario.loop.run_until(lambda: left in scenario.leaders(), 60_000)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_deposed_leader_that_comes_back_tells_nobody_to_delete(seed: int) -> None:
+    scenario, left, (leader, other) = one_that_lags(seed)
+    if scenario.leader != leader:
+        leader, other = other, leader
+    delete_all(scenario)
+    scenario.kill(other)
+    wire = scenario.world.wire
+    ways = [(leader, name) for name in scenario.cluster.names if name != leader]
+    ways += [(name, leader) for _, name in ways]
+    for way in ways:
+        wire.block(*way)
+    scenario.boot(left)
+    scenario.loop.run_for(20_000)
+    lead_uncleanly(scenario, left, leader)
+    put_by(scenario, left, 50)
+    for way in ways:
+        wire.unblock(*way)
+    scenario.boot(other)
+    scenario.loop.run_until(lambda: is_in_sync(scenario, left, 3), 60_000)
+    put(scenario, 400)
+    scenario.loop.run_for(2_000)
+    assert {scenario.partition(name).log_start_offset for name in replicas_of(scenario)} == {0}
+
+
+@pytest.mark.parametrize("said", ["before", "after", "by an earlier release"])
+def test_who_is_elected_uncleanly_deletes_nothing_that_comes_after(said: str) -> None:
+    """Whether it was told of the deletion before it led, or the request has come late."""
+    scenario, left, gone = one_that_lags(2)
+    start, term = delete_all(scenario)
+    for name in gone:
+        scenario.kill(name)
+    scenario.boot(left)
+    scenario.loop.run_until(lambda: scenario.find(left) is not None)
+    end, starts = scenario.end(left), scenario.broker(left).log_starts
+    group = scenario.group
+    if said == "before":
+        starts.on_leader_report(LeaderReport(group, term, 5, (), start, log_start_term=term))
+        assert scenario.partition(left).log_start_offset <= end
+    lead_uncleanly(scenario, left)
+    if said != "before":
+        term = term if said == "after" else -1
+        request = AdvanceStart(group=group, start_offset=start, start_term=term)
+        outcomes = list[object]()
+        starts.serve(request, 10_000, outcomes.append)
+        assert [type(outcome) for outcome in outcomes] == [OffsetOutOfRange]
+    begin = scenario.partition(left).log_start_offset
+    put(scenario, 400)
+    scenario.loop.run_for(2_000)
+    assert scenario.end(left) > start
+    assert scenario.partition(left).log_start_offset == begin <= end
+
+
+def test_a_leader_that_was_away_deletes_what_the_others_have_deleted() -> None:
+    scenario, away, others = one_that_lags(4)
+    start, term = delete_all(scenario)
+    scenario.boot(away)
+    scenario.loop.run_until(lambda: is_in_sync(scenario, scenario.leader, 3), 60_000)
+    # As if it had copied all before the others have deleted it.
+    leader = scenario.leader
+    scenario.broker(leader).driver.transfer_leadership(scenario.group, scenario.broker(away).node)
+    scenario.loop.run_until(lambda: scenario.leaders() == [away], 30_000)
+    put(scenario, 20)
+    scenario.loop.run_for(2_000)
+    assert {scenario.partition(name).log_start_offset for name in (away, *others)} == {start}
+    assert scenario.partition(away).log.term_before(start) == term
