@@ -133,3 +133,39 @@ def test_a_leader_that_was_away_deletes_what_the_others_have_deleted() -> None:
     scenario.loop.run_for(2_000)
     assert {scenario.partition(name).log_start_offset for name in (away, *others)} == {start}
     assert scenario.partition(away).log.term_before(start) == term
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5])
+def test_what_a_majority_has_lost_is_not_deleted_when_it_is_there_again(seed: int) -> None:
+    """Other records have got the offsets of those that were deleted, and then lost."""
+    options = SimOptions(brokers=5, replicas=3, controllers=5, session_timeout_ms=60_000)
+    scenario = Scenario(seed, options, {"write.caching": "true"})
+    put(scenario, 40)
+    scenario.loop.run_for(20_000)  # so much is synced
+    for _ in range(200):
+        put(scenario, 1)
+    scenario.loop.run_for(300)
+    names = replicas_of(scenario)
+    partition, done = scenario.partition(scenario.leader), list[object]()
+    starts = scenario.broker(scenario.leader).log_starts
+    starts.delete(partition, Offset(200), 10_000, done.append)
+    scenario.loop.run_until(lambda: done != [], 20_000)
+    survivor = names[-1] if names[-1] != scenario.leader else names[0]
+    cut = [name for name in names if name != survivor]
+    scenario.kill(survivor)
+    for name in cut:
+        scenario.world.machines[name].cut_power()
+    for name in cut:
+        scenario.boot(name)
+    scenario.loop.run_until(
+        lambda: scenario.leaders() != [] and all(scenario.find(name) for name in cut), 60_000
+    )
+    assert scenario.end(scenario.leader) < 200, "what was deleted was not lost"
+    begin = put(scenario, 1)
+    scenario.boot(survivor)
+    scenario.loop.run_until(lambda: scenario.find(survivor) is not None, 60_000)
+    scenario.loop.run_for(3_000)
+    for _ in range(20):
+        put(scenario, 1)
+    scenario.loop.run_for(5_000)
+    assert max(scenario.partition(name).log_start_offset for name in names) <= begin

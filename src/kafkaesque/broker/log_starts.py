@@ -17,6 +17,10 @@ acknowledged after an election has a later term than anything that was deleted b
 - A follower that does not have it yet waits for it, and meanwhile gives up what it has that is
   committed and of no later term: that was before the start in any log with such a record. It
   forgets the start when another record comes there, or if it is elected before the record comes.
+- A log may start after its end: where the leader's snapshot says so, until what lies between has
+  come, or after a power cut. Nobody can tell the term there. So with each change of its leader, and
+  when it is cut, a replica lets its log start at its end at the latest. If the later start was
+  right, the leader's next report says it again, or a replica that is ahead of the leader does.
 - Who says no term is of an earlier release: followers believe it as they did then, leaders do not.
 
 What a log has said of idempotent producers is made durable before it is given up: then the start

@@ -348,6 +348,9 @@ class Replica:
             ready = None if self.is_closed else self.core.take_ready()
             if ready is None:
                 return
+            if ready.role_change is not None and self.group != CONTROLLER_GROUP:
+                # Before anything is written in the new term: see `log_starts`.
+                self.log.cap_start()
             cached_index = self._write(ready)
             self._follow(ready)
             if cached_index is not None:

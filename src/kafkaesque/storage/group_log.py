@@ -229,12 +229,27 @@ class GroupLog(ReadableLog):
     def truncate_to(self, index: int) -> None:
         """Cut everything after an index; queued, durable with the next group commit.
 
+        The log starts at its new end at the latest.
+
         Raises:
             InvariantBroken: the index is not in the log, or inside a batch.
         """
         self._refuse_if_failed()
         if index == self.positions.last_index and index >= self.positions.prev_index:
             return
+        self._cut(index)
+
+    def cap_start(self) -> None:
+        """Let the log start at its end, if it is to start later; queued like a truncation.
+
+        A snapshot may say that it is to start where it has yet to grow to; and a power cut may have
+        taken what was before the start (`write_caching`).
+        """
+        self._refuse_if_failed()
+        if self.positions.start_offset > self.positions.end_offset:
+            self._cut(self.positions.last_index)
+
+    def _cut(self, index: int) -> None:
         before, end_before = self.positions.last_index, self.positions.end_offset
         self.positions.truncate_to(index)
         self.generation += 1

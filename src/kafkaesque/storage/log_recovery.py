@@ -287,8 +287,11 @@ class LogRecovery:
         if self._absorb and not self._is_cut_short:
             self._take_in(index)
         self._absorb = False
-        if self.log.positions.last_index < index:
+        positions = self.log.positions
+        if positions.last_index < index:
             self._is_cut_short = True
+        positions.cap_start()
+        self._start_offset = min(self._start_offset, positions.end_offset)
 
     def _advance(self, record: WalRecord) -> None:
         positions = self.log.positions

@@ -263,6 +263,11 @@ class LogPositions:
         del self._span_terms[keep:], self._span_firsts[keep:]
         self.last_index = index
         self.last_term = self._span_terms[-1] if self._span_terms else self.prev_term
+        self.cap_start()
+
+    def cap_start(self) -> None:
+        """Let clients see everything that comes after the end: none of it was given up."""
+        self.start_offset = min(self.start_offset, self.end_offset)
 
     def advance(self, start_offset: int, prev_index: int) -> None:
         """Let clients see nothing before an offset, and drop what is up to an index."""
