@@ -422,9 +422,10 @@ class GroupLog(ReadableLog):
                 bench.pool.drop(path)
         # Also if the log was emptied meanwhile: the record says so, and the files go in their turn.
         finish_swap(bench.disk, directory, replacement)
-        at = table.find_run(bases)
-        if at is not None and at + len(bases) < len(table.segments):
-            table.replace(at, len(bases), replacement.new)
+        at, count = table.find_rest(bases)
+        if count:
+            # Not all are left where the log's end was cut off meanwhile: that cut is made in this.
+            table.replace(at, count, replacement.new)
             self.layout += 1
         bench.dirty_directories[directory] = None
         bench.dirty_logs[self] = None

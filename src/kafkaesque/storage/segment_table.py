@@ -235,8 +235,18 @@ class SegmentTable:
         at = bisect_right(self._bases, bases[0]) - 1 if bases else -1
         return at if at >= 0 and tuple(self._bases[at : at + len(bases)]) == bases else None
 
+    def find_rest(self, bases: tuple[int, ...]) -> tuple[int, int]:
+        """Return where a run stands, and how many are left: its end may have been cut off."""
+        at = bisect_left(self._bases, bases[0])
+        count = 0
+        for have, base in zip(self._bases[at:], bases, strict=False):
+            if have != base:
+                break
+            count += 1
+        return at, count
+
     def replace(self, at: int, count: int, new: SegmentSummary) -> None:
-        """Let one segment, whose files are in place, stand for several that are not the last."""
+        """Let one segment, whose files are in place, stand for several."""
         taken = self.segments[at : at + count]
         segment = Segment(
             self.directory, new.base_offset, new.created_ms, self.index_interval_bytes
@@ -244,7 +254,12 @@ class SegmentTable:
         segment.size = new.size_bytes
         segment.max_timestamp = new.max_timestamp
         segment.virtual_base = taken[0].virtual_base
-        self.tail.forget_before(self._bases[at + count])
+        if at + count < len(self._bases):
+            self.tail.forget_before(self._bases[at + count])
+        else:
+            # What came after them was cut off, and this is where the log goes on.
+            self.tail.clear()
+            self._virtual_end = segment.virtual_base + segment.size
         self.segments[at : at + count] = [segment]
         self._bases[at : at + count] = [new.base_offset]
         self._forget(taken)

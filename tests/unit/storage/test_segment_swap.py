@@ -337,6 +337,39 @@ def test_a_change_while_a_replacement_waits(change: str, is_durable: bool) -> No
             assert found == before
 
 
+@pytest.mark.parametrize("end", ["power cut", "restart"])
+@pytest.mark.parametrize("first_gone", [8, 5, 2])
+def test_the_log_goes_on_in_what_was_replaced_when_its_end_is_cut_meanwhile(
+    first_gone: int, end: str
+) -> None:
+    """What is not committed begins with a segment; with `write.caching` what was may go, too."""
+    for seed in range(10):
+        world = World(CONFIG, seed)
+        log = world.log()
+        for at in range(3):
+            put(log, [(b"a%d" % at, b"1"), (b"b%d" % at, b"1")])
+            close_segment(world, log)
+        assert [segment.base_offset for segment in log.segments.segments] == [0, 2, 5, 8]
+        plan = plan_for(log)
+        assert plan is not None
+        (cleaned,) = (step for step in compact(world.disk, plan) if not isinstance(step, int))
+        assert cleaned.replacement.old_bases == (0, 2, 5)
+        assert log.replace_segments(cleaned)
+        log.truncate_to(log.index_of_offset(first_gone) - 1)
+        world.commit()
+        put(log, [(b"new", b"1")])
+        world.commit()
+        # Of "last" only the last one that was there stays.
+        kept = [offset for offset in (0, 1, 3, 4, 5, 6, 7) if offset < first_gone] + [first_gone]
+        assert [record.offset for record in records_of(log)] == kept
+        if end == "restart":
+            world.restart()
+        else:
+            world.power_cut()
+        assert world.store.damaged == {}
+        assert [record.offset for record in records_of(world.log())] == kept
+
+
 def test_a_start_after_a_swap_removes_the_new_segments() -> None:
     for seed in range(20):
         world = filled(seed)
