@@ -155,10 +155,11 @@ class StorageMachine(RuleBasedStateMachine):
         keep = max(len(model.now.items) - back, 0)
         items = model.now.items[:keep]
         index = items[-1].last_index if items else model.now.base[0]
-        if index < log.start_index or log.offset_after(index) < log.start_offset:
+        if not log.start_index <= index < log.last_index:
             return
+        start_offset = min(log.offset_after(index), model.now.start_offset)
         log.truncate_to(index)
-        model.change(items=items)
+        model.change(items=items, start_offset=start_offset)
 
     @rule(group=st.sampled_from(GROUPS), part=st.floats(0, 1))
     def advance_start(self, group: int, part: float) -> None:
