@@ -96,7 +96,7 @@ def test_a_follower_that_has_taken_a_moved_batch_is_asked_seldom(
 
     monkeypatch.setattr(SegmentTable, "_check_behind_hole", believe)
     monkeypatch.setattr(log_reads, "_is_followed", lambda *_: True)
-    scenario = Scenario(1)
+    scenario = Scenario(2)
     leader, near, far = behind(scenario)
     move_a_batch(scenario, leader)
     scenario.boot(far)
