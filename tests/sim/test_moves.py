@@ -38,6 +38,7 @@ from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import SimReport, run_seed
 from tests.sim.scenario import TOPIC, Scenario
+from tests.sim.seeds import some_of
 from tests.sim.test_lost_disk import lose_disk
 from tests.sim.test_recovery import losing_majorities
 from tests.sim.test_unclean_election import ask_until_done, is_in_sync
@@ -54,7 +55,7 @@ def _explain(report: SimReport) -> str:
 @pytest.mark.parametrize("first", range(5_000, 5_012, 4))
 def test_nothing_acknowledged_is_lost_while_replicas_move(first: int) -> None:
     moves = 0
-    for seed in range(first, first + 4):
+    for seed in some_of(range(first, first + 4)):
         options = SimOptions(
             brokers=4,
             kinds=SURVIVABLE,
@@ -518,7 +519,7 @@ def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(7_100, 7_106, 3))
 def test_nothing_acknowledged_is_lost_where_majorities_are_while_replicas_move(first: int) -> None:
-    for seed in range(first, first + 3):
+    for seed in some_of(range(first, first + 3)):
         options = losing_majorities(seed, ((4, 2), (5, 4), (5, 2))[seed % 3], ("moves",))
         report = run_seed(seed, options)
         assert report.ok, _explain(report)

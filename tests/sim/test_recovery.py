@@ -12,6 +12,7 @@ from kafkaesque.model.errors import OverBound
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.runner import SimOptions, SimReport, run_seed
 from tests.sim.scenario import Scenario
+from tests.sim.seeds import some_of
 
 #: Brokers are away for longer than a group waits for its majority.
 LOSING_MAJORITIES = (*SURVIVABLE, *["absence"] * 4, *["block"] * 2)
@@ -42,7 +43,7 @@ def _explain(report: SimReport) -> str:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, 12, 3))
 def test_nothing_acknowledged_is_lost_where_majorities_are(first: int) -> None:
-    for seed in range(first, first + 3):
+    for seed in some_of(range(first, first + 3)):
         activities = ("transactions",) if seed % 4 == 0 else ()
         options = losing_majorities(seed, ((4, 2), (5, 4), (4, 4))[seed % 3], activities)
         report = run_seed(seed, options)

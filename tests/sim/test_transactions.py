@@ -27,6 +27,7 @@ from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import MarkerOutcome
 from kafkaesque.transactions.producer_state import ProducerStateTable, Verdict
 from kafkaesque.transactions.transaction import Transaction
+from tests.sim.seeds import some_of
 
 TRANSACTIONS = ("transactions",)
 
@@ -35,7 +36,7 @@ TRANSACTIONS = ("transactions",)
 @pytest.mark.parametrize("first", range(0, 20, 5))
 def test_transactions_are_whole_under_any_survivable_fault(first: int) -> None:
     committed = 0
-    for seed in range(first, first + 5):
+    for seed in some_of(range(first, first + 5)):
         options = SimOptions(activities=TRANSACTIONS, between_ms=(500, 1_500, 3_000)[seed % 3])
         report = run_seed(seed, options)
         lines = "\n".join(report.lines[-40:])
