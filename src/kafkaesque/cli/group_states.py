@@ -5,7 +5,7 @@ partitions, and calls them unknown: such groups are asked for in Kafka's own mes
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -98,10 +98,11 @@ def describe_group(admin: AdminClient, name: str) -> Group | None:
         time.sleep(AGAIN_S)
 
 
-def list_groups(bootstrap: str) -> list[ListedGroup]:
+def list_groups(bootstrap: str, note: Callable[[str], None]) -> list[ListedGroup]:
     """Return the groups of all brokers that answer, in the order of their names.
 
-    librdkafka would wait for those that Metadata lists, though they are lost.
+    `note` is told of those that do not: their groups are missing. librdkafka would wait for those
+    that Metadata lists, though they are lost.
 
     Raises:
         CommandFailed: no broker answers.
@@ -112,6 +113,8 @@ def list_groups(bootstrap: str) -> list[ListedGroup]:
     failures = [each for each in answers if isinstance(each, CommandFailed)]
     if failures and len(failures) == len(answers):
         raise failures[0]
+    for failure in failures:
+        note(f"groups are missing: {failure.message}")
     groups = {
         each.group: each
         for answer in answers
@@ -129,6 +132,9 @@ def _groups_at(address: str) -> list[ListedGroup] | CommandFailed:
         )
     except CommandFailed as failure:
         return failure
+    if answer.error_code:
+        reason = ErrorCode(answer.error_code).name
+        return CommandFailed(f"{address}: {reason}", exit_code=UNREACHABLE)
     return [
         ListedGroup(
             group=each.group_id,

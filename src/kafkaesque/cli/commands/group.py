@@ -42,9 +42,10 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
     from kafkaesque.cli.kafka import Connection
 
     connection = Connection(bootstrap)
-    found = list_groups(connection.bootstrap)
+    screen = Screen(json=json)
+    found = list_groups(connection.bootstrap, screen.note)
     rows = [(each.group, each.state, each.protocol) for each in found]
-    Screen(json=json).show(
+    screen.show(
         Table(columns=("GROUP", "STATE", "PROTOCOL"), rows=rows), [asdict(each) for each in found]
     )
 

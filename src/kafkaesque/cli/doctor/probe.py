@@ -362,7 +362,7 @@ def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> 
     try:
         connection = Connection(bootstrap)
         admin = connection.admin()
-        names = [each.group for each in list_groups(bootstrap)]
+        names = [each.group for each in list_groups(bootstrap, unseen.append)]
     except CommandFailed as failure:
         unseen.append(f"groups: {failure.message}")
         return
