@@ -17,6 +17,8 @@ from tests.clients.kafka_helpers import DEADLINE_S, unique
 
 REPO = Path(__file__).parents[2]
 WAIT_S = 240.0
+#: A partition that is asked for its end is asked again after these.
+_PASSING = (KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 @contextmanager
@@ -73,7 +75,8 @@ def _end(consumer: Consumer, partition: TopicPartition) -> int:
     """Return where what is committed ends.
 
     librdkafka, of whose consumers each is new here, says now and then that it does not know a
-    partition that is there (confluent-kafka-python's issue 1043): it is asked again then.
+    partition that is there (confluent-kafka-python's issue 1043), and passes on that a broker
+    leads no more: it is asked again then.
     """
     deadline = time.monotonic() + DEADLINE_S
     while True:
@@ -81,7 +84,7 @@ def _end(consumer: Consumer, partition: TopicPartition) -> int:
             end: int = consumer.get_watermark_offsets(partition, timeout=DEADLINE_S)[1]
             return end
         except KafkaException as raised:
-            if raised.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            if raised.args[0].code() not in _PASSING:
                 raise
             assert time.monotonic() < deadline, f"no end of {partition}"
             time.sleep(0.1)

@@ -102,6 +102,8 @@ class Relay:
             pass
         finally:
             self._serving.discard(task)
+            # Whoever is closed is aborted no more: over TLS Python 3.11.2 fails there.
+            self._transports.discard(writer.transport)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
