@@ -35,6 +35,7 @@ SURVIVABLE: Final = (
     "slow disk",
 )
 #: Of them, what a process without a disk can meet alone, and what lies between machines.
+OF_CLOCKS: Final = ("clock jump", "clock rate")
 OF_PROCESSES: Final = ("kill", "absence", "pause", "reset", "clock jump", "clock rate")
 OF_LINKS: Final = ("block", "flapping", "delay", "loss")
 #: What costs a broker everything. One and the same machine of a plan, so that the others, which are
@@ -57,6 +58,8 @@ GAP_MS_MAX: Final = 5_000
 #: How long all machines are without power, and when it is cut again after they have got it back.
 DARK_MS: Final = (50, 1_500)
 CUT_AFTER_MS: Final = (50, 2_000)
+#: From one cut of a single link to the next it is so many times as long as between faults.
+CUT_LINKS_TIMES: Final = 4
 #: These take long.
 _LONG: Final = ("absence", "rolling restart")
 
@@ -113,6 +116,31 @@ def make_plan(
             )
         )
         at += chance.randint(1, min(2 * options.between_ms, GAP_MS_MAX))
+    return plan
+
+
+def plan_cut_links(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fault]:
+    """Return faults that cut a single link, both ways, again and again.
+
+    Who keeps a majority, but does not hear of the controller, goes on to lead, and lags.
+    """
+    chance = random.Random(f"{seed}/cut links")
+    plan: list[Fault] = []
+    at = options.calm_ms
+    while at < options.duration_ms and len(names) > 1 and len(plan) < FAULTS_MAX:
+        left, right = chance.sample(names, 2)
+        end_ms = at + chance.randint(options.lasting_ms_min, options.lasting_ms_max)
+        targets = (left, right, right, left)
+        plan.append(
+            Fault(
+                kind="block",
+                targets=targets,
+                begin_ms=at,
+                end_ms=min(end_ms, options.duration_ms),
+                strength=0.0,
+            )
+        )
+        at += chance.randint(1, 2 * CUT_LINKS_TIMES * options.between_ms)
     return plan
 
 

@@ -26,13 +26,15 @@ ACTIVITIES: Final = (
     "compaction",
     #: Producers write a topic of its own in transactions, in pairs that shut each other out.
     "transactions",
+    #: A topic that transactions write to, and that groups commit for, is deleted and made again.
+    "namesakes",
     #: Members of a group hold a lock in turn, and write as holders.
     "lock",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
 #: Each drawn for itself, because they came later: a seed draws the others as it did before.
-_LATER: Final = ("compaction", "transactions", "moves")
+_LATER: Final = ("compaction", "transactions", "moves", "namesakes")
 #: Not drawn, but for the asking: it takes long.
 _ASKED_FOR: Final = ("exactly-once", "controllers")
 #: One run in so many has it, because its members are never quiet.
@@ -83,6 +85,8 @@ class SimOptions:
     session_timeout_ms: int = 9_000
     write_caching: bool = False
     activities: tuple[str, ...] = ()
+    #: With "namesakes": clocks go right, so that it is known whose an offset is (ADR 22).
+    steady_clocks: bool = False
     #: Batches that a producer has under way for one partition, at most.
     in_flight: int = 1
     #: A snapshot of the cluster's metadata is made after so many records.
@@ -124,8 +128,8 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
 def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """Return options in which the seed decides what `base` need not say.
 
-    Drawn are the activities, `min_insync`, `between_ms`, `in_flight` and `snapshot_records`:
-    whatever is on in every run hides what happens only without it.
+    Drawn are the activities, `min_insync`, `between_ms`, `in_flight`, `snapshot_records` and
+    `steady_clocks`: whatever is on in every run hides what happens only without it.
     """
     base = base or SimOptions()
     chance = random.Random(f"{seed}/options")
@@ -139,6 +143,7 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
         activities=tuple(drawn),
         min_insync=chance.choice((1, 1, 2)) if base.brokers > 1 else 1,
         between_ms=chance.choice((500, 1_500, 1_500, 3_000)),
+        steady_clocks=random.Random(f"{seed}/clocks").randrange(2) == 0,
         in_flight=random.Random(f"{seed}/in flight").choice((1, 5)),
         snapshot_records=chance.choice((4, 20, 10_000)),
     )

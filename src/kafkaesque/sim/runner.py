@@ -23,15 +23,18 @@ from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
+from kafkaesque.sim.namesakes.load import NamesakeLoad
 from kafkaesque.sim.nemesis import (
     DAMAGING,
     LOSING,
+    OF_CLOCKS,
     OF_LINKS,
     OF_PROCESSES,
     Nemesis,
     PlanOptions,
     check_plan,
     make_plan,
+    plan_cut_links,
 )
 from kafkaesque.sim.options import SimOptions, draw_options
 from kafkaesque.sim.pipeline.load import (
@@ -113,14 +116,19 @@ def run_seeds(
 def _draw_plan(
     seed: int, brokers: Sequence[str], workers: Sequence[str], options: SimOptions
 ) -> list[Fault]:
+    kinds = options.kinds
+    if options.steady_clocks and "namesakes" in options.activities:
+        kinds = tuple(each for each in kinds if each not in OF_CLOCKS)
     drawn = PlanOptions(
         duration_ms=options.duration_ms,
         between_ms=options.between_ms,
-        kinds=options.kinds,
+        kinds=kinds,
         all_one_in=options.all_one_in,
         damaged=options.damaged,
     )
     plan = make_plan(seed, brokers, drawn)
+    if "namesakes" in options.activities and "block" in kinds:
+        plan += plan_cut_links(seed, brokers, drawn)
     if workers:
         alone = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_PROCESSES))
         links = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_LINKS))
@@ -153,6 +161,7 @@ class _Run:
         self._transactions: TransactionLoad | None = None
         self._pipeline: PipelineLoad | None = None
         self._lock: LockLoad | None = None
+        self._namesakes: NamesakeLoad | None = None
         names = self._cluster.names
         workers = [*WORKERS] if "exactly-once" in options.activities else []
         workers += CANDIDATES if "lock" in options.activities else []
@@ -210,12 +219,15 @@ class _Run:
             "controllers": self._changer,
             "transactions": self._transactions,
             "decisions": self._lock,
+            "namesakes": self._namesakes,
         }
         counts = {name: each.count for name, each in counted.items() if each is not None}
         if "compaction" in self._options.activities:
             brokers = self._cluster.brokers.values()
             # Since their last starts.
             counts["compactions"] = sum(broker.log_cleaner.count for broker in brokers)
+        if self._namesakes is not None:
+            counts["commits to namesakes"] = self._namesakes.history.committed_count
         if self._pipeline is not None:
             counts |= self._pipeline.counts()
         return counts
@@ -241,9 +253,8 @@ class _Run:
             self._check_starts(load)
             self._check_tables(load)
             load.observations.check()
-        for each in (self._transactions, self._lock):
-            if each is not None:
-                each.history.check()
+        for writers in self._transactional:
+            writers.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
         self._witness.look()
@@ -264,12 +275,11 @@ class _Run:
         for each in (self._churn, self._elector, self._deleter, self._shuffler, self._changer):
             if each is not None:
                 each.is_stopped = True
-        committer, churn, transactions = self._committer, self._churn, self._transactions
+        committer, churn = self._committer, self._churn
         if committer is not None:
             committer.conclude()
-        for writers in (transactions, self._lock):
-            if writers is not None:
-                writers.stop()
+        for writers in self._transactional:
+            writers.stop()
         if self._pipeline is not None:
             self._pipeline.calm()
         loads = self._loads
@@ -281,15 +291,14 @@ class _Run:
             self._await("passing topics", lambda: churn.is_idle, describe_it=churn.describe)
         if committer is not None:
             self._await("committed offsets", lambda: committer.is_concluded)
-        for writers in (transactions, self._lock):
-            if writers is not None:
-                self._settle_transactions(writers)
+        for writers in self._transactional:
+            self._settle_transactions(writers)
         if self._pipeline is not None:
             self._settle_pipeline(self._pipeline)
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
 
-    def _settle_transactions(self, load: TransactionLoad | LockLoad) -> None:
-        self._await("ends of transactions", lambda: load.is_idle)
+    def _settle_transactions(self, load: TransactionLoad | LockLoad | NamesakeLoad) -> None:
+        self._await("ends of transactions", lambda: load.is_idle, describe_it=load.describe)
         # Or somebody might answer the readers who leads no more.
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
         load.conclude()
@@ -353,6 +362,12 @@ class _Run:
     # -- clients
 
     @property
+    def _transactional(self) -> list[TransactionLoad | LockLoad | NamesakeLoad]:
+        """Who writes in transactions, but for the pipeline."""
+        loads = (self._transactions, self._lock, self._namesakes)
+        return [each for each in loads if each is not None]
+
+    @property
     def _distrusted(self) -> str | None:
         return self._options.damaged
 
@@ -412,6 +427,8 @@ class _Run:
                 configs=configs,
                 distrusted=self._distrusted,
             )
+        if "namesakes" in options.activities:
+            self._make_namesakes(configs)
         if "exactly-once" in options.activities:
             self._make_pipeline(configs)
 
@@ -426,6 +443,23 @@ class _Run:
             network=env.network,
             bursts=self._bursts,
         )
+
+    def _make_namesakes(self, configs: Mapping[str, str]) -> None:
+        self._namesakes = NamesakeLoad(
+            self._env,
+            self._cluster.addresses,
+            self._findings,
+            replicas=self._replicas,
+            replicas_min=self._passing_replicas_min,
+            configs=configs,
+            do_clocks_tell=not any(fault.kind in OF_CLOCKS for fault in self._plan),
+            distrusted=self._distrusted,
+        )
+
+    @property
+    def _passing_replicas_min(self) -> int:
+        """Return how many copies outlast a lost disk: nothing without a majority does."""
+        return self._replicas if set(self._options.kinds) & set(LOSING) else 1
 
     def _make_pipeline(self, configs: Mapping[str, str]) -> None:
         spec = TopicSpec(
@@ -447,7 +481,7 @@ class _Run:
         )
 
     def _are_topics_made(self) -> bool:
-        made = (*self._loads, self._transactions, self._lock, self._pipeline)
+        made = (*self._loads, *self._transactional, self._pipeline)
         return all(each is None or each.is_made for each in made)
 
     def _add_load(self, spec: TopicSpec) -> None:
@@ -492,9 +526,8 @@ class _Run:
         if "commits" in activities:
             client = KafkaClient(env, addresses, "events")
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
-        for each in (self._transactions, self._lock):
-            if each is not None:
-                each.start()
+        for each in self._transactional:
+            each.start()
         if self._pipeline is not None:
             self._pipeline.start()
         if "transfers" in activities:
@@ -508,7 +541,5 @@ class _Run:
             self._start_changes(env)
         # Where a machine is lost for good, a topic that has too few replicas is lost with it.
         if "topics" in activities and not self._options.loses_damaged:
-            # Nor does one outlast a lost disk that has no majority without it.
-            loses_disks = bool(set(self._options.kinds) & set(LOSING))
-            fewest = self._replicas if loses_disks else 1
+            fewest = self._passing_replicas_min
             self._churn = TopicChurn(env, addresses, findings, self._replicas, fewest)

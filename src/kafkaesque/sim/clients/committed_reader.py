@@ -4,7 +4,7 @@ As Kafka's consumers do it: the broker names the producers whose transactions we
 which offset on; their batches are left out up to the next marker of an abort.
 """
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kafkaesque.model.batch import Attribute, scan_batches
 from kafkaesque.model.batch_encoder import MarkerType, decode_end_marker
@@ -17,11 +17,20 @@ from kafkaesque.protocols.kafka.messages.fetch_request import (
     FetchTopic,
 )
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.transaction_history import TransactionHistory
 
 FETCH_VERSION: Final = 13
 READ_COMMITTED: Final = 1
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Reads(Protocol):
+    """Who is told what was read."""
+
+    def note_anomaly(self, what: str) -> None:
+        """Something that must never be was seen."""
+
+    def note_read(self, partition: int, offset: int, value: bytes) -> None:
+        """A committed reader got a record."""
 
 
 class CommittedReader:
@@ -31,7 +40,7 @@ class CommittedReader:
         self,
         client: KafkaClient,
         partition: int,
-        history: TransactionHistory,
+        history: Reads,
         distrusted: str | None = None,
     ) -> None:
         """`distrusted` is a machine whose disk may give it anything; it is asked again, then."""
@@ -44,6 +53,8 @@ class CommittedReader:
         self._ends = (-1, -1)
         #: What was asked before says no more where the ends are.
         self._is_concluding = False
+        #: Read no more.
+        self.is_stopped = False
         client.env.clock.call_soon(self._fetch)
 
     def conclude(self) -> None:
@@ -62,6 +73,8 @@ class CommittedReader:
 
     def _fetch(self) -> None:
         client = self._client
+        if self.is_stopped:
+            return
         link = client.leader_link(self._partition)
         if link is None:
             self._try_again()
