@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +10,13 @@ import pytest
 from kafkaesque.broker import marker_writer
 from kafkaesque.broker.group_coordinators import GroupCoordinators
 from kafkaesque.broker.marker_writer import MarkerWriter
+from kafkaesque.broker.metadata_records import TopicDeleted
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.gateway.kafka import group_offsets
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.transaction_history import Outcome
+from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.namesakes import load, topic
 from kafkaesque.sim.namesakes.history import STAYING, NamesakeHistory, SentBatch
 from kafkaesque.sim.namesakes.offset_history import NOT_COMMITTED, OffsetHistory
@@ -48,9 +50,9 @@ def test_namesakes_are_told_apart_under_any_survivable_fault() -> None:
 # -- planted bugs
 
 
-def anomalies(options: SimOptions, seeds: range) -> list[str]:
+def anomalies(options: SimOptions, seeds: range, plan: Sequence[Fault] | None = None) -> list[str]:
     for seed in seeds:
-        found = run_seed(seed, options).anomalies
+        found = run_seed(seed, options, plan).anomalies
         if found:
             return found
     return []
@@ -103,8 +105,29 @@ def test_a_marker_of_a_deleted_topic_that_is_not_waited_for(
     monkeypatch.setattr(topic, "USE_MS", (1_500, 2_500))
     monkeypatch.setattr(marker_writer, "RETRY_MS_MIN", 1_000)
     options = SimOptions(kinds=("kill",), between_ms=700, duration_ms=20_000, activities=NAMESAKES)
-    found = anomalies(options, range(1, 4))
+    found = anomalies(options, range(14, 17))
     assert any("namesakes: precommitted read" in what for what in found), found
+
+
+def test_a_late_word_of_a_topics_end_that_takes_its_namesakes_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    delete = GroupCoordinators.on_topic_deleted
+
+    def without_time(self: GroupCoordinators, record: TopicDeleted) -> None:
+        delete(self, TopicDeleted(topic_id=record.topic_id, name=record.name))
+
+    monkeypatch.setattr(GroupCoordinators, "on_topic_deleted", without_time)
+    monkeypatch.setattr(load, "KINDS", ())
+    monkeypatch.setattr(topic, "USE_MS", (1_500, 2_500))
+    pairs = [("b1", "b2"), ("b2", "b3"), ("b3", "b1")]
+    plan = [
+        Fault(kind="block", targets=(a, b, b, a), begin_ms=begin, end_ms=begin + 2_400)
+        for begin, (a, b) in zip(range(1_000, 19_000, 3_000), 2 * pairs, strict=True)
+    ]
+    options = SimOptions(kinds=("block",), duration_ms=20_000, activities=NAMESAKES)
+    found = anomalies(options, range(1, 4), plan)
+    assert any("group namesakes-by-name: lost commit" in what for what in found), found
 
 
 # -- the checker by itself

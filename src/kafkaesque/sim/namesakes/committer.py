@@ -29,8 +29,9 @@ OFFSET_FETCH_VERSIONS: Final = (9, 10)
 PAUSE_MS: Final = 100
 #: One step in so many reads.
 READ_ONE_IN: Final = 3
-#: Longer than any request stays on its way in a network without faults.
-CONCLUDE_MS: Final = 4_000
+#: So often at most a group commits for one topic; then it only reads, or nobody would notice what
+#: is lost for long.
+COMMITS_MAX: Final = 6
 
 #: What a group without members is never told of its offsets.
 _NEVER: Final = (
@@ -66,18 +67,17 @@ class NamesakeCommitter:
         self._history: Final = history
         self._commits_by_id: Final = commits_by_id
         self._coordinator: Final = CoordinatorLink(client, history.group_id, KeyType.GROUP)
+        #: The number of the topic that was committed for last, and how many more commits follow.
+        self._number = 0
+        self._left = 0
         self._is_concluding = False
         #: Whether the last word is said: what was committed last is there.
         self.is_concluded = False
         client.later(self._step, PAUSE_MS)
 
     def conclude(self) -> None:
-        """Nothing goes wrong any more, and the last topic is there: wait, then read a last time."""
-
-        def begin() -> None:
-            self._is_concluding = True
-
-        self._client.env.clock.call_later(CONCLUDE_MS, begin)
+        """Nothing goes wrong or is on its way any more, and the last topic is there: read it."""
+        self._is_concluding = True
 
     def __str__(self) -> str:
         return f"group {self._history.group_id}: read to the end: {self.is_concluded}"
@@ -90,9 +90,13 @@ class NamesakeCommitter:
             self._client.rest(self._step, PAUSE_MS)
             return
         below = self._client.env.dice.below
+        if topic.number != self._number:
+            self._number = topic.number
+            self._left = 1 + below(COMMITS_MAX)
         by_id = self._commits_by_id
         # Who waits for the end commits nothing any more: what is read is what has outlived it all.
-        is_reading = self._topic.last is not None or by_id is None or below(READ_ONE_IN) == 0
+        is_over = self._topic.last is not None or not self._left
+        is_reading = is_over or by_id is None or below(READ_ONE_IN) == 0
         if is_reading or by_id is None:
             is_final = self._is_concluding
             question = self._history.ask(topic, is_by_id=below(2) == 0, is_final=is_final)
@@ -128,6 +132,7 @@ class NamesakeCommitter:
             if code == ErrorCode.NONE:
                 self._history.note_stored(number, topic)
                 self._history.note_counts(number, topic)
+                self._left -= self._left > 0
                 self._client.rest(self._step, PAUSE_MS)
                 return
             if code not in _REFUSED:
