@@ -13,6 +13,7 @@ from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import decode_batch
+from kafkaesque.sim.clients.committed_reader import is_abort
 from kafkaesque.sim.cluster import SimCluster
 
 READ_BYTES = 1 << 20
@@ -158,11 +159,15 @@ def read_committed(partition: Partition) -> bytes:
 
 
 def read_table(partition: Partition) -> dict[bytes, tuple[int, bytes]]:
-    """Return offset and value of the last record of each key, as far as it has a value."""
+    """Return offset and value of the last record of each key, as far as it has a value.
+
+    What was aborted does not count: compaction takes it away, on each replica when its time comes.
+    """
     data = read_committed(partition)
+    aborted = _find_aborted(data)
     table: dict[bytes, tuple[int, bytes]] = {}
     for header in scan_batches(data).batches:
-        if header.is_control:
+        if header.is_control or header.at in aborted:
             continue
         for record in decode_batch(data, READ_BYTES, at=header.at):
             key = record.key or b""
@@ -170,3 +175,18 @@ def read_table(partition: Partition) -> dict[bytes, tuple[int, bytes]]:
             if record.value is not None:
                 table[key] = record.offset, bytes(record.value)
     return table
+
+
+def _find_aborted(data: bytes) -> set[int]:
+    """Return where the batches lie whose transactions were aborted."""
+    aborted: set[int] = set()
+    #: By producer, the batches of the transaction that is open.
+    begun: dict[int, list[int]] = {}
+    for header in scan_batches(data).batches:
+        if header.is_control:
+            ended = begun.pop(header.producer_id, [])
+            if any(map(is_abort, decode_batch(data, READ_BYTES, at=header.at))):
+                aborted.update(ended)
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, []).append(header.at)
+    return aborted

@@ -136,7 +136,7 @@ class CommittedReader:
                 left_out.add(aborted.pop(0)[1])
             records = decode_batch(data, BATCH_BYTES_MAX, at=header.at)
             if header.is_control:
-                if _is_abort(records[0]):
+                if is_abort(records[0]):
                     left_out.discard(header.producer_id)
             elif not (
                 header.attributes & Attribute.TRANSACTIONAL and header.producer_id in left_out
@@ -148,7 +148,7 @@ class CommittedReader:
         return True
 
 
-def _is_abort(record: Record) -> bool:
+def is_abort(record: Record) -> bool:
     """Return whether a control record ends a transaction so; there are others than ends."""
     try:
         return decode_end_marker(record).type is MarkerType.ABORT
