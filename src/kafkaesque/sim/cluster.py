@@ -12,7 +12,7 @@ from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
 from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.loop import NS_PER_MS
@@ -80,6 +80,16 @@ class SimCluster:
         if broker is None or not machine.running or machine.paused:
             return False
         return broker.is_ready and not broker.is_stopping
+
+    @property
+    def controller(self) -> str | None:
+        """The machine of the controller; of several that take themselves for it, the newest."""
+        terms = []
+        for name, broker in self.brokers.items():
+            replica = broker.driver.get(CONTROLLER_GROUP)
+            if self._machines[name].running and replica is not None and replica.is_leader:
+                terms.append((replica.term, name))
+        return max(terms)[1] if terms else None
 
     @contextmanager
     def unhindered(self) -> Iterator[None]:

@@ -3,11 +3,16 @@
 A fault is data: what, on whom, from when to when, how strong. `begin` and `end` do it. Ending a
 fault that something else has ended already is harmless, and so is a fault on a machine that
 happens to be off.
+
+Faults around the controller strike links of whoever is controller when they begin. Of their
+targets, the last one stands in for the one that is controller itself, if one is: so as many brokers
+are struck as there are targets, less one. A fault that strikes one broker goes with it from
+controller to controller, so that it hears of none while it lasts; others stay where they began.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.inode import FileInode
@@ -19,6 +24,15 @@ CLOSED: Final = (LOG, ".index", ".timeindex")
 
 #: While brokers are restarted one after another, it is looked so often whether one is back.
 ROLL_LOOK_MS: Final = 100
+#: So often a fault around the controller looks for who that is.
+AIM_LOOK_MS: Final = 200
+#: What keeps brokers and the controller apart.
+AROUND_CONTROLLER: Final = (
+    "controller cut",
+    "deaf controller",
+    "unheard controller",
+    "slow controller",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +63,14 @@ class Kind:
     end: Callable[["Ground", Fault], None] | None
 
 
+class Aim(NamedTuple):
+    """What a fault around the controller has come to: a fault on links."""
+
+    controller: str
+    others: tuple[str, ...]
+    on_links: Fault
+
+
 class Ground:
     """What faults work on: a world, and how to start a machine's program again."""
 
@@ -58,14 +80,21 @@ class Ground:
         restart: Callable[[Machine], None],
         stop: Callable[[Machine], None] | None = None,
         is_back: Callable[[Machine], bool] | None = None,
+        controller: Callable[[], str | None] | None = None,
     ) -> None:
-        """`stop` lets a program end in order, and starts it again; `is_back` says when it works."""
+        """`stop` lets a program end in order, and starts it again; `is_back` says when it works.
+
+        `controller` names the machine of the controller, as far as there is one.
+        """
         self.world: Final = world
         self._restart: Final = restart
         self._stop: Final = stop
         self._is_back: Final = is_back
+        self._controller: Final = controller
         #: The faults that act again and again until they end.
         self.acting: Final[set[Fault]] = set()
+        #: The faults around the controller that have found it.
+        self.aimed: Final[dict[Fault, Aim]] = {}
 
     def machines(self, fault: Fault) -> list[Machine]:
         """Return the machines that a fault strikes."""
@@ -90,6 +119,10 @@ class Ground:
     def is_back(self, machine: Machine) -> bool:
         """Return whether a machine's program has come back and does its work."""
         return machine.running if self._is_back is None else self._is_back(machine)
+
+    def controller(self) -> str | None:
+        """Return the machine of the controller, None if there is none or it is not known."""
+        return None if self._controller is None else self._controller()
 
     def repeat(self, fault: Fault, every_ms: float, act: Callable[[], object]) -> None:
         """Do something again and again until the fault ends."""
@@ -119,6 +152,7 @@ class Ground:
         """End whatever is wrong, but for damage to files."""
         self.world.loop.tell("nemesis", "heals everything")
         self.acting.clear()
+        self.aimed.clear()
         self.world.wire.heal()
         for machine in self.world.machines.values():
             faults = machine.drive.faults
@@ -251,6 +285,57 @@ def _roll(ground: Ground, fault: Fault) -> None:
     ground.repeat(fault, ROLL_LOOK_MS, go_on)
 
 
+def _around_controller(
+    kind: str, links: Callable[[str, Sequence[str]], list[tuple[str, str]]]
+) -> Kind:
+    """Return a fault on these links of the controller and others, of a kind that strikes links."""
+
+    def begin(ground: Ground, fault: Fault) -> None:
+        ground.repeat(fault, AIM_LOOK_MS, lambda: look(ground, fault))
+
+    def look(ground: Ground, fault: Fault) -> None:
+        controller, aim = ground.controller(), ground.aimed.get(fault)
+        if controller is None or (aim is not None and not _has_gone(aim, controller)):
+            return
+        if aim is not None:
+            KINDS[kind].end(ground, aim.on_links)  # type: ignore[misc]
+        others = _others(fault, controller) if aim is None else aim.others
+        targets = tuple(name for pair in links(controller, others) for name in pair)
+        on_links = replace(fault, kind=kind, targets=targets)
+        ground.aimed[fault] = Aim(controller, others, on_links)
+        ground.world.loop.tell("nemesis", f"strikes links of the controller: {on_links}")
+        KINDS[kind].begin(ground, on_links)
+
+    def end(ground: Ground, fault: Fault) -> None:
+        aim = ground.aimed.pop(fault, None)
+        if aim is not None:
+            KINDS[kind].end(ground, aim.on_links)  # type: ignore[misc]
+
+    return Kind(begin, end)
+
+
+def _has_gone(aim: Aim, controller: str) -> bool:
+    """Tell whether a fault is to go on to another controller."""
+    return len(aim.others) == 1 and controller not in (aim.controller, *aim.others)
+
+
+def _others(fault: Fault, controller: str) -> tuple[str, ...]:
+    others = [name for name in fault.targets if name != controller]
+    return tuple(others[: len(fault.targets) - 1])
+
+
+def _to_controller(controller: str, others: Sequence[str]) -> list[tuple[str, str]]:
+    return [(other, controller) for other in others]
+
+
+def _from_controller(controller: str, others: Sequence[str]) -> list[tuple[str, str]]:
+    return [(controller, other) for other in others]
+
+
+def _both_ways(controller: str, others: Sequence[str]) -> list[tuple[str, str]]:
+    return _to_controller(controller, others) + _from_controller(controller, others)
+
+
 KINDS: Final[dict[str, Kind]] = {
     # Processes and power.
     "restart": Kind(_stop, None),
@@ -274,6 +359,12 @@ KINDS: Final[dict[str, Kind]] = {
         lambda ground, fault: _set_loss(ground, fault, 0.0),
     ),
     "reset": Kind(_each(_reset_connections), None),
+    # The network around the controller: it and others do not reach each other; it does not hear
+    # them; they do not hear it; it and they are slow to reach each other.
+    "controller cut": _around_controller("block", _both_ways),
+    "deaf controller": _around_controller("block", _to_controller),
+    "unheard controller": _around_controller("block", _from_controller),
+    "slow controller": _around_controller("delay", _both_ways),
     # Clocks.
     "clock jump": Kind(_each(lambda machine, ms: machine.oscillator.jump_wall(int(ms))), None),
     "clock rate": Kind(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaesque.sim.env import Machine, World
-from kafkaesque.sim.faults import KINDS, Fault, Ground
+from kafkaesque.sim.faults import AROUND_CONTROLLER, KINDS, Fault, Ground
 from kafkaesque.sim.loop import NS_PER_MS
 
 #: Faults of one plan.
@@ -60,6 +60,13 @@ DARK_MS: Final = (50, 1_500)
 CUT_AFTER_MS: Final = (50, 2_000)
 #: From one cut of a single link to the next it is so many times as long as between faults.
 CUT_LINKS_TIMES: Final = 4
+#: From one fault around the controller to the next, at most; how long most of them last, and the
+#: others, so that metadata get old.
+CONTROLLER_GAP_MS_MAX: Final = 30_000
+CONTROLLER_MS: Final = (50, 4_000)
+CONTROLLER_LONG_MS: Final = (4_000, 30_000)
+#: One in so many of them is long.
+CONTROLLER_LONG_ONE_IN: Final = 3
 #: These take long.
 _LONG: Final = ("absence", "rolling restart")
 
@@ -158,6 +165,32 @@ def plan_power_cuts(seed: int, names: Sequence[str], times: int) -> tuple[list[F
     return plan, at
 
 
+def plan_around_controller(seed: int, names: Sequence[str], options: PlanOptions) -> list[Fault]:
+    """Return faults on links of whoever is controller, in the order of their beginning.
+
+    They have nothing to do with those of `make_plan`, and come beside them. Mostly one broker is
+    struck, sometimes all but the controller.
+    """
+    chance = random.Random(f"{seed}/around the controller")
+    plan: list[Fault] = []
+    at = options.calm_ms + chance.randint(1, CONTROLLER_GAP_MS_MAX)
+    while at < options.duration_ms and len(plan) < FAULTS_MAX:
+        kind = chance.choice(AROUND_CONTROLLER)
+        is_long = chance.randrange(CONTROLLER_LONG_ONE_IN) == 0
+        lasting = chance.randint(*(CONTROLLER_LONG_MS if is_long else CONTROLLER_MS))
+        struck = min(chance.choice((1, 1, 1, 2, len(names))), len(names) - 1)
+        fault = Fault(
+            kind=kind,
+            targets=tuple(chance.sample(names, 1 + struck)),
+            begin_ms=at,
+            end_ms=min(at + lasting, options.duration_ms),
+            strength=_strength(kind, chance),
+        )
+        plan.append(fault)
+        at += chance.randint(1, CONTROLLER_GAP_MS_MAX)
+    return plan
+
+
 def draw_loser(seed: int, names: Sequence[str]) -> str:
     """Return the one machine of a seed's plan that loses its disk."""
     return random.Random(f"{seed}/loser").choice(names)
@@ -232,6 +265,7 @@ def _strength(kind: str, chance: random.Random) -> float:
     strengths: dict[str, Callable[[], float]] = {
         "flapping": lambda: float(chance.choice((20, 200, 1_000))),
         "delay": lambda: float(chance.choice((5, 50, 300, 1_500))),
+        "slow controller": lambda: float(chance.choice((50, 300, 1_500, 5_000))),
         "loss": lambda: chance.choice((0.02, 0.1, 0.4)),
         "reset": lambda: chance.choice((0.3, 1.0)),
         "clock jump": lambda: float(
@@ -258,13 +292,15 @@ class Nemesis:
         restart: Callable[[Machine], None],
         stop: Callable[[Machine], None] | None = None,
         is_back: Callable[[Machine], bool] | None = None,
+        controller: Callable[[], str | None] | None = None,
     ) -> None:
         """`restart` starts the program of a machine that does not run.
 
         `stop` lets a program end in order and begin again; without it nobody does. `is_back` says
-        whether it works again; without it, that it runs is enough.
+        whether it works again; without it, that it runs is enough. `controller` names the machine
+        of the controller; without it nothing happens around it.
         """
-        self._ground: Final = Ground(world, restart, stop, is_back)
+        self._ground: Final = Ground(world, restart, stop, is_back, controller)
         self._world: Final = world
         #: Whether the plan is over and everything is healed.
         self.ended = False

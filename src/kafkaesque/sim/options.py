@@ -66,6 +66,8 @@ class SimOptions:
     kinds: tuple[str, ...] = SURVIVABLE
     #: One process fault in so many strikes all brokers at once.
     all_one_in: int = 10
+    #: Whether links between brokers and the controller are struck beside, whoever that is.
+    strikes_controller: bool = False
     #: The one machine that faults of the kinds `nemesis.DAMAGING` strike.
     damaged: str | None = None
     #: Whether the damaged machine is taken away in the end; or else it gets a new disk then.
@@ -106,7 +108,8 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     """Return the options with the faults that a word of `FAULTS` stands for.
 
     Of all faults, one strikes every 1.5 to 2.5 s on average. Drawn are which machine is damaged,
-    whether it is taken away in the end, and how often brokers hear of one another.
+    whether it is taken away in the end, how often brokers hear of one another, and whether links
+    around the controller are struck beside.
     """
     kinds = FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
@@ -120,6 +123,7 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
         between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000)),
         heartbeat_ms=pace * options.heartbeat_ms,
         probe_ms=pace * options.probe_ms,
+        strikes_controller=random.Random(f"{seed}/strikes controller").randrange(2) == 0,
         damaged=draw_loser(seed, name_brokers(options.brokers)),
         loses_damaged=random.Random(f"{seed}/loses damaged").randrange(2) == 0,
     )

@@ -34,6 +34,7 @@ from kafkaesque.sim.nemesis import (
     PlanOptions,
     check_plan,
     make_plan,
+    plan_around_controller,
     plan_cut_links,
 )
 from kafkaesque.sim.options import SimOptions, draw_options
@@ -134,6 +135,8 @@ def _draw_plan(
         links = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_LINKS))
         plan += make_plan(seed, workers, alone, "workers") if alone.kinds else []
         plan += make_plan(seed, [*brokers, *workers], links, "links") if links.kinds else []
+    if options.strikes_controller:
+        plan += plan_around_controller(seed, brokers, drawn)
     return plan
 
 
@@ -241,7 +244,10 @@ class _Run:
         self._await("topics", self._are_topics_made, FORM_MS_MAX)
         self._start_clients()
         self._look()
-        nemesis = Nemesis(self._world, self._boot, self._cluster.restart, self._cluster.is_back)
+        cluster = self._cluster
+        nemesis = Nemesis(
+            self._world, self._boot, cluster.restart, cluster.is_back, lambda: cluster.controller
+        )
         self._begun_ns = loop.now_ns
         nemesis.commit(self._plan, options.duration_ms)
         loop.run_until(lambda: nemesis.ended, options.duration_ms + 1_000)

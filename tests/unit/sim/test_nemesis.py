@@ -4,7 +4,7 @@ import pytest
 
 from kafkaesque.sim.disk import SimDisk
 from kafkaesque.sim.env import Machine, World
-from kafkaesque.sim.faults import KINDS, Fault, Ground, closed_files
+from kafkaesque.sim.faults import AROUND_CONTROLLER, KINDS, Fault, Ground, closed_files
 from kafkaesque.sim.nemesis import (
     ALL,
     DAMAGING,
@@ -16,6 +16,7 @@ from kafkaesque.sim.nemesis import (
     PlanOptions,
     check_plan,
     make_plan,
+    plan_around_controller,
     plan_power_cuts,
 )
 
@@ -41,7 +42,8 @@ def test_a_plan_is_a_function_of_its_seed() -> None:
 
 def test_plans_hold_every_kind_of_fault_within_their_time() -> None:
     plan = make_plan(1, NAMES, OPTIONS)
-    assert {fault.kind for fault in plan} == set(KINDS) == set(SURVIVABLE + DAMAGING + LOSING)
+    assert {fault.kind for fault in plan} == set(SURVIVABLE + DAMAGING + LOSING)
+    assert {fault.kind for fault in plan} == set(KINDS) - set(AROUND_CONTROLLER)
     assert all(1_000 <= fault.begin_ms < fault.end_ms <= 60_000 for fault in plan)
     assert [fault.begin_ms for fault in plan] == sorted(fault.begin_ms for fault in plan)
     assert any(len(fault.targets) == 3 for fault in plan if fault.kind in ("kill", "power cut"))
@@ -81,8 +83,9 @@ def test_a_plan_by_hand_is_checked(fault: Fault, wrong: str) -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_fault_begins_ends_and_is_told(kind: str) -> None:
     world = make_world()
-    ground = Ground(world, restart)
-    targets = ("alpha", "beta") if kind in OF_LINKS else ("alpha",)
+    ground = Ground(world, restart, controller=lambda: "beta")
+    is_of_links = kind in (*OF_LINKS, *AROUND_CONTROLLER)
+    targets = ("alpha", "beta") if is_of_links else ("alpha",)
     fault = Fault(kind=kind, targets=targets, begin_ms=0, end_ms=10, strength=1.0)
     ground.begin(fault)
     lines = world.loop.history.lines()
@@ -173,6 +176,81 @@ def test_a_flapping_link_comes_and_goes_until_it_is_whole_again() -> None:
     ground.end(fault)
     world.loop.run_for(100)
     assert not world.wire.link("alpha", "beta").blocked
+
+
+def struck(world: World) -> set[tuple[str, str]]:
+    links = [(source, target) for source in NAMES for target in NAMES]
+    return {each for each in links if world.wire.link(*each).blocked}
+
+
+def around(kind: str, *targets: str) -> Fault:
+    return Fault(kind=kind, targets=targets, begin_ms=0, end_ms=10, strength=50.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets", "links"),
+    [
+        ("controller cut", ("alpha", "gamma"), {("alpha", "beta"), ("beta", "alpha")}),
+        ("controller cut", ("beta", "gamma"), {("gamma", "beta"), ("beta", "gamma")}),
+        ("deaf controller", ("beta", "gamma", "alpha"), {("alpha", "beta"), ("gamma", "beta")}),
+        ("unheard controller", ("gamma", "alpha"), {("beta", "gamma")}),
+        ("controller cut", ("beta",), set()),
+    ],
+)
+def test_links_of_whoever_is_controller_are_struck(
+    kind: str, targets: tuple[str, ...], links: set[tuple[str, str]]
+) -> None:
+    world = make_world()
+    ground = Ground(world, restart, controller=lambda: "beta")
+    fault = around(kind, *targets)
+    ground.begin(fault)
+    assert struck(world) == links
+    ground.end(fault)
+    assert not struck(world)
+
+
+def test_a_broker_that_is_cut_off_hears_of_no_later_controller_either() -> None:
+    world = make_world()
+    controllers: list[str | None] = [None]
+    ground = Ground(world, restart, controller=lambda: controllers[-1])
+    fault = around("unheard controller", "alpha", "gamma")
+    ground.begin(fault)
+    seen = []
+    for each in (None, "beta", "gamma", "alpha", "beta"):
+        controllers.append(each)
+        world.loop.run_for(1_000)
+        seen.append(struck(world))
+    assert seen == [set(), {("beta", "alpha")}, *[{("gamma", "alpha")}] * 2, {("beta", "alpha")}]
+    ground.end(fault)
+    world.loop.run_for(1_000)
+    assert not struck(world)
+
+
+def test_a_fault_on_several_links_stays_with_the_controller_that_it_found() -> None:
+    world = make_world()
+    controllers = ["beta"]
+    ground = Ground(world, restart, controller=lambda: controllers[-1])
+    ground.begin(around("unheard controller", "alpha", "gamma", "beta"))
+    controllers.append("alpha")
+    world.loop.run_for(1_000)
+    assert struck(world) == {("beta", "alpha"), ("beta", "gamma")}
+    ground.heal()
+    world.loop.run_for(1_000)
+    assert not struck(world)
+
+
+def test_faults_around_the_controller_come_beside_the_others_and_some_are_long() -> None:
+    options = PlanOptions(duration_ms=360_000)
+    plans = [plan_around_controller(seed, NAMES, options) for seed in range(20)]
+    assert plans == [plan_around_controller(seed, NAMES, options) for seed in range(20)]
+    faults = [fault for plan in plans for fault in plan]
+    assert {fault.kind for fault in faults} == set(AROUND_CONTROLLER)
+    assert {len(fault.targets) for fault in faults} == {2, 3}
+    lasting = [fault.end_ms - fault.begin_ms for fault in faults]
+    assert max(lasting) > 20_000
+    assert min(lasting) < 1_000
+    assert 15 < len(faults) / len(plans) < 35
+    assert all(1_000 <= fault.begin_ms < fault.end_ms <= 360_000 for fault in faults)
 
 
 def test_brokers_are_restarted_one_after_another_each_when_the_one_before_is_back() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaesque.env import Env
-from kafkaesque.sim.faults import Fault
+from kafkaesque.sim.faults import AROUND_CONTROLLER, Fault
 
 #: A burst begins so long before a fault begins or ends, and goes on for so long after it, at most.
 BEFORE_MS_MAX: Final = 400
@@ -39,6 +39,9 @@ class Bursts:
         windows = []
         for fault in plan:
             at = chance.choice((fault.begin_ms, fault.end_ms))
+            if fault.kind in AROUND_CONTROLLER:
+                # What a broker has missed does harm while the fault lasts.
+                at = chance.randint(fault.begin_ms, fault.end_ms)
             window = at - chance.randrange(BEFORE_MS_MAX), at + chance.randrange(AFTER_MS_MAX)
             if chance.randrange(100) < percent:
                 windows.append(window)
