@@ -208,7 +208,7 @@ class SimCluster:
             "log.scrub.interval.ms": 20_000,
             "broker.session.timeout.ms": self.options.session_timeout_ms,
         }
-        if "compaction" in self.options.activities:
+        if {"compaction", "throttles"} & set(self.options.activities):
             options |= _COMPACTION
         if {"exactly-once", "lock"} & set(self.options.activities):
             options |= _SHORT_SESSIONS

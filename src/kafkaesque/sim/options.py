@@ -20,6 +20,8 @@ ACTIVITIES: Final = (
     "topics",
     #: Replicas move from broker to broker, of all topics that stay.
     "moves",
+    #: Copies are throttled, and not any more, while a topic's retention is faster than they are.
+    "throttles",
     #: Other brokers become controllers, and controllers are ones no more.
     "controllers",
     #: A topic is a table: of its records, and of committed offsets, the last of each key stay.
@@ -35,8 +37,12 @@ ACTIVITIES: Final = (
 )
 #: Each drawn for itself, because they came later: a seed draws the others as it did before.
 _LATER: Final = ("compaction", "transactions", "moves", "namesakes")
-#: Not drawn, but for the asking: it takes long.
-_ASKED_FOR: Final = ("exactly-once", "controllers")
+#: Not drawn here, but for the asking, as it takes long, or with all faults.
+_ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
+#: With all faults, copies are throttled in one run of so many.
+_THROTTLES_ONE_IN: Final = 4
+#: How many brokers runs with all faults have; mostly three.
+_BROKERS: Final = (3, 3, 3, 4, 5)
 #: One run in so many has it, because its members are never quiet.
 _LOCK_ONE_IN: Final = 6
 #: Words for kinds of faults that belong together.
@@ -104,12 +110,17 @@ def name_brokers(count: int) -> list[str]:
     return [f"b{number}" for number in range(1, count + 1)]
 
 
+def draw_brokers(seed: int, faults: str) -> int:
+    """Return how many brokers a run has where nobody says it: with all faults the seed draws."""
+    return random.Random(f"{seed}/brokers").choice(_BROKERS) if faults == "all" else _BROKERS[0]
+
+
 def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     """Return the options with the faults that a word of `FAULTS` stands for.
 
     Of all faults, one strikes every 1.5 to 2.5 s on average. Drawn are which machine is damaged,
-    whether it is taken away in the end, how often brokers hear of one another, and whether links
-    around the controller are struck beside.
+    whether it is taken away in the end, how often brokers hear of one another, whether links around
+    the controller are struck beside, and whether copies are throttled.
     """
     kinds = FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
@@ -117,9 +128,15 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     if faults != "all":
         return replace(options, kinds=kinds)
     pace = random.Random(f"{seed}/pace").choice((1, 2, 4))
+    activities = options.activities
+    if random.Random(f"{seed}/throttles").randrange(_THROTTLES_ONE_IN) == 0:
+        # Copies are made after lost disks, too; moves make more, where there is room for them.
+        more = ("moves", "throttles") if options.brokers > MINORITY_BROKERS_MIN else ("throttles",)
+        activities += tuple(each for each in more if each not in activities)
     return replace(
         options,
         kinds=kinds,
+        activities=activities,
         between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000)),
         heartbeat_ms=pace * options.heartbeat_ms,
         probe_ms=pace * options.probe_ms,

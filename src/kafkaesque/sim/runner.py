@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kafkaesque.broker.broker import Broker
 from kafkaesque.env import Env
 from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
 from kafkaesque.sim.clients.bursts import Bursts, ClientEnv
 from kafkaesque.sim.clients.committer import SimCommitter
 from kafkaesque.sim.clients.controller_changer import ControllerChanger
+from kafkaesque.sim.clients.copy_throttle import CopyThrottle
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.lock_load import CANDIDATES, LockLoad
-from kafkaesque.sim.clients.producer import PAUSE_MS
 from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -23,9 +24,9 @@ from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.loop import NS_PER_MS, SimStuck
+from kafkaesque.sim.movers import start_changes, start_moves, start_throttles
 from kafkaesque.sim.namesakes.load import NamesakeLoad
 from kafkaesque.sim.nemesis import (
-    DAMAGING,
     LOSING,
     OF_CLOCKS,
     OF_LINKS,
@@ -45,6 +46,7 @@ from kafkaesque.sim.pipeline.load import (
     WORKERS,
     PipelineLoad,
 )
+from kafkaesque.sim.topics import lasting_topics
 from kafkaesque.sim.witness import Witness
 
 __all__ = ["SimOptions", "SimReport", "draw_options", "run_seed", "run_seeds"]
@@ -160,6 +162,7 @@ class _Run:
         self._elector: LeaderElector | None = None
         self._deleter: RecordDeleter | None = None
         self._shuffler: ReplicaShuffler | None = None
+        self._throttle: CopyThrottle | None = None
         self._changer: ControllerChanger | None = None
         self._transactions: TransactionLoad | None = None
         self._pipeline: PipelineLoad | None = None
@@ -219,6 +222,7 @@ class _Run:
             "deletions": self._deleter,
             "topics": self._churn,
             "moves": self._shuffler,
+            "throttles": self._throttle,
             "controllers": self._changer,
             "transactions": self._transactions,
             "decisions": self._lock,
@@ -281,6 +285,8 @@ class _Run:
         for each in (self._churn, self._elector, self._deleter, self._shuffler, self._changer):
             if each is not None:
                 each.is_stopped = True
+        if self._throttle is not None:
+            self._throttle.end()
         committer, churn = self._committer, self._churn
         if committer is not None:
             committer.conclude()
@@ -288,7 +294,9 @@ class _Run:
             writers.stop()
         if self._pipeline is not None:
             self._pipeline.calm()
-        loads = self._loads
+        throttle, loads = self._throttle, self._loads
+        if throttle is not None:
+            self._await("limits to be lifted", lambda: throttle.is_lifted)
         self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
         self._await("readers", lambda: all(load.is_read for load in loads))
         # So far the others had to do without a broker that has failed.
@@ -343,9 +351,21 @@ class _Run:
         for name, broker in self._cluster.trusted():
             for partition, why in broker.log_scrubber.damaged.items():
                 self._findings.note(f"{name} takes its {partition} for damaged: {why}")
+            self._check_kept(broker)
         if self._has_operator:
             self._cluster.restart_failed()
         self._world.loop.after(WITNESS_MS * NS_PER_MS, "witness", self._look)
+
+    def _check_kept(self, broker: Broker) -> None:
+        for load in self._loads:
+            topic = broker.state.topics.get(load.spec.name) if load.spec.kept_bytes else None
+            for state in () if topic is None else topic.partitions:
+                partition = broker.partitions.get(state.group)
+                if partition is not None and partition.is_leader:
+                    log = partition.log
+                    load.observations.check_kept(
+                        state.partition, log.start_offset, log.size_bytes, load.spec.kept_bytes
+                    )
 
     def _check_starts(self, load: TopicLoad) -> None:
         for _, broker in self._cluster.trusted():
@@ -362,8 +382,8 @@ class _Run:
                 for state in broker.state.topic(load.spec.name).partitions:
                     partition = broker.partitions.get(state.group)
                     if partition is not None:
-                        table = read_table(partition)
-                        load.observations.check_table(name, state.partition, table)
+                        start, table = partition.log_start_offset, read_table(partition)
+                        load.observations.check_table(name, state.partition, table, start)
 
     # -- clients
 
@@ -380,40 +400,11 @@ class _Run:
     def _make_topics(self) -> None:
         options = self._options
         self._env = self._boot_clients()
-        configs = {"min.insync.replicas": str(options.min_insync)}
-        if options.write_caching:
-            configs["write.caching"] = "true"
-        replicas = min(options.replicas, options.brokers)
-        self._replicas = replicas
-        self._add_load(
-            TopicSpec(
-                name="events",
-                partitions=options.partitions,
-                replicas=replicas,
-                configs=configs,
-                in_flight=options.in_flight,
-                # Where a pipeline runs, it is what is to be seen.
-                pause_ms=INPUT_PAUSE_MS if "exactly-once" in options.activities else PAUSE_MS,
-            )
-        )
-        if "deletions" in options.activities:
-            self._add_load(
-                TopicSpec(
-                    name="deleted",
-                    replicas=replicas,
-                    configs=configs,
-                    in_flight=options.in_flight,
-                )
-            )
-            small = {**configs, "retention.bytes": "20000"}
-            self._add_load(
-                TopicSpec(name="expiring", replicas=replicas, configs=small, expires=True)
-            )
-
-        if "compaction" in options.activities:
-            keyed = {**configs, "cleanup.policy": "compact"}
-            self._add_load(TopicSpec(name="table", replicas=replicas, configs=keyed, compacts=True))
-
+        specs = lasting_topics(self._seed, options)
+        for spec in specs:
+            self._add_load(spec)
+        self._replicas = replicas = specs[0].replicas
+        configs = specs[0].configs
         if "transactions" in options.activities:
             self._transactions = TransactionLoad(
                 self._env,
@@ -495,35 +486,6 @@ class _Run:
         load = TopicLoad(self._env, addresses, spec, self._findings, self._distrusted)
         self._loads.append(load)
 
-    def _start_moves(self, env: Env) -> None:
-        """Move replicas of everything that is not created and deleted again."""
-        fewest, brokers = self._fewest(), self._lasting_brokers()
-        if len(brokers) < fewest:
-            return
-        topics = [(load.spec.name, load.spec.partitions) for load in self._loads]
-        topics += [("__consumer_offsets", 2), ("__transaction_state", 2)]
-        client = KafkaClient(env, self._cluster.addresses, "events")
-        self._shuffler = ReplicaShuffler(client, topics, brokers=brokers, fewest=fewest)
-
-    def _fewest(self) -> int:
-        """Return how many copies outlast what one machine may suffer."""
-        loses = bool(set(self._options.kinds) & {*LOSING, *DAMAGING})
-        return min(3 if loses else 1, self._options.brokers)
-
-    def _lasting_brokers(self) -> list[int]:
-        """Return all but the one that is taken away in the end: it would never get its copies."""
-        names = enumerate(self._cluster.names, start=1)
-        return [number for number, name in names if name != self._options.damaged]
-
-    def _start_changes(self, env: Env) -> None:
-        """Change the controllers; with at least three, one more may be lost."""
-        options, brokers = self._options, self._lasting_brokers()
-        founders = range(1, min(options.controllers, options.brokers) + 1)
-        client = KafkaClient(env, self._cluster.addresses, "events")
-        self._changer = ControllerChanger(
-            client, founders=founders, brokers=brokers, fewest=self._fewest()
-        )
-
     def _start_clients(self) -> None:
         env, addresses = self._env, self._cluster.addresses
         activities, findings = self._options.activities, self._findings
@@ -542,9 +504,12 @@ class _Run:
             deleted = self._loads[1]
             self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
         if "moves" in activities:
-            self._start_moves(env)
+            specs = [load.spec for load in self._loads]
+            self._shuffler = start_moves(env, self._cluster, specs)
+        if "throttles" in activities:
+            self._throttle = start_throttles(env, self._cluster)
         if "controllers" in activities:
-            self._start_changes(env)
+            self._changer = start_changes(env, self._cluster)
         # Where a machine is lost for good, a topic that has too few replicas is lost with it.
         if "topics" in activities and not self._options.loses_damaged:
             fewest = self._passing_replicas_min

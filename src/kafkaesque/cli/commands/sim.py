@@ -52,7 +52,9 @@ def run(
         float | None,
         typer.Option(min=0.1, help="Simulated time with faults.", show_default="10; all: 360"),
     ] = None,
-    brokers: Annotated[int, typer.Option(min=1, max=BROKERS_MAX)] = BROKERS,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=BROKERS_MAX, show_default="3; all: 3, 4 or 5")
+    ] = None,
     faults: Annotated[
         str, typer.Option(help="What goes wrong: survivable, 'lost disks', or all.")
     ] = "survivable",
@@ -200,7 +202,8 @@ class _Way:
 
     faults: str = "survivable"
     seconds: float | None = None
-    brokers: int = BROKERS
+    #: None: as the seed draws them with all faults, else three.
+    brokers: int | None = None
     activities: tuple[str, ...] = ()
     #: Nothing but so many power cuts of all brokers.
     cuts: int = 0
@@ -218,7 +221,7 @@ class _Way:
     def __str__(self) -> str:
         words = [] if self.faults == "survivable" else [f"--faults '{self.faults}'"]
         words += [] if self.seconds is None else [f"--seconds {self.seconds:g}"]
-        words += [] if self.brokers == BROKERS else [f"--brokers {self.brokers}"]
+        words += [] if self.brokers is None else [f"--brokers {self.brokers}"]
         return " ".join([*words, *(f"--activity {each}" for each in self.activities)])
 
 
@@ -270,6 +273,7 @@ def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
     from kafkaesque.sim.options import (
         LONG_RUN,
         SimOptions,
+        draw_brokers,
         draw_options,
         name_brokers,
         with_faults,
@@ -278,9 +282,10 @@ def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
 
     begun, thresholds = time.process_time(), gc.get_threshold()
     base = LONG_RUN if way.faults == "all" else SimOptions()
+    brokers = way.brokers or draw_brokers(seed, way.faults)
     options = draw_options(
         seed,
-        replace(base, brokers=way.brokers, replicas=min(base.replicas, way.brokers)),
+        replace(base, brokers=brokers, replicas=min(base.replicas, brokers)),
     )
     if way.seconds is not None:
         options = replace(options, duration_ms=int(way.seconds * 1000))
@@ -288,7 +293,7 @@ def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
     options = replace(options, activities=way.activities or options.activities)
     plan = None
     if way.cuts:
-        plan, end_ms = plan_power_cuts(seed, name_brokers(way.brokers), way.cuts)
+        plan, end_ms = plan_power_cuts(seed, name_brokers(brokers), way.cuts)
         options = replace(options, duration_ms=end_ms)
     gc.set_threshold(GARBAGE_OBJECTS)
     try:

@@ -23,6 +23,8 @@ from kafkaesque.sim.clients.findings import Findings
 
 #: Where records have keys, a producer writes so many to one, and leaves it as it is then.
 RECORDS_PER_KEY: Final = 16
+#: So much may have counted for the retention of a leader that the next one has never got.
+UNCOMMITTED_BYTES: Final = 10_000
 
 
 def key_of(value: bytes) -> bytes:
@@ -184,6 +186,14 @@ class Observations:
             )
         self._check_asked(partition, start)
 
+    def check_kept(self, partition: int, start: int, size_bytes: int, kept_bytes: int) -> None:
+        """A leader's log of this size begins at `start`, and retention is to leave so much."""
+        if start > self._asked_start[partition] and size_bytes < kept_bytes - UNCOMMITTED_BYTES:
+            self.note_anomaly(
+                f"overdeleted: partition {partition} begins at {start} with {size_bytes} bytes, "
+                f"and retention is to leave {kept_bytes}"
+            )
+
     def _check_asked(self, partition: int, start: int) -> bool:
         asked = self._asked_start[partition]
         if start > asked and not self._expires:
@@ -197,14 +207,20 @@ class Observations:
     # -- the end
 
     def check_table(
-        self, who: str, partition: int, table: Mapping[bytes, tuple[int, bytes]]
+        self,
+        who: str,
+        partition: int,
+        table: Mapping[bytes, tuple[int, bytes]],
+        start: int = 0,
     ) -> None:
-        """Compare with the last record of each key that a replica has, by key: offset and value."""
+        """Compare with the last record of each key that a replica has, by key: offset and value.
+
+        Its log begins at `start`, as `check_start` has found right.
+        """
         for (at, value), offset in self.acknowledged.items():
             found = table.get(key_of(value), (-1, b""))
-            if at == partition and (
-                found[0] < offset or (found[0] == offset) != (found[1] == value)
-            ):
+            is_wrong = found[0] < offset or (found[0] == offset) != (found[1] == value)
+            if at == partition and offset >= start and is_wrong:
                 self.note_anomaly(
                     f"lost write: {value!r}, acknowledged at {partition}@{offset}, is not in the "
                     f"table of {who}, which has {found[1]!r} at {found[0]}"
@@ -225,10 +241,15 @@ class Observations:
     def _check_acknowledged(self) -> None:
         newest: dict[tuple[int, bytes], int] = {}
         if self.compacts:
-            for partition, records in self.seen.items():
-                for offset, value in records.items():
-                    key = partition, key_of(value)
-                    newest[key] = max(offset, newest.get(key, -1))
+            seen = [
+                ((partition, value), offset)
+                for partition, records in self.seen.items()
+                for offset, value in records.items()
+            ]
+            # What replaces a record may have expired before anybody read it.
+            for (partition, value), offset in (*seen, *self.acknowledged.items()):
+                key = partition, key_of(value)
+                newest[key] = max(offset, newest.get(key, -1))
         for (partition, value), offset in self.acknowledged.items():
             records = self.seen[partition]
             found = records.get(offset)

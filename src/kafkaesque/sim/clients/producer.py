@@ -58,11 +58,13 @@ class SimProducer:
         observations: Observations,
         pause_ms: int = PAUSE_MS,
         in_flight: int = 1,
+        padding_bytes: int = 0,
     ) -> None:
         """`pause_ms` is about how long it waits after each batch for one partition.
 
         At most so many batches for one partition are `in_flight`; brokers know the last five again.
         """
+        self._headers = (("padding", bytes(padding_bytes)),) if padding_bytes else ()
         self._pause_ms = pause_ms
         self._in_flight = in_flight
         self._client = client
@@ -120,7 +122,7 @@ class SimProducer:
         ]
         self._numbers[partition] += count
         records = [
-            Record(number, self._client.env.clock.wall_ms(), self._key(value), value, ())
+            Record(number, self._client.env.clock.wall_ms(), self._key(value), value, self._headers)
             for number, value in enumerate(values)
         ]
         options = BatchOptions(

@@ -44,12 +44,21 @@ class TopicSpec:
     #: Batches that a producer has under way for one partition, at most.
     in_flight: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
+    #: Bytes that each record has beside its value.
+    padding_bytes: int = 0
     #: Its options delete records.
     expires: bool = False
     #: Of its records the last of each key stay.
     compacts: bool = False
     #: The name is used again after the topic was deleted.
     is_passing: bool = False
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much retention leaves at least; 0 where that depends on clocks, or on keys."""
+        if self.compacts or "retention.ms" in self.configs:
+            return 0
+        return int(self.configs.get("retention.bytes", 0))
 
 
 class TopicLoad:
@@ -129,6 +138,7 @@ class TopicLoad:
                 self.observations,
                 spec.pause_ms,
                 spec.in_flight,
+                spec.padding_bytes,
             )
             if spec.is_passing:
                 producer.use_ids()
