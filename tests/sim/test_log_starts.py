@@ -40,13 +40,19 @@ def put_by(scenario: Scenario, name: str, count: int) -> Offset:
 
 def delete_all(scenario: Scenario) -> tuple[Offset, int]:
     """Delete all that is committed, as by request; return the start, and the term before it."""
-    partition, done = scenario.partition(scenario.leader), list[object]()
+    partition = scenario.partition(scenario.leader)
     start = partition.high_watermark
+    delete_before(scenario, start)
+    return start, partition.log.term_before(start)
+
+
+def delete_before(scenario: Scenario, start: Offset) -> None:
+    """Delete what is before an offset, on the leader and those that are in sync with it."""
+    partition, done = scenario.partition(scenario.leader), list[object]()
     starts = scenario.broker(scenario.leader).log_starts
     starts.delete(partition, start, 10_000, done.append)
     scenario.loop.run_until(lambda: done != [], 20_000)
     assert done == [Done()]
-    return start, partition.log.term_before(start)
 
 
 def one_that_lags(seed: int) -> tuple[Scenario, str, list[str]]:
@@ -169,3 +175,35 @@ def test_what_a_majority_has_lost_is_not_deleted_when_it_is_there_again(seed: in
         put(scenario, 1)
     scenario.loop.run_for(5_000)
     assert max(scenario.partition(name).log_start_offset for name in names) <= begin
+
+
+def test_a_copy_that_has_yet_to_grow_to_its_start_hears_of_a_later_one() -> None:
+    """A new leader puts the start of such a copy back to its end; then a late report comes."""
+    scenario = Scenario(1)
+    leader = scenario.leader
+    away, other = (name for name in scenario.cluster.names if name != leader)
+    scenario.write(200)
+    scenario.kill(away)
+    scenario.write(200)
+    end = scenario.partition(leader).high_watermark
+    delete_before(scenario, Offset(end - 30))
+    scenario.cluster.readmit(away)
+
+    def has_yet_to_grow() -> bool:
+        copy = scenario.find(away)
+        return copy is not None and 0 < copy.log.end_offset < copy.log_start_offset
+
+    scenario.loop.run_until(has_yet_to_grow, 60_000)
+    scenario.world.wire.block(leader, away)
+    delete_before(scenario, Offset(end - 20))
+    report = scenario.broker(leader).leaders.get(scenario.group)
+    assert report is not None
+    assert report.log_start_offset == end - 20
+    driver = scenario.broker(leader).driver
+    driver.transfer_leadership(scenario.group, scenario.broker(other).node)
+    scenario.loop.run_until(lambda: not has_yet_to_grow(), 30_000)
+    assert scenario.end(away) < end - 30
+    scenario.broker(away).log_starts.on_leader_report(report)
+    scenario.settle()
+    scenario.loop.run_for(2_000)
+    assert scenario.partition(away).log_start_offset == end - 20

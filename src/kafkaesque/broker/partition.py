@@ -639,9 +639,10 @@ class Partition:
         def on_durable() -> None:
             # Not before: until then the log is what it was.
             self.high_watermark = max(self.high_watermark, start_offset)
-            self._durable_offset = start_offset
             with suppress(DiskFailed):  # the store has told its driver
                 install()
+            # It begins at the sender's base, and has yet to grow to where it is to start.
+            self._durable_offset = min(start_offset, self.log.end_offset)
 
         self.producers.adopt(payload, start_offset, on_durable)
 
