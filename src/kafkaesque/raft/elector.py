@@ -198,7 +198,10 @@ class Elector:
 
     def know_formation(self, formation: int, *, is_decided: bool) -> None:
         """Take messages of a formation, too; without promising anything."""
-        self.formation = max(self.formation, formation)
+        if formation > self.formation:
+            self.formation = formation
+            # That was how an earlier one began.
+            self._founding = None
         if is_decided:
             self._undecided_term = max(self._undecided_term, first_term(formation + 1))
 

@@ -119,6 +119,27 @@ def test_nobody_stands_for_election_in_a_formation_that_is_not_founded() -> None
     assert all(cluster[node].is_quiet for node in (1, 2, 3))
 
 
+def test_who_has_founded_a_formation_may_not_found_the_next_one_by_the_same_word() -> None:
+    cluster = Cluster(2, wanted=(1, 2))
+    cluster.elect(1)
+    cluster.crash(1)
+    cluster.notice_all()
+    arbiter = Arbiter(cluster)
+    recover(cluster, arbiter, 2)
+    cluster.start(1)
+    arbiter.follow(1)
+    arbiter.follow(1)
+    cluster.notice_all()
+    pass_time(cluster)
+    assert sorted(cluster[2].configuration.voters) == [1, 2]
+    arbiter.begin()
+    arbiter.follow(2)
+    pass_time(cluster, 50)
+    # Its own vote was enough the first time.
+    assert not cluster[2].is_leader
+    assert cluster[2].term == first_term(2)
+
+
 def test_a_log_is_taken_over_only_when_it_is_known_how_the_formation_was_decided() -> None:
     """It may have been done uncleanly: then a member compares nothing that it has committed."""
     cluster = Cluster(4, wanted=(1, 2, 3, 4))
