@@ -37,9 +37,12 @@ def lasting_brokers(options: SimOptions, *, with_damaged: bool = False) -> list[
 
 
 def start_moves(
-    env: Env, cluster: SimCluster, specs: Sequence[TopicSpec]
+    env: Env, cluster: SimCluster, specs: Sequence[TopicSpec], sound: Sequence[TopicSpec] = ()
 ) -> ReplicaShuffler | None:
-    """Move replicas of everything that is not created and deleted again, if there is room."""
+    """Move replicas of everything that is not created and deleted again, if there is room.
+
+    Those in `sound` are kept off the machine that is damaged: they move where nothing goes there.
+    """
     options = cluster.options
     fewest = fewest_copies(options)
     if options.damaged is not None and options.brokers <= fewest:
@@ -50,6 +53,8 @@ def start_moves(
     topics = [(spec.name, spec.partitions) for spec in specs]
     topics += [each for each in topics if each[0] == THROTTLED_TOPIC] * (_THROTTLED_TIMES - 1)
     topics += _INTERNAL
+    if set(brokers) <= set(lasting_brokers(options)):
+        topics += [(spec.name, spec.partitions) for spec in sound]
     client = KafkaClient(env, cluster.addresses, "events")
     return ReplicaShuffler(client, topics, brokers=brokers, fewest=fewest)
 

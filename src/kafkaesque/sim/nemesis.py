@@ -67,6 +67,14 @@ CONTROLLER_MS: Final = (50, 4_000)
 CONTROLLER_LONG_MS: Final = (4_000, 30_000)
 #: One in so many of them is long.
 CONTROLLER_LONG_ONE_IN: Final = 3
+#: How long a majority is away, how long before that who is left then was, and when it comes back
+#: after they have begun to go; within what time they go; from one such loss to the next.
+LOST_MS: Final = (6_000, 14_000)
+BEHIND_MS: Final = (1_000, 5_000)
+BACK_MS: Final = (-500, 2_000)
+APART_MS_MAX: Final = 1_000
+LOST_FIRST_MS: Final = (500, 3_000)
+BETWEEN_LOST_MS: Final = (5_000, 25_000)
 #: These take long.
 _LONG: Final = ("absence", "rolling restart")
 
@@ -188,6 +196,44 @@ def plan_around_controller(seed: int, names: Sequence[str], options: PlanOptions
         )
         plan.append(fault)
         at += chance.randint(1, CONTROLLER_GAP_MS_MAX)
+    return plan
+
+
+def plan_lost_majorities(
+    seed: int, names: Sequence[str], replicas: Sequence[Sequence[str]], duration_ms: int
+) -> list[Fault]:
+    """Return absences of all but one of the machines that hold a partition, again and again.
+
+    In half of them who is left was away before, and has less than they. They are dead, or cut off
+    from all machines, together or each alone: clients reach them still.
+    """
+    chance = random.Random(f"{seed}/lost majorities")
+    plan: list[Fault] = []
+
+    def add(kind: str, targets: Iterable[str], begin: int, end: int) -> None:
+        if end < duration_ms:
+            plan.append(Fault(kind=kind, targets=tuple(targets), begin_ms=begin, end_ms=end))
+
+    at = chance.randint(*LOST_FIRST_MS)
+    while at < duration_ms and len(plan) < FAULTS_MAX:
+        left, *gone = chance.sample(chance.choice(replicas), len(replicas[0]))
+        if chance.randrange(2) == 0:
+            gone_ms = at + chance.randint(*BEHIND_MS)
+            add("absence", [left], at, gone_ms + chance.randint(*BACK_MS))
+            at = gone_ms
+        kind = chance.choice(("absence", "absence", "power cut", "block", "block each"))
+        end = at + chance.randint(*LOST_MS)
+        if kind == "block":
+            pairs = _both_ways(gone, [name for name in names if name not in gone])
+            add("block", [name for pair in pairs for name in pair], at, end)
+        for each in gone:
+            begin = at + chance.randrange(APART_MS_MAX)
+            if kind == "block each":
+                pairs = _both_ways([each], [name for name in names if name != each])
+                add("block", [name for pair in pairs for name in pair], begin, end)
+            elif kind != "block":
+                add(kind, [each], begin, end + chance.randrange(APART_MS_MAX))
+        at = end + chance.randint(*BETWEEN_LOST_MS)
     return plan
 
 

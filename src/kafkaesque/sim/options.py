@@ -32,6 +32,8 @@ ACTIVITIES: Final = (
     "namesakes",
     #: Members of a group hold a lock in turn, and write as holders.
     "lock",
+    #: A topic goes on with what is left of it: groups lose their majorities, and their records.
+    "unclean",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
@@ -43,6 +45,9 @@ _ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
 _THROTTLES_ONE_IN: Final = 4
 #: How many brokers runs with all faults have; mostly three.
 _BROKERS: Final = (3, 3, 3, 4, 5)
+#: Drawn in one of so many long runs only: majorities are lost for longer than a short one takes.
+_LONG_ONLY: Final = ("unclean",)
+_LONG_ONLY_ONE_IN: Final = 4
 #: One run in so many has it, because its members are never quiet.
 _LOCK_ONE_IN: Final = 6
 #: Words for kinds of faults that belong together.
@@ -56,6 +61,11 @@ FAULTS: Final = {
 }
 #: So few brokers have no minority that might lose its copies.
 MINORITY_BROKERS_MIN: Final = 3
+#: Where groups lose their majorities there are so many brokers, one of them damaged, three with the
+#: topic, and controllers that decide.
+UNCLEAN_BROKERS_MIN: Final = 5
+#: They are formed anew after one of these.
+UNCLEAN_SESSION_TIMEOUTS_MS: Final = (500, 1_000, 3_000)
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
 
@@ -105,6 +115,10 @@ class SimOptions:
 LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=15)
 
 
+def _is_one_in(count: int, seed: int, what: str) -> bool:
+    return random.Random(f"{seed}/{what}").randrange(count) == 0
+
+
 def name_brokers(count: int) -> list[str]:
     """Return the names of the machines that brokers run on."""
     return [f"b{number}" for number in range(1, count + 1)]
@@ -146,6 +160,18 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     )
 
 
+def with_lost_majorities(seed: int, options: SimOptions) -> SimOptions:
+    """Return the options with what the activity "unclean" needs, if that goes on."""
+    if "unclean" not in options.activities:
+        return options
+    chance = random.Random(f"{seed}/session timeout")
+    return replace(
+        options,
+        brokers=max(UNCLEAN_BROKERS_MIN, options.brokers),
+        session_timeout_ms=chance.choice(UNCLEAN_SESSION_TIMEOUTS_MS),
+    )
+
+
 def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """Return options in which the seed decides what `base` need not say.
 
@@ -154,11 +180,14 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     """
     base = base or SimOptions()
     chance = random.Random(f"{seed}/options")
-    known = [each for each in ACTIVITIES if each not in (*_LATER, *_ASKED_FOR, "lock")]
+    apart = (*_LATER, *_LONG_ONLY, *_ASKED_FOR, "lock")
+    known = [each for each in ACTIVITIES if each not in apart]
     drawn = [each for each in known if chance.randrange(3) == 0]
     drawn += [each for each in _LATER if random.Random(f"{seed}/{each}").randrange(3) == 0]
     if random.Random(f"{seed}/lock").randrange(_LOCK_ONE_IN) == 0:
         drawn.append("lock")
+    if base.duration_ms >= LONG_RUN.duration_ms:
+        drawn += [each for each in _LONG_ONLY if _is_one_in(_LONG_ONLY_ONE_IN, seed, each)]
     return replace(
         base,
         activities=tuple(drawn),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.refused_batches import GAPS_MS
 from kafkaesque.env import Env
 from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter
@@ -16,6 +17,7 @@ from kafkaesque.sim.clients.copy_throttle import CopyThrottle
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.lock_load import CANDIDATES, LockLoad
+from kafkaesque.sim.clients.observations import Observations
 from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_churn import TopicChurn
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -37,6 +39,7 @@ from kafkaesque.sim.nemesis import (
     make_plan,
     plan_around_controller,
     plan_cut_links,
+    plan_lost_majorities,
 )
 from kafkaesque.sim.options import SimOptions, draw_options
 from kafkaesque.sim.pipeline.load import (
@@ -47,6 +50,9 @@ from kafkaesque.sim.pipeline.load import (
     PipelineLoad,
 )
 from kafkaesque.sim.topics import lasting_topics
+from kafkaesque.sim.unclean.eras import Eras
+from kafkaesque.sim.unclean.history import UncleanHistory
+from kafkaesque.sim.unclean.load import UncleanLoad, UncleanSpec, draw_spec
 from kafkaesque.sim.witness import Witness
 
 __all__ = ["SimOptions", "SimReport", "draw_options", "run_seed", "run_seeds"]
@@ -59,6 +65,8 @@ LOOK_MS: Final = 20
 WITNESS_MS: Final = 250
 #: What the brokers, and no clients, come to.
 AGREEMENT: Final = "agreement"
+#: Clients of the topic that is elected uncleanly work around each fault by which it is.
+ALWAYS_PERCENT: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +161,8 @@ class _Run:
         self._world = World(seed)
         self._cluster = SimCluster(self._world, options)
         self._findings = Findings()
-        self._witness = Witness(self._cluster, self._findings)
+        self._eras = Eras(self._cluster)
+        self._witness = Witness(self._cluster, self._findings, self._eras)
         #: Whether somebody looks after brokers that have given up their disk.
         self._has_operator = False
         self._loads: list[TopicLoad] = []
@@ -168,24 +177,41 @@ class _Run:
         self._pipeline: PipelineLoad | None = None
         self._lock: LockLoad | None = None
         self._namesakes: NamesakeLoad | None = None
+        self._unclean: UncleanLoad | None = None
+        #: What is drawn for it; and by which faults it loses its majorities.
+        self._unclean_spec = draw_spec(seed, options) if "unclean" in options.activities else None
         names = self._cluster.names
         workers = [*WORKERS] if "exactly-once" in options.activities else []
         workers += CANDIDATES if "lock" in options.activities else []
         self._plan = _draw_plan(seed, names, workers, options) if plan is None else list(plan)
+        self._losses = self._draw_losses()
+        self._plan += self._losses if plan is None else []
         check_plan(self._plan, [*names, *workers])
         #: When the plan begins.
         self._begun_ns = -1
-        self._bursts = self._make_bursts()
+        percent = options.busy_percent
+        self._bursts = self._make_bursts(self._plan, percent, "bursts")
+        # Nothing of what that topic is about happens elsewhere.
+        self._unclean_bursts = self._make_bursts(
+            self._losses, percent and ALWAYS_PERCENT, "unclean bursts"
+        )
 
-    def _make_bursts(self) -> Bursts | None:
-        loop, percent = self._world.loop, self._options.busy_percent
+    def _draw_losses(self) -> list[Fault]:
+        spec, options = self._unclean_spec, self._options
+        if spec is None:
+            return []
+        names = self._cluster.names
+        return plan_lost_majorities(self._seed, names, spec.replicas, options.duration_ms)
+
+    def _make_bursts(self, plan: Sequence[Fault], percent: int | None, label: str) -> Bursts | None:
+        loop = self._world.loop
 
         def now_ms() -> float:
             return -1 if self._begun_ns < 0 else (loop.now_ns - self._begun_ns) / NS_PER_MS
 
         if percent is None:
             return None
-        return Bursts(self._plan, percent, loop.chance("bursts"), now_ms)
+        return Bursts(plan, percent, loop.chance(label), now_ms)
 
     def go(self) -> SimReport:
         """Run, and report."""
@@ -200,14 +226,16 @@ class _Run:
         except Exception as defect:
             self._findings.note(f"defect: {type(defect).__name__}: {defect}")
         anomalies, history = self._findings.anomalies, self._world.loop.history
-        observations = [load.observations for load in self._loads]
+        clients: list[Observations | UncleanHistory] = []
+        clients += [load.observations for load in self._loads]
+        clients += [] if self._unclean is None else [self._unclean.history]
         return SimReport(
             seed=self._seed,
             anomalies=anomalies,
             digest=history.digest(),
-            sent=sum(each.sent_count for each in observations),
-            acknowledged=sum(len(each.acknowledged) for each in observations),
-            read=sum(each.read_count for each in observations),
+            sent=sum(each.sent_count for each in clients),
+            acknowledged=sum(each.acknowledged_count for each in clients),
+            read=sum(each.read_count for each in clients),
             faults=len(self._plan),
             plan=tuple(self._plan),
             simulated_ms=self._world.loop.now_ns // NS_PER_MS,
@@ -237,6 +265,8 @@ class _Run:
             counts["commits to namesakes"] = self._namesakes.history.committed_count
         if self._pipeline is not None:
             counts |= self._pipeline.counts()
+        if self._unclean is not None:
+            counts |= self._unclean.counts()
         return counts
 
     # -- the course of a run
@@ -267,6 +297,8 @@ class _Run:
             writers.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
+        if self._unclean is not None:
+            self._unclean.check()
         self._witness.look()
 
     def _boot(self, machine: Machine) -> None:
@@ -278,10 +310,12 @@ class _Run:
 
     def _settle(self) -> None:
         """Everything is healed: let all that was begun come to its end."""
-        if self._bursts is not None:
-            self._bursts.end()
-        for load in self._loads:
-            load.stop_producing()
+        for bursts in (self._bursts, self._unclean_bursts):
+            if bursts is not None:
+                bursts.end()
+        for load in (*self._loads, self._unclean):
+            if load is not None:
+                load.stop_producing()
         for each in (self._churn, self._elector, self._deleter, self._shuffler, self._changer):
             if each is not None:
                 each.is_stopped = True
@@ -310,6 +344,16 @@ class _Run:
         if self._pipeline is not None:
             self._settle_pipeline(self._pipeline)
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+        if self._unclean is not None:
+            self._settle_unclean(self._unclean)
+
+    def _settle_unclean(self, load: UncleanLoad) -> None:
+        # So long a producer may hear that it is to send again what does not follow any more.
+        ms_max = GAPS_MS + SETTLE_MS_MAX
+        self._await("acknowledgements", lambda: load.is_acknowledged, ms_max, load.describe)
+        self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+        load.conclude()
+        self._await("readers", lambda: load.is_read, describe_it=load.describe)
 
     def _settle_transactions(self, load: TransactionLoad | LockLoad | NamesakeLoad) -> None:
         self._await("ends of transactions", lambda: load.is_idle, describe_it=load.describe)
@@ -345,6 +389,8 @@ class _Run:
     def _look(self) -> None:
         """Look into the brokers every now and then."""
         self._witness.look()
+        if self._unclean is not None:
+            self._unclean.look()
         for name in self._cluster.failed():
             if name != self._options.damaged:
                 self._findings.note(f"{name} has given up a disk without faults")
@@ -428,17 +474,16 @@ class _Run:
             self._make_namesakes(configs)
         if "exactly-once" in options.activities:
             self._make_pipeline(configs)
+        if self._unclean_spec is not None:
+            self._make_unclean(self._unclean_spec)
 
-    def _boot_clients(self) -> Env:
-        env = self._world.add_machine("client").boot()
-        if self._bursts is None:
+    def _boot_clients(self, name: str = "client", bursts: Bursts | None = None) -> Env:
+        env = self._world.add_machine(name).boot()
+        bursts = bursts or self._bursts
+        if bursts is None:
             return env
         return ClientEnv(
-            clock=env.clock,
-            dice=env.dice,
-            disk=env.disk,
-            network=env.network,
-            bursts=self._bursts,
+            clock=env.clock, dice=env.dice, disk=env.disk, network=env.network, bursts=bursts
         )
 
     def _make_namesakes(self, configs: Mapping[str, str]) -> None:
@@ -457,6 +502,10 @@ class _Run:
     def _passing_replicas_min(self) -> int:
         """Return how many copies outlast a lost disk: nothing without a majority does."""
         return self._replicas if set(self._options.kinds) & set(LOSING) else 1
+
+    def _make_unclean(self, spec: UncleanSpec) -> None:
+        env = self._boot_clients("unclean", self._unclean_bursts)
+        self._unclean = UncleanLoad(env, self._cluster, self._findings, self._eras, spec)
 
     def _make_pipeline(self, configs: Mapping[str, str]) -> None:
         spec = TopicSpec(
@@ -478,7 +527,7 @@ class _Run:
         )
 
     def _are_topics_made(self) -> bool:
-        made = (*self._loads, *self._transactional, self._pipeline)
+        made = (*self._loads, *self._transactional, self._pipeline, self._unclean)
         return all(each is None or each.is_made for each in made)
 
     def _add_load(self, spec: TopicSpec) -> None:
@@ -494,10 +543,11 @@ class _Run:
         if "commits" in activities:
             client = KafkaClient(env, addresses, "events")
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
-        for each in self._transactional:
-            each.start()
-        if self._pipeline is not None:
-            self._pipeline.start()
+        for writers in self._transactional:
+            writers.start()
+        for each in (self._pipeline, self._unclean):
+            if each is not None:
+                each.start()
         if "transfers" in activities:
             self._elector = LeaderElector(KafkaClient(env, addresses, "events"))
         if "deletions" in activities:
@@ -505,7 +555,8 @@ class _Run:
             self._deleter = RecordDeleter(KafkaClient(env, addresses, "deleted"), deleted)
         if "moves" in activities:
             specs = [load.spec for load in self._loads]
-            self._shuffler = start_moves(env, self._cluster, specs)
+            sound = [] if self._unclean is None else [self._unclean.spec]
+            self._shuffler = start_moves(env, self._cluster, specs, sound)
         if "throttles" in activities:
             self._throttle = start_throttles(env, self._cluster)
         if "controllers" in activities:

@@ -1,7 +1,8 @@
 """Looks into running brokers for what clients might never notice.
 
 *Two leaders* in one term; *divergence*: a replica has something else committed at an offset than
-another one had. Looked at every now and then, what is new since the last time only.
+another one had. Looked at every now and then, what is new since the last time only. An unclean
+election begins another history: replicas are compared with those that have heard of the same one.
 """
 
 from collections.abc import Iterator
@@ -15,27 +16,34 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.model.records import decode_batch
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.unclean.eras import Eras
 
 READ_BYTES: Final = 64 * 1024
 RECORDS_BYTES_MAX: Final = 1 << 24
+
+#: A group, and an era of it.
+_Group = tuple[GroupId, int]
 
 
 class Witness:
     """Remembers who led, and what was committed."""
 
-    def __init__(self, cluster: SimCluster, findings: Findings) -> None:
+    def __init__(self, cluster: SimCluster, findings: Findings, eras: Eras) -> None:
         self._cluster: Final = cluster
+        self._eras: Final = eras
         self._findings: Final = findings
         self._leaders: Final[dict[tuple[GroupId, int], str]] = {}
-        #: group -> base offset -> checksum and epoch of the batch; or, where batches lose records,
-        #: the offset, checksum and epoch of each record
-        self._committed: Final[dict[GroupId, dict[int, tuple[int, int]]]] = {}
+        #: group and era -> base offset -> checksum and epoch of the batch; or, where batches lose
+        #: records, the offset, checksum and epoch of each record
+        self._committed: Final[dict[_Group, dict[int, tuple[int, int]]]] = {}
         #: machine -> its broker, and up to where each of its groups was looked at
-        self._looked: Final[dict[str, tuple[Broker, dict[GroupId, int]]]] = {}
+        self._looked: Final[dict[str, tuple[Broker, dict[_Group, int]]]] = {}
 
     def look(self) -> None:
         """Compare what is new."""
+        self._eras.look()
         with self._cluster.unhindered():
+            self._eras.keep_inherited()
             self._look()
 
     def _look(self) -> None:
@@ -58,16 +66,20 @@ class Witness:
                 )
 
     def _look_at_log(
-        self, name: str, broker: Broker, replica: Replica, looked: dict[GroupId, int]
+        self, name: str, broker: Broker, replica: Replica, looked: dict[_Group, int]
     ) -> None:
         group, log = replica.group, replica.log
-        end = _committed_end(broker, group)
-        if end <= looked.get(group, 0):
+        era = self._eras.era_of(broker, replica)
+        if era is None:
             return
-        committed = self._committed.setdefault(group, {})
+        here = group, era
+        end = _committed_end(broker, group)
+        if end <= looked.get(here, 0):
+            return
+        committed = self._committed.setdefault(here, {})
         partition = broker.partitions.get(group)
         is_compacted = partition is not None and partition.config.is_compacted
-        position = max(looked.get(group, 0), log.start_offset)
+        position = max(looked.get(here, 0), log.start_offset)
         while position < end:
             ranges = log.locate_blocking(Offset(position), READ_BYTES, end)
             if not ranges:
@@ -86,7 +98,7 @@ class Witness:
                             f"offset {offset} than there was before"
                         )
                 position = batch.next_offset
-        looked[group] = max(position, looked.get(group, 0))
+        looked[here] = max(position, looked.get(here, 0))
 
 
 def _said(

@@ -277,6 +277,7 @@ def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
         draw_options,
         name_brokers,
         with_faults,
+        with_lost_majorities,
     )
     from kafkaesque.sim.runner import run_seed
 
@@ -289,7 +290,8 @@ def _run_one(seed: int, way: _Way) -> "tuple[SimReport, float]":
     )
     if way.seconds is not None:
         options = replace(options, duration_ms=int(way.seconds * 1000))
-    options = with_faults(seed, options, way.faults)
+    options = replace(options, activities=way.activities or options.activities)
+    options = with_faults(seed, with_lost_majorities(seed, options), way.faults)
     options = replace(options, activities=way.activities or options.activities)
     plan = None
     if way.cuts:

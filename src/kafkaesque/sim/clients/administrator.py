@@ -1,6 +1,7 @@
 """An administrator: lets preferred leaders lead, deletes records."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -11,7 +12,7 @@ from kafkaesque.protocols.kafka.messages.delete_records_request import (
 )
 from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.topic_load import TopicLoad
+from kafkaesque.sim.clients.topic_load import TopicSpec
 
 ELECT_LEADERS_VERSION: Final = 2
 DELETE_RECORDS_VERSION: Final = 2
@@ -51,10 +52,45 @@ class LeaderElector:
         self._elect_later()
 
 
+class Reader(Protocol):
+    """Somebody who reads a partition."""
+
+    @property
+    def position(self) -> int:
+        """What it reads next."""
+
+
+class Deletions(Protocol):
+    """Is told of deletions."""
+
+    def note_deletion_asked(self, partition: int, offset: int) -> None:
+        """Somebody asks that the log begin at an offset."""
+
+    def note_deleted(self, partition: int, start: int) -> None:
+        """The answer says where the log begins now."""
+
+
+class Deletable(Protocol):
+    """A topic whose records are deleted."""
+
+    @property
+    def spec(self) -> TopicSpec:
+        """What it is like."""
+
+    @property
+    def consumers(self) -> Sequence[Reader]:
+        """Who reads its partitions, in their order."""
+
+    @property
+    def observations(self) -> Deletions:
+        """Who is told."""
+
+
 class RecordDeleter:
     """Deletes what a topic's consumers have read, some of it."""
 
-    def __init__(self, client: KafkaClient, load: TopicLoad) -> None:
+    def __init__(self, client: KafkaClient, load: Deletable, every_ms: int = DELETE_MS) -> None:
+        self._every_ms: Final = every_ms
         self._client: Final = client
         self._load: Final = load
         #: Deletions that were acknowledged.
@@ -63,7 +99,7 @@ class RecordDeleter:
         self._delete_later()
 
     def _delete_later(self) -> None:
-        self._client.rest(self._delete, DELETE_MS)
+        self._client.rest(self._delete, self._every_ms)
 
     def _delete(self) -> None:
         if self.is_stopped:

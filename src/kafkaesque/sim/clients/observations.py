@@ -91,6 +91,11 @@ class Observations:
         """Something that must never be was seen."""
         self.findings.note(f"{self.topic}: {what}")
 
+    @property
+    def acknowledged_count(self) -> int:
+        """Records that were acknowledged."""
+        return len(self.acknowledged)
+
     # -- what producers do
 
     def note_producer_id(self, name: str, producer_id: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record
@@ -15,7 +15,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     TopicProduceData,
 )
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.observations import Observations, key_of
+from kafkaesque.sim.clients.observations import key_of
 
 #: The one names topics by name, the other by id.
 PRODUCE_VERSIONS = (9, 13)
@@ -24,7 +24,7 @@ BATCH_RECORDS_MAX = 8
 PAUSE_MS = 40
 
 #: What a correct broker never answers to a producer that repeats its batches in order.
-_NEVER = (
+NEVER = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -36,11 +36,31 @@ _NEVER = (
 
 
 @dataclass(slots=True)
-class _Batch:
+class Batch:
     """Something that was sent, or is to be."""
 
     data: bytes
     values: list[bytes]
+
+
+class ProducerNotes(Protocol):
+    """What a producer says of what it does; see `Observations`."""
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records have keys."""
+
+    def note_producer_id(self, name: str, producer_id: int) -> None:
+        """A producer got its id."""
+
+    def note_sent(self, partition: int, values: list[bytes]) -> None:
+        """Values are on their way."""
+
+    def note_acknowledged(self, partition: int, base_offset: int, values: list[bytes]) -> None:
+        """A batch was acknowledged with acks=all."""
+
+    def note_anomaly(self, what: str) -> None:
+        """Something that must never be was seen."""
 
 
 class SimProducer:
@@ -55,7 +75,7 @@ class SimProducer:
         client: KafkaClient,
         name: str,
         partitions: int,
-        observations: Observations,
+        observations: ProducerNotes,
         pause_ms: int = PAUSE_MS,
         in_flight: int = 1,
         padding_bytes: int = 0,
@@ -76,7 +96,7 @@ class SimProducer:
         self._sequences = [0] * partitions
         self._numbers = [0] * partitions
         #: What is not acknowledged, by partition and in order, and how many answers are due.
-        self._batches: list[list[_Batch]] = [[] for _ in range(partitions)]
+        self._batches: list[list[Batch]] = [[] for _ in range(partitions)]
         self._due = [0] * partitions
         self._version = PRODUCE_VERSIONS[client.env.dice.below(len(PRODUCE_VERSIONS))]
         self.is_stopped = False
@@ -114,7 +134,7 @@ class SimProducer:
             self._batches[partition].append(self._make_batch(partition))
         self._send(partition)
 
-    def _make_batch(self, partition: int) -> _Batch:
+    def _make_batch(self, partition: int) -> Batch:
         count = 1 + self._client.env.dice.below(BATCH_RECORDS_MAX)
         first = self._numbers[partition]
         values = [
@@ -132,7 +152,7 @@ class SimProducer:
         )
         self._sequences[partition] += count
         self._observations.note_sent(partition, values)
-        return _Batch(bytes(encode_batch(records, options)), values)
+        return Batch(bytes(encode_batch(records, options)), values)
 
     def _key(self, value: bytes) -> bytes | None:
         return key_of(value) if self._observations.compacts else None
@@ -157,7 +177,7 @@ class SimProducer:
             receive = self._receiver(partition, batch, count)
             link.send(ApiKey.PRODUCE, self._version, request, receive)
 
-    def _receiver(self, partition: int, batch: _Batch, count: int) -> Callable[[Any], None]:
+    def _receiver(self, partition: int, batch: Batch, count: int) -> Callable[[Any], None]:
         def receive(response: Any) -> None:
             outcome = None
             if response is not None:
@@ -165,7 +185,7 @@ class SimProducer:
             if outcome is not None and outcome.error_code == 0:
                 self._batches[partition].remove(batch)
                 self._observations.note_acknowledged(partition, outcome.base_offset, batch.values)
-            elif outcome is not None and outcome.error_code in _NEVER:
+            elif outcome is not None and outcome.error_code in NEVER:
                 self._observations.note_anomaly(
                     f"producer {self._name}, partition {partition}: refused with "
                     f"{ErrorCode(outcome.error_code).name}: {outcome.error_message}"

@@ -1,0 +1,100 @@
+"""Unclean elections in runs of the simulator: see `kafkaesque.sim.unclean`."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.group_recovery import GroupRecovery
+from kafkaesque.broker.partition import Partition
+from kafkaesque.sim.options import LONG_RUN, SimOptions, draw_options, with_lost_majorities
+from kafkaesque.sim.runner import SimReport, run_seed
+from kafkaesque.storage.log_store import LogStore
+from tests.sim.seeds import some_of
+
+#: Majorities are lost, and little else happens.
+LOSSES = SimOptions(
+    activities=("unclean",),
+    brokers=5,
+    session_timeout_ms=500,
+    duration_ms=60_000,
+    kinds=("delay",),
+    partitions=1,
+    between_ms=5_000,
+    busy_percent=1,
+)
+
+
+#: Brokers die and are cut off in between, too.
+HARSHER = replace(
+    LOSSES, kinds=("absence", "kill", "block"), between_ms=1_500, session_timeout_ms=300
+)
+
+
+def _find(seeds: range | tuple[int, ...], options: SimOptions = LOSSES) -> list[str]:
+    for seed in seeds:
+        found = run_seed(seed, options).anomalies
+        if found:
+            return found
+    return []
+
+
+def _explain(report: SimReport) -> str:
+    lines = "\n".join(report.lines[-40:])
+    return f"seed {report.seed}: {report.anomalies}\n{lines}"
+
+
+@pytest.mark.timeout(300)
+def test_what_is_acknowledged_since_the_last_unclean_election_is_there() -> None:
+    counts: dict[str, int] = {}
+    for seed in some_of(range(8)):
+        report = run_seed(seed, LOSSES)
+        assert report.ok, _explain(report)
+        for name, count in report.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    for name in ("unclean elections", "given up", "resets", "deletions there"):
+        assert counts[name] > 0, f"no {name}"
+
+
+def test_one_long_run_in_four_has_unclean_elections_and_brokers_enough() -> None:
+    drawn = [draw_options(seed, LONG_RUN) for seed in range(100)]
+    chosen = [each for each in drawn if "unclean" in each.activities]
+    assert 15 < len(chosen) < 35
+    assert not any("unclean" in draw_options(seed).activities for seed in range(100))
+    for seed, each in enumerate(drawn):
+        assert with_lost_majorities(seed, each).brokers == (5 if each in chosen else 3)
+
+
+def test_copies_that_count_while_they_are_made_anew_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    open_log = LogStore.open_log
+
+    def whole(self: LogStore, **arguments: Any) -> Any:
+        arguments["may_be_lost"] = False
+        return open_log(self, **arguments)
+
+    monkeypatch.setattr(LogStore, "open_log", whole)
+    found = _find((1, 2), HARSHER)
+    assert any(what.startswith("unclean: made anew") for what in found), found
+
+
+def test_copies_that_are_not_made_anew_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupRecovery, "is_given_up", lambda self, group, log: False)
+    monkeypatch.setattr("kafkaesque.broker.recovery_state.RecoveryState.is_given_up", _never)
+    assert _find((2, 5)), "replicas keep another history, and nobody noticed"
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def test_an_acknowledgement_before_the_commit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where elections are unclean, a majority that lives loses nothing."""
+    answer_later = Partition._answer_later
+
+    def at_once(self: Partition, acks: int, *arguments: Any) -> None:
+        answer_later(self, 0, *arguments)
+
+    monkeypatch.setattr(Partition, "_answer_later", at_once)
+    assert _find((0, 1)), "acknowledged before the commit, and nobody noticed"
