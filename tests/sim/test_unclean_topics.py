@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker import log_starts
 from kafkaesque.broker.group_recovery import GroupRecovery
 from kafkaesque.broker.partition import Partition
+from kafkaesque.model.ids import Offset
+from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.options import LONG_RUN, SimOptions, draw_options, with_lost_majorities
 from kafkaesque.sim.runner import SimReport, run_seed
 from kafkaesque.storage.log_store import LogStore
@@ -63,6 +66,29 @@ def test_one_long_run_in_four_has_unclean_elections_and_brokers_enough() -> None
     assert not any("unclean" in draw_options(seed).activities for seed in range(100))
     for seed, each in enumerate(drawn):
         assert with_lost_majorities(seed, each).brokers == (5 if each in chosen else 3)
+
+
+def test_a_start_that_is_believed_without_its_term_deletes_what_came_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One replica was away; then the two others are cut off, and go on writing and deleting."""
+    options = replace(LOSSES, duration_ms=14_000, busy_percent=None)
+    cut = [(one, other) for one in ("b4", "b5") for other in ("b1", "b2", "b3")]
+    links = tuple(name for one, other in cut for name in (one, other, other, one))
+    plan = [
+        Fault(kind="absence", targets=("b1",), begin_ms=200, end_ms=1_700),
+        Fault(kind="block", targets=links, begin_ms=1_650, end_ms=6_000),
+    ]
+    report = run_seed(5, options, plan)
+    assert report.ok, _explain(report)
+    assert report.counts["unclean elections"] == 2
+
+    def believe(partition: Partition, start: Any) -> Offset:
+        return min(Offset(start.offset), partition.settled_offset)
+
+    monkeypatch.setattr(log_starts, "_believed", believe)
+    found = run_seed(5, options, plan).anomalies
+    assert any(what.startswith("unclean: overdeleted") for what in found), found
 
 
 def test_copies_that_count_while_they_are_made_anew_are_found_out(

@@ -66,6 +66,9 @@ class Deletions(Protocol):
     def note_deletion_asked(self, partition: int, offset: int) -> None:
         """Somebody asks that the log begin at an offset."""
 
+    def note_deletion_answered(self, partition: int) -> None:
+        """It is done, or refused, and nothing more comes of it."""
+
     def note_deleted(self, partition: int, start: int) -> None:
         """The answer says where the log begins now."""
 
@@ -122,6 +125,8 @@ class RecordDeleter:
 
         def receive(response: Any) -> None:
             result = None if response is None else response.topics[0].partitions[0]
+            if result is not None:
+                self._load.observations.note_deletion_answered(partition)
             if result is None or result.error_code:
                 client.refresh()
             else:

@@ -178,6 +178,9 @@ class Observations:
         """Somebody asks that the log begin at an offset."""
         self._asked_start[partition] = max(self._asked_start[partition], offset)
 
+    def note_deletion_answered(self, partition: int) -> None:
+        """Whatever came of it: it was asked for."""
+
     def note_deleted(self, partition: int, start: int) -> None:
         """The answer says where the log begins now."""
         self._promised_start[partition] = max(self._promised_start[partition], start)

@@ -26,8 +26,6 @@ class Eras:
         self._cluster: Final = cluster
         #: group -> formation -> how it was decided
         self._plans: Final[dict[GroupId, dict[int, FormationPlan]]] = {}
-        #: When it was heard of first.
-        self._seen_ns: Final[dict[tuple[GroupId, int], int]] = {}
         #: What the log held that an era began with, by offset; where one replica was left.
         self._inherited: Final[dict[tuple[GroupId, int], dict[int, bytes]]] = {}
 
@@ -45,7 +43,6 @@ class Eras:
                 plan = recovery.unclean
                 if plan is not None and plan.formation not in self._plans.get(group, ()):
                     self._plans.setdefault(group, {})[plan.formation] = plan
-                    self._seen_ns[group, plan.formation] = self._cluster.world.loop.now_ns
                     self._tell(group, plan)
 
     def _tell(self, group: GroupId, plan: FormationPlan) -> None:
@@ -59,10 +56,6 @@ class Eras:
         """Return a group's unclean elections, in their order."""
         plans = self._plans.get(group, {})
         return [plans[formation] for formation in sorted(plans)]
-
-    def seen_ns(self, group: GroupId, formation: int) -> int:
-        """Return when an election was heard of first."""
-        return self._seen_ns[group, formation]
 
     def latest(self, group: GroupId) -> int:
         """Return a group's newest era."""

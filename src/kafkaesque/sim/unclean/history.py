@@ -10,6 +10,7 @@ Where nobody can tell in which era something was done, what is demanded is what 
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from kafkaesque.sim.clients.observations import Observations
 from kafkaesque.sim.loop import NS_PER_MS, SimLoop
 from kafkaesque.sim.unclean.eras import Eras
 
-#: A request that was sent so long before an election may still be done after it.
+#: A request that is not answered may be done for so long.
 LATE_MS: Final = 5_000
 
 
@@ -33,12 +34,16 @@ class _Acknowledged(NamedTuple):
     values: list[bytes]
 
 
-class _Asked(NamedTuple):
+@dataclass(slots=True)
+class _Asked:
     """Somebody wanted the log to begin at an offset."""
 
     partition: int
-    at_ns: int
     offset: int
+    #: Of whom, and in which era that broker is at most when it does it.
+    host: str
+    era: int
+    at_ns: int
 
 
 class UncleanHistory:
@@ -57,6 +62,8 @@ class UncleanHistory:
         self._sent: Final[list[tuple[int, list[bytes]]]] = []
         self._acknowledged: Final[list[_Acknowledged]] = []
         self._asked: Final[list[_Asked]] = []
+        #: Of them, what is not answered, and may be done yet.
+        self._open: list[_Asked] = []
         #: Partition, era, and where the log begins since a deletion.
         self._promised: Final[list[tuple[int, int, int]]] = []
         #: Partition and era -> offset -> value.
@@ -112,9 +119,25 @@ class UncleanHistory:
         """A batch was acknowledged with acks=all, in this era or a later one."""
         self._acknowledged.append(_Acknowledged(partition, era, base_offset, values))
 
-    def note_asked(self, partition: int, offset: int) -> None:
-        """Somebody asks that the log begin at an offset."""
-        self._asked.append(_Asked(partition, self._loop.now_ns, offset))
+    def note_asked(self, partition: int, offset: int, host: str) -> None:
+        """Somebody asks a broker that the log begin at an offset."""
+        era, now_ns = self.era_at(host, partition), self._loop.now_ns
+        asked = _Asked(partition, offset, host, era, now_ns)
+        self._asked.append(asked)
+        self._open.append(asked)
+
+    def note_answered(self, partition: int) -> None:
+        """Who was asked last has answered; what was not answered before may still be done."""
+        self.look()
+        newest = [asked for asked in self._open if asked.partition == partition][-1:]
+        self._open = [asked for asked in self._open if asked not in newest]
+
+    def look(self) -> None:
+        """See in which eras brokers may do what they are asked."""
+        late_ns = self._loop.now_ns - LATE_MS * NS_PER_MS
+        for asked in self._open:
+            asked.era = max(asked.era, self.era_at(asked.host, asked.partition))
+        self._open = [asked for asked in self._open if asked.at_ns > late_ns]
 
     def note_deleted(self, partition: int, era: int, start: int) -> None:
         """It begins there, as was told in this era or a later one."""
@@ -139,12 +162,7 @@ class UncleanHistory:
         greatest = 0
         for asked in self._asked:
             if asked.partition == partition:
-                late_ns = asked.at_ns + LATE_MS * NS_PER_MS
-                ends = [
-                    plan.end_offset
-                    for plan in plans
-                    if self.eras.seen_ns(group, plan.formation) > late_ns
-                ]
+                ends = [plan.end_offset for plan in plans if plan.formation > asked.era]
                 greatest = max(greatest, min([asked.offset, *ends]))
         return greatest
 

@@ -87,8 +87,13 @@ class _Deletions:
     def note_deletion_asked(self, partition: int, offset: int) -> None:
         """Remember whom it is asked of."""
         link = self._client.leader_link(partition)
-        self._era = 0 if link is None else self._history.era_at(link.address.host, partition)
-        self._history.note_asked(partition, offset)
+        host = "" if link is None else link.address.host
+        self._era = self._history.era_at(host, partition)
+        self._history.note_asked(partition, offset, host)
+
+    def note_deletion_answered(self, partition: int) -> None:
+        """It is done, or refused."""
+        self._history.note_answered(partition)
 
     def note_deleted(self, partition: int, start: int) -> None:
         """It is answered."""
@@ -181,6 +186,7 @@ class UncleanLoad:
 
     def look(self) -> None:
         """See that no log begins later than it may."""
+        self.history.look()
         if self._drawn.expires or not self.history.groups:
             return
         for name, broker in self._cluster.trusted():
