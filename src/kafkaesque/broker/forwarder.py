@@ -2,6 +2,11 @@
 
 A gateway whose protocol knows no leaders asks here; the request is done on this broker or passed to
 the leader. `serve` is the other end.
+
+A batch that comes here has no producer id, so nobody would notice that it comes twice: it is sent
+again only while it is certain that no leader has appended it. The leader itself tells that apart. A
+refusal says that nothing was appended; from the append on there is the result, or a doubt
+(`RequestTimedOut`), for what one leader has appended the next one may have, too.
 """
 
 from collections.abc import Callable
@@ -56,7 +61,7 @@ class Forwarder:
         """Append a batch at the partition's leader.
 
         It is tried again while the leader is unknown or has moved. `RequestTimedOut` means that it
-        may or may not have been appended.
+        may or may not have been appended, any other refusal that it was not.
         """
         deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
 
@@ -72,9 +77,8 @@ class Forwarder:
             if leader == self._broker.node:
                 self.serve(request, on_outcome)
             else:
-                self._broker.caller.ask(
-                    leader, request, ProduceResult, left_ms, _settled(on_outcome)
-                )
+                settle = _settled(_told_by_release_before(where, on_outcome))
+                self._broker.caller.ask(leader, request, ProduceResult, left_ms, settle)
 
         self._retry(attempt, deadline_ms, on_done)
 
@@ -171,7 +175,7 @@ class Forwarder:
                 records,
                 acks=request.acks,
                 timeout_ms=request.timeout_ms,
-                on_done=on_done,
+                on_done=_after_append(on_done),
                 checked=checked,
             )
             if check is not None:
@@ -256,13 +260,38 @@ class Forwarder:
         step()
 
 
+def _doubt(why: object) -> RequestTimedOut:
+    return RequestTimedOut(f"{why}; it may or may not be done")
+
+
+def _after_append(on_done: OnOutcome) -> OnOutcome:
+    """Turn into a doubt what a leader says of a batch that it has appended."""
+
+    def settle(outcome: object) -> None:
+        on_done(_doubt(outcome) if isinstance(outcome, NotLeader) else outcome)
+
+    return settle
+
+
 def _settled(on_outcome: OnOutcome) -> OnOutcome:
     """Turn "could not be reached" into a refusal that gateways know."""
 
     def settle(outcome: object) -> None:
-        if isinstance(outcome, PeerUnreachable):
-            on_outcome(RequestTimedOut(f"{outcome}; it may or may not be done"))
-        else:
-            on_outcome(outcome)
+        on_outcome(_doubt(outcome) if isinstance(outcome, PeerUnreachable) else outcome)
+
+    return settle
+
+
+def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnOutcome:
+    """Do the same with what a leader of the release before has answered.
+
+    It tells only in its refusal's words that it had appended the batch; no leader of this release
+    refuses with these.
+    """
+    words = f"{where} has another leader"
+
+    def settle(outcome: object) -> None:
+        is_doubt = isinstance(outcome, RequestRefused) and str(outcome) == words
+        on_outcome(_doubt(outcome) if is_doubt else outcome)
 
     return settle

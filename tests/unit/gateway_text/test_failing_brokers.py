@@ -1,0 +1,99 @@
+"""What the text port says beside brokers that fail, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.broker import forwarder
+from kafkaesque.gateway.text.gateway import TextGateway
+from kafkaesque.protocols.text.commands import read_command
+from kafkaesque.testing import SimulatedCluster
+
+TOPIC = "orders"
+
+
+class Answer:
+    """What somebody is told; see `Reply`."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._asked_ms = cluster.now_ms
+        self.is_wanted = True
+        self.text = ""
+        self.took_ms = -1.0
+
+    def write(self, lines: bytes) -> None:
+        self.text += lines.decode()
+
+    def end(self, lines: bytes) -> None:
+        self.write(lines)
+        self.took_ms = self._cluster.now_ms - self._asked_ms
+
+    @property
+    def is_ok(self) -> bool:
+        return self.text.startswith("OK")
+
+    @property
+    def is_doubt(self) -> bool:
+        return self.text.startswith("ERROR nobody knows whether the message is in orders-0: ")
+
+    @property
+    def is_denial(self) -> bool:
+        return self.text.startswith("ERROR the message is not in orders-0: ")
+
+
+def say(cluster: SimulatedCluster, node: int, line: str) -> Answer:
+    """Let somebody type a line at a broker."""
+    command = read_command(line.encode())
+    assert command is not None
+    answer = Answer(cluster)
+    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"], lambda report: None)
+    gateway.carry_out(command, answer)
+    return answer
+
+
+def made(seed: int) -> tuple[SimulatedCluster, int, int]:
+    """Return a cluster with a topic, who leads it and somebody else."""
+    cluster = SimulatedCluster(seed)
+    cluster.create_topic(TOPIC)
+    cluster.wait_until_whole()
+    leader = cluster.leader(TOPIC)
+    assert leader is not None
+    return cluster, leader, next(node for node in (1, 2, 3) if node != leader)
+
+
+def found_in(cluster: SimulatedCluster) -> list[str]:
+    """Return what is in the log in the end."""
+    cluster.heal()
+    cluster.wait_until_whole()
+    return [message.value.decode() for message in cluster.read(TOPIC) if message.value is not None]
+
+
+def check(answers: dict[str, Answer], found: list[str]) -> None:
+    """Compare what was said with what is true."""
+    for body, answer in answers.items():
+        assert answer.is_ok or answer.is_doubt or answer.is_denial, answer.text
+        assert found.count(body) <= 1, f"{body} is there {found.count(body)} times: {answer.text}"
+        assert body in found or not answer.is_ok, f"{body} is lost: {answer.text}"
+        assert body not in found or not answer.is_denial, f"{body} is there: {answer.text}"
+
+
+@pytest.mark.parametrize("is_release_before", [False, True])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_message_that_is_answered_once_is_there_once(
+    seed: int, is_release_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader is restarted in order with a slow disk: it has appended what it hands over."""
+    cluster, leader, other = made(seed)
+    cluster.slow_disk(leader, 20)
+    if is_release_before:
+        monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
+    answers = {}
+    for number in range(300):
+        if number == 100:
+            cluster.restart(leader)
+        answers[f"m{number}"] = say(cluster, other, f"PUBS orders m{number}")
+        cluster.run_for(1)
+    cluster.run_for(5_000)
+    check(answers, found_in(cluster))
+    assert any("has another leader" in answer.text for answer in answers.values())
