@@ -27,6 +27,7 @@ from kafkaesque.broker.peer_link import PeerUnreachable
 from kafkaesque.env.disk import FileRange
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
+    NotEnoughReplicasAfterAppend,
     NotLeader,
     OffsetOutOfRange,
     RequestRefused,
@@ -265,10 +266,11 @@ def _doubt(why: object) -> RequestTimedOut:
 
 
 def _after_append(on_done: OnOutcome) -> OnOutcome:
-    """Turn into a doubt what a leader says of a batch that it has appended."""
+    """Turn into a doubt what a leader refuses of a batch that it has appended."""
 
     def settle(outcome: object) -> None:
-        on_done(_doubt(outcome) if isinstance(outcome, NotLeader) else outcome)
+        is_doubt = isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut)
+        on_done(_doubt(outcome) if is_doubt else outcome)
 
     return settle
 
@@ -288,10 +290,12 @@ def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnO
     It tells only in its refusal's words that it had appended the batch; no leader of this release
     refuses with these.
     """
-    words = f"{where} has another leader"
+    words = (f"{where} has another leader", f"{where} went offline: ")
 
     def settle(outcome: object) -> None:
-        is_doubt = isinstance(outcome, RequestRefused) and str(outcome) == words
+        is_doubt = isinstance(outcome, NotEnoughReplicasAfterAppend) or (
+            isinstance(outcome, NotLeader | StorageFailed) and str(outcome).startswith(words)
+        )
         on_outcome(_doubt(outcome) if is_doubt else outcome)
 
     return settle

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker import forwarder
+from kafkaesque.broker.partition import Partition
 from kafkaesque.gateway.text.gateway import TextGateway
+from kafkaesque.model.errors import NotEnoughReplicasAfterAppend
 from kafkaesque.protocols.text.commands import read_command
 from kafkaesque.testing import SimulatedCluster
 
@@ -52,10 +54,10 @@ def say(cluster: SimulatedCluster, node: int, line: str) -> Answer:
     return answer
 
 
-def made(seed: int) -> tuple[SimulatedCluster, int, int]:
+def made(seed: int, **configs: str) -> tuple[SimulatedCluster, int, int]:
     """Return a cluster with a topic, who leads it and somebody else."""
     cluster = SimulatedCluster(seed)
-    cluster.create_topic(TOPIC)
+    cluster.create_topic(TOPIC, configs=configs)
     cluster.wait_until_whole()
     leader = cluster.leader(TOPIC)
     assert leader is not None
@@ -65,7 +67,7 @@ def made(seed: int) -> tuple[SimulatedCluster, int, int]:
 def found_in(cluster: SimulatedCluster) -> list[str]:
     """Return what is in the log in the end."""
     cluster.heal()
-    cluster.wait_until_whole()
+    cluster.run_for(10_000)
     return [message.value.decode() for message in cluster.read(TOPIC) if message.value is not None]
 
 
@@ -97,3 +99,42 @@ def test_a_message_that_is_answered_once_is_there_once(
     cluster.run_for(5_000)
     check(answers, found_in(cluster))
     assert any("has another leader" in answer.text for answer in answers.values())
+
+
+@pytest.mark.parametrize(
+    ("is_at_leader", "is_release_before"), [(True, False), (False, False), (False, True)]
+)
+def test_a_message_that_is_there_is_not_denied(
+    is_at_leader: bool, is_release_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's disk fails: others have what it has appended."""
+    cluster, leader, other = made(0)
+    if is_release_before:
+        monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
+    cluster.slow_disk(leader, 30)
+    node = leader if is_at_leader else other
+    answers = {f"m{n}": say(cluster, node, f"PUBS orders m{n}") for n in range(20)}
+    cluster.fail_syncs(leader)
+    cluster.run_for(5_000)
+    found = found_in(cluster)
+    check(answers, found)
+    assert set(answers).issubset(found)
+    assert any("went offline" in answer.text for answer in answers.values())
+
+
+@pytest.mark.parametrize("is_release_before", [False, True])
+def test_a_message_on_too_few_replicas_is_not_denied(
+    is_release_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, _, other = made(0, **{"min.insync.replicas": "2"})
+    if is_release_before:
+        monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
+
+    def answer_committed(partition: Partition, high_watermark: int) -> None:
+        partition._refuse_waiting(lambda: NotEnoughReplicasAfterAppend("to fewer than wanted"))
+
+    monkeypatch.setattr(Partition, "_answer_committed", answer_committed)
+    answers = {"m": say(cluster, other, "PUBS orders m")}
+    cluster.run_for(1_000)
+    check(answers, found_in(cluster))
+    assert answers["m"].is_doubt
