@@ -23,7 +23,7 @@ from kafkaesque.broker.commands import (
     ProduceResult,
     TransferLeadership,
 )
-from kafkaesque.broker.peer_link import PeerUnreachable
+from kafkaesque.broker.peer_link import PeerNotAsked, PeerUnreachable
 from kafkaesque.env.disk import FileRange
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
@@ -43,6 +43,8 @@ RETRY_MS = 50
 #: One answer between brokers carries at most this many bytes of records, or one batch.
 FORWARD_BYTES_MAX = 8 * 1024 * 1024
 
+_NEVER_TRIED = "there was no time left to try"
+
 OnOutcome = Callable[[Any], None]
 #: Gets a `ProduceResult` or a `RequestRefused`.
 OnProduced = OnOutcome
@@ -57,16 +59,26 @@ class Forwarder:
         self._broker = broker
 
     def produce(
-        self, where: TopicPartition, records: bytes, acks: int, timeout_ms: int, on_done: OnProduced
+        self,
+        where: TopicPartition,
+        records: bytes,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnProduced,
+        is_wanted: Callable[[], bool],
     ) -> None:
         """Append a batch at the partition's leader.
 
-        It is tried again while the leader is unknown or has moved. `RequestTimedOut` means that it
-        may or may not have been appended, any other refusal that it was not.
+        It is tried again while the leader is unknown, out of reach or has moved. `RequestTimedOut`
+        means that it may or may not have been appended, any other refusal that it was not. It is
+        not tried any more once `is_wanted` says no: who waited for the answer may be publishing it
+        elsewhere, and so no more batches wait here than there are clients.
         """
         deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnProduced) -> None:
+            if not is_wanted():
+                raise RequestRefused("nobody waits for the answer any more")
             request = ForwardProduce(
                 topic=where.topic,
                 partition=where.partition,
@@ -81,7 +93,7 @@ class Forwarder:
                 settle = _settled(_told_by_release_before(where, on_outcome))
                 self._broker.caller.ask(leader, request, ProduceResult, left_ms, settle)
 
-        self._retry(attempt, deadline_ms, on_done)
+        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
 
     def fetch(
         self,
@@ -108,7 +120,7 @@ class Forwarder:
             else:
                 self._broker.caller.ask(leader, request, FetchResult, left_ms, _settled(on_outcome))
 
-        self._retry(attempt, deadline_ms, on_done)
+        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
 
     def _leader(self, where: TopicPartition) -> NodeId:
         state = self._broker.state.partition(where)
@@ -122,19 +134,25 @@ class Forwarder:
         attempt: Callable[[int, OnOutcome], None],
         deadline_ms: int,
         on_done: OnOutcome,
+        obstacle: str,
     ) -> None:
+        """Try until there is an outcome, or time is up; then nothing was done (`obstacle`: why)."""
         clock = self._broker.env.clock
         left_ms = deadline_ms - clock.now_ms()
         if left_ms <= 0:
-            on_done(RequestTimedOut("the partition's leader could not be reached in time"))
+            on_done(LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}"))
             return
-
-        def again() -> None:
-            self._retry(attempt, deadline_ms, on_done)
+        if self._broker.peers.closed:
+            on_done(LeaderNotAvailable(f"broker {self._broker.node} stops"))
+            return
 
         def on_outcome(outcome: object) -> None:
             if isinstance(outcome, NotLeader | LeaderNotAvailable):
-                clock.call_later(min(RETRY_MS, left_ms), again)
+                why = str(outcome)
+                clock.call_later(
+                    min(RETRY_MS, left_ms),
+                    lambda: self._retry(attempt, deadline_ms, on_done, why),
+                )
             else:
                 on_done(outcome)
 
@@ -279,7 +297,12 @@ def _settled(on_outcome: OnOutcome) -> OnOutcome:
     """Turn "could not be reached" into a refusal that gateways know."""
 
     def settle(outcome: object) -> None:
-        on_outcome(_doubt(outcome) if isinstance(outcome, PeerUnreachable) else outcome)
+        if isinstance(outcome, PeerNotAsked):
+            on_outcome(LeaderNotAvailable(str(outcome)))
+        elif isinstance(outcome, PeerUnreachable):
+            on_outcome(_doubt(outcome))
+        else:
+            on_outcome(outcome)
 
     return settle
 

@@ -21,7 +21,8 @@ Whoever connects is a stranger until it has greeted in a short frame of its own;
 strangers. A peer that greets on another connection has given up the one before.
 
 A link promises order on one connection and nothing about delivery: a frame may be lost with the
-connection, and Raft repeats. Requests fail with `PeerUnreachable` when their link breaks.
+connection, and Raft repeats. Requests fail with `PeerUnreachable` when their link breaks, and with
+`PeerNotAsked` where there is none to send them on.
 """
 
 from collections.abc import Callable
@@ -101,6 +102,10 @@ def _no_word(
 
 class PeerUnreachable(KafkaesqueError):
     """The request could not be brought to the peer, or its answer was lost; it may be done."""
+
+
+class PeerNotAsked(PeerUnreachable):
+    """There was no link to send the request on: it is not done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -610,7 +615,7 @@ class PeerNetwork:
         """Ask a peer; return a ticket for `give_up`, or None if it failed at once."""
         link = self._outbound.get(node)
         if link is None or link.state != "open" or len(self._waiting) >= REQUESTS_MAX:
-            reason = PeerUnreachable(f"broker {node} cannot be reached at the moment")
+            reason = PeerNotAsked(f"broker {node} cannot be reached at the moment")
             self.env.clock.call_soon(lambda: on_answer(reason))
             return None
         self._correlation += 1

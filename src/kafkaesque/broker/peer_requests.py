@@ -86,7 +86,8 @@ class RemoteCaller:
     ) -> None:
         """Ask a broker; `on_done` gets a result, a refusal, or that it could not be reached.
 
-        After `PeerUnreachable` or `RequestTimedOut` nobody knows whether it was done.
+        After `PeerUnreachable` or `RequestTimedOut` nobody knows whether it was done; but after
+        `PeerNotAsked` it was not.
         """
         finished = False
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker import forwarder
+from kafkaesque.broker import forwarder, peer_link
+from kafkaesque.broker.forwarder import RETRY_MS
 from kafkaesque.broker.partition import Partition
 from kafkaesque.gateway.text.gateway import TextGateway
+from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
 from kafkaesque.model.errors import NotEnoughReplicasAfterAppend
 from kafkaesque.protocols.text.commands import read_command
 from kafkaesque.testing import SimulatedCluster
@@ -138,3 +140,52 @@ def test_a_message_on_too_few_replicas_is_not_denied(
     cluster.run_for(1_000)
     check(answers, found_in(cluster))
     assert answers["m"].is_doubt
+
+
+def test_a_message_that_could_not_be_sent_is_sent_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That nothing was sent is no doubt: here, for so many requests are under way."""
+    cluster, _, other = made(0)
+    with monkeypatch.context() as busy:
+        busy.setattr(peer_link, "REQUESTS_MAX", 0)
+        answers = {"m": say(cluster, other, "PUBS orders m")}
+        cluster.run_for(5_000)
+        assert answers["m"].text == ""
+    cluster.run_for(1_000)
+    assert answers["m"].is_ok, answers["m"].text
+    check(answers, found_in(cluster))
+
+
+def test_a_broker_that_leaves_says_that_a_message_is_not_there() -> None:
+    """Its links are closed: who is told at once can go to another broker, and be in no doubt."""
+    cluster, _, other = made(0)
+    peers = cluster._cluster.brokers[f"b{other}"].peers
+    cluster.restart(other)
+    cluster.run_until(lambda: peers.closed)
+    answers = {"m": say(cluster, other, "PUBS orders m")}
+    cluster.run_for(2 * RETRY_MS)
+    assert answers["m"].is_denial, answers["m"].text
+    cluster.wait_until_whole()
+    assert found_in(cluster) == []
+
+
+def test_a_message_that_had_no_leader_to_go_to_is_not_there() -> None:
+    cluster, _, other = made(0)
+    gone = [node for node in (1, 2, 3) if node != other]
+    for node in gone:
+        cluster.kill(node)
+    cluster.run_for(100)
+    answers = {
+        "m": say(cluster, other, "PUBS orders m"),
+        "left": say(cluster, other, "PUBS orders left"),
+    }
+    cluster.run_for(1_000)
+    answers["left"].is_wanted = False
+    cluster.run_for(PUBLISH_TIMEOUT_MS + RETRY_MS)
+    assert answers["m"].is_denial, answers["m"].text
+    assert "nobody waits" in answers["left"].text
+    assert PUBLISH_TIMEOUT_MS <= answers["m"].took_ms <= PUBLISH_TIMEOUT_MS + RETRY_MS
+    for node in gone:
+        cluster.start(node)
+    found = found_in(cluster)
+    check(answers, found)
+    assert found == []

@@ -17,7 +17,7 @@ from kafkaesque.protocols.text.commands import Publish
 from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.examples import PUBLISH, TOPICS
 
-#: A message is committed, or it is not known whether it will be, within this time.
+#: Within this time a message is committed, or not there, or it is not known whether it will be.
 PUBLISH_TIMEOUT_MS = 30_000
 CREATE_TIMEOUT_MS = 10_000
 #: How long to look for a topic that the controller has created and this broker has not heard of.
@@ -94,7 +94,12 @@ class Publisher:
                 reply.end(write_ok(where.topic, where.partition, outcome.base_offset))
 
         self._broker.forwarder.produce(
-            where, bytes(encode_batch([record])), _ALL, PUBLISH_TIMEOUT_MS, on_done
+            where,
+            bytes(encode_batch([record])),
+            _ALL,
+            PUBLISH_TIMEOUT_MS,
+            on_done,
+            lambda: reply.is_wanted,
         )
 
     def _choose(self, topic: TopicState, key: bytes | None) -> int:
