@@ -105,7 +105,8 @@ class Forwarder:
     ) -> None:
         """Return batches from the partition's leader, none if there are no more.
 
-        They lie before the last stable offset, and what of them was aborted is named beside them.
+        It is tried again while the leader is unknown, out of reach or has moved. The batches lie
+        before the last stable offset, and what of them was aborted is named beside them.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
         deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
@@ -118,7 +119,8 @@ class Forwarder:
             if leader == self._broker.node:
                 self.serve(request, on_outcome)
             else:
-                self._broker.caller.ask(leader, request, FetchResult, left_ms, _settled(on_outcome))
+                settle = _settled(on_outcome, is_read=True)
+                self._broker.caller.ask(leader, request, FetchResult, left_ms, settle)
 
         self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
 
@@ -293,11 +295,14 @@ def _after_append(on_done: OnOutcome) -> OnOutcome:
     return settle
 
 
-def _settled(on_outcome: OnOutcome) -> OnOutcome:
-    """Turn "could not be reached" into a refusal that gateways know."""
+def _settled(on_outcome: OnOutcome, *, is_read: bool = False) -> OnOutcome:
+    """Turn "could not be reached" into a refusal that gateways know.
+
+    What reads may be done twice: of that there is no doubt.
+    """
 
     def settle(outcome: object) -> None:
-        if isinstance(outcome, PeerNotAsked):
+        if isinstance(outcome, PeerNotAsked) or (is_read and isinstance(outcome, PeerUnreachable)):
             on_outcome(LeaderNotAvailable(str(outcome)))
         elif isinstance(outcome, PeerUnreachable):
             on_outcome(_doubt(outcome))

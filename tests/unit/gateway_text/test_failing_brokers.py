@@ -189,3 +189,17 @@ def test_a_message_that_had_no_leader_to_go_to_is_not_there() -> None:
     found = found_in(cluster)
     check(answers, found)
     assert found == []
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_messages_are_read_from_the_next_leader(seed: int) -> None:
+    """The leader is gone between question and answer: a read may be asked again."""
+    cluster, leader, other = made(seed)
+    cluster.produce(TOPIC, b"m")
+    subscription = say(cluster, other, "SUBS orders readers").text.split()[1]
+    answers = [say(cluster, other, f"CONS orders {subscription} 0") for _ in range(3)]
+    cluster.kill(leader)
+    cluster.run_for(5_000)
+    for answer in answers:
+        assert answer.text.startswith("MSG 0 0 "), answer.text
+        assert "OK 1 message; " in answer.text
