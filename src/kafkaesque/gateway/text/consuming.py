@@ -5,7 +5,9 @@ at the positions where it begins. When all have answered, or time is up, message
 partitions in turn until there are enough, so that a busy partition does not keep the others from
 being shown; they are written partition by partition. After `next` the new positions are committed,
 as somebody who is no member of the group, and only then the last line says so: if the connection is
-gone before, the messages will be shown again.
+known to be gone before, the messages will be shown again. What is in a buffer on its way to one
+who goes later will not: nothing in this protocol says what a client has read, so waiting for this
+broker's buffer would only make the gap smaller. Who minds keeps offsets.
 """
 
 from collections.abc import Mapping
