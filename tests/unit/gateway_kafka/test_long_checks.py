@@ -292,7 +292,9 @@ def test_a_broker_that_has_stopped_appends_nothing_any_more(
 def test_what_is_forwarded_is_checked_the_same_way(live: LiveCluster, gate: Gate) -> None:
     done: list[object] = []
     for size in (LONG, 70_000_000):
-        live.broker.forwarder.produce(TopicPartition(TOPIC, 0), batch(size), -1, 5000, done.append)
+        live.broker.forwarder.produce(
+            TopicPartition(TOPIC, 0), batch(size), -1, 5000, done.append, lambda: True
+        )
     live.wait(lambda: len(gate.waiting) == 2, "they wait")
     gate.open()
     live.wait(lambda: len(done) == 2, "they are answered")
