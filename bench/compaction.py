@@ -76,6 +76,8 @@ def plan_all(segments: list[SourceSegment]) -> CompactionPlan:
         segments=segments,
         state=CleanState(),
         limit_offset=segments[-1].end_offset,
+        everywhere_offset=segments[-1].end_offset,
+        held_offset=-1,
         now_ms=0,
         options=CompactionOptions(dirty_ratio_min=0.0, key_bytes_max=1 << 40),
     )

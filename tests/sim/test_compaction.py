@@ -4,9 +4,14 @@ import msgspec
 import pytest
 
 from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.broker.partition import Partition
 from kafkaesque.gateway.kafka.produce import _ProduceOne
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused
-from kafkaesque.sim.agreement import read_table
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.sim.agreement import read_committed, read_table
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import run_seed
@@ -119,3 +124,69 @@ def test_a_stopping_broker_ends_its_run_first() -> None:
     scenario.loop.run_until(lambda: bool(stopped))
     assert stopped == [False]
     assert cleaner.count == before, "it was dropped, not waited for"
+
+
+VICTIM = b"deleted while somebody is away"
+
+
+def put_one(scenario: Scenario, key: bytes, value: bytes | None) -> None:
+    done = list[object]()
+    now_ms = scenario.broker(scenario.leader).env.clock.wall_ms()
+    data = encode_batch([Record(0, now_ms, key, value, ())])
+    partition = scenario.partition(scenario.leader)
+    partition.produce(bytearray(data), acks=-1, timeout_ms=30_000, on_done=done.append)
+    scenario.loop.run_until(lambda: done != [], 60_000)
+    assert isinstance(done[0], ProduceResult)
+
+
+def tombstones(partition: Partition) -> list[bytes | None]:
+    data = read_committed(partition)
+    return [
+        record.key
+        for header in scan_batches(data).batches
+        if not header.is_control
+        for record in decode_batch(data, 1 << 20, at=header.at)
+        if record.value is None
+    ]
+
+
+def keys_deleted_while_away(scenario: Scenario) -> dict[str, bool]:
+    """Delete a key while a replica is away for long; return who has the key when it is back."""
+    scenario.write(50)
+    put_one(scenario, VICTIM, b"there")
+    scenario.settle()
+    away = next(name for name in scenario.cluster.names if name != scenario.leader)
+    scenario.kill(away)
+    put_one(scenario, VICTIM, None)
+    # Compaction meets the tombstone several times after its 500 ms have passed.
+    for _ in range(6):
+        scenario.write(100)
+        scenario.loop.run_for(800)
+    scenario.boot(away)
+    scenario.loop.run_until(lambda: scenario.find(away) is not None)
+    scenario.write(20)
+    scenario.settle()
+    with scenario.cluster.unhindered():
+        return {name: VICTIM in read_table(scenario.partition(name)) for name in scenario.running()}
+
+
+def test_a_key_that_was_deleted_stays_deleted_where_a_replica_was_away_for_long() -> None:
+    scenario = Scenario(7, SimOptions(activities=("compaction",)), compacts=True)
+    found = keys_deleted_while_away(scenario)
+    assert len(found) == 3
+    assert not any(found.values()), found
+    # Once all have it, nobody keeps the tombstone; a follower hears of that with the next records.
+    for _ in range(4):
+        scenario.write(100)
+        scenario.loop.run_for(800)
+    with scenario.cluster.unhindered():
+        for name in scenario.running():
+            assert VICTIM not in tombstones(scenario.partition(name)), name
+
+
+def test_a_tombstone_that_does_not_wait_for_all_replicas_brings_keys_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Partition, "everywhere_offset", property(lambda _: Offset(2**62)))
+    scenario = Scenario(7, SimOptions(activities=("compaction",)), compacts=True)
+    assert sum(keys_deleted_while_away(scenario).values()) == 1

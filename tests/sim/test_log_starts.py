@@ -179,7 +179,7 @@ def test_what_a_majority_has_lost_is_not_deleted_when_it_is_there_again(seed: in
 
 def test_a_copy_that_has_yet_to_grow_to_its_start_hears_of_a_later_one() -> None:
     """A new leader puts the start of such a copy back to its end; then a late report comes."""
-    scenario = Scenario(1)
+    scenario = Scenario(9)
     leader = scenario.leader
     away, other = (name for name in scenario.cluster.names if name != leader)
     scenario.write(200)

@@ -25,7 +25,7 @@ TOPIC_CLEANER_OPTIONS = (
         maximum=INT64_MAX,
         broker_name="log.cleaner.delete.retention.ms",
         doc="How long compaction leaves records without a value, and the ends of transactions, for "
-        "readers to see them.",
+        "readers to see them; for longer where a replica has yet to get them.",
     ),
     Option(
         name="min.compaction.lag.ms",

@@ -143,6 +143,7 @@ class LogCleaner:
         return partition.log.compaction_plan(
             now_wall_ms=self._broker.env.clock.wall_ms(),
             limit_offset=partition.last_stable_offset,
+            everywhere_offset=partition.everywhere_offset,
             options=options,
         )
 

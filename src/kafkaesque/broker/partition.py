@@ -138,6 +138,11 @@ class Partition:
         return min(self.high_watermark, self._durable_offset)
 
     @property
+    def everywhere_offset(self) -> Offset:
+        """What is before it all replicas have, synced, as far as this one knows."""
+        return self._replica().everywhere_offset
+
+    @property
     def last_stable_offset(self) -> Offset:
         """Where readers of committed transactions end."""
         first_unstable = self.producers.first_unstable_offset

@@ -176,6 +176,11 @@ class Replica:
         """What is before it is as durable here as the topic asks for."""
         return self.log.offset_after(self.core.log.synced_index)
 
+    @property
+    def everywhere_offset(self) -> Offset:
+        """What is before it all replicas have, synced, as far as this one knows."""
+        return self.log.offset_after(self.core.everywhere_index)
+
     def in_sync(self) -> tuple[NodeId, ...]:
         """The voters that are caught up, as the leader knows."""
         return self.core.in_sync

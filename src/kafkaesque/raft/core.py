@@ -90,6 +90,12 @@ class RaftCore(Elector):
         return self._leadership.in_sync if self._leadership is not None else ()
 
     @property
+    def everywhere_index(self) -> int:
+        """Up to where all replicas have the log, as far as this one knows; less after a while."""
+        leadership = self._leadership
+        return (self._follower_log if leadership is None else leadership).everywhere_index
+
+    @property
     def in_sync_expected(self) -> int:
         """How many voters are in sync or, early in a term, may prove it yet; 0 on non-leaders."""
         return self._leadership.in_sync_expected if self._leadership is not None else 0

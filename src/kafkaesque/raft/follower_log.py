@@ -65,6 +65,7 @@ class FollowerLog:
         "_outbox",
         "_refused_index",
         "amnesia",
+        "everywhere_index",
         "owes_answer",
     )
 
@@ -95,6 +96,8 @@ class FollowerLog:
         self.owes_answer = False
         #: What the current leader has up to here is not taken, for want of room; 0: all is.
         self._refused_index = 0
+        #: Up to here all replicas have the log, as the current leader says. To be read only.
+        self.everywhere_index = 0
         #: A snapshot that the driver is putting in place: its end and its configuration.
         self._installing: tuple[int, Term, PlacedConfiguration] | None = None
 
@@ -115,6 +118,7 @@ class FollowerLog:
         self._agreed_index = self._sure_index()
         self._acknowledged_index = 0
         self._refused_index = 0
+        self.everywhere_index = 0
         self.owes_answer = False
 
     def _sure_index(self) -> int:
@@ -141,6 +145,7 @@ class FollowerLog:
         if self._installing is not None:
             return False  # the leader asks again
         log = self._log
+        self.everywhere_index = message.everywhere_index
         if has_room:
             self._refused_index = 0
         else:

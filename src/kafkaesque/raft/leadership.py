@@ -48,30 +48,10 @@ _SNAPSHOT = ProgressState.SNAPSHOT
 class Leadership:
     """The volatile state of one leader in one term."""
 
-    __slots__ = (
-        "_alive",
-        "_config",
-        "_configuration",
-        "_group",
-        "_halves",
-        "_log",
-        "_min_insync",
-        "_node",
-        "_outbox",
-        "_own",
-        "_peers",
-        "_quorum_lost_ticks",
-        "_term",
-        "_term_first_index",
-        "_tick",
-        "_transfer_ticks",
-        "_uncounted",
-        "confirmation",
-        "due",
-        "is_astray",
-        "transferee",
-        "wanted_voters",
-    )
+    __slots__ = ("_alive", "_config", "_configuration", "_group", "_halves", "_log",
+                 "_min_insync", "_node", "_outbox", "_own", "_peers", "_quorum_lost_ticks",
+                 "_term", "_term_first_index", "_tick", "_transfer_ticks", "_uncounted",
+                 "confirmation", "due", "is_astray", "transferee", "wanted_voters")  # fmt: skip
 
     def __init__(
         self,
@@ -156,6 +136,20 @@ class Leadership:
         self._halves = [
             self._with_quorum([progress[node] for node in half]) for half in configuration.halves
         ]
+
+    @property
+    def everywhere_index(self) -> int:
+        """Up to where all replicas have the log, synced; who has yet to answer has nothing.
+
+        Nor has who is to be a member and is none: it may come back with an old log.
+        """
+        index, peers = self._own.synced_index, self._peers
+        for peer in peers.values():
+            index = min(index, peer.synced_index)
+        for node in self.wanted_voters:
+            if node not in peers and node != self._node:
+                return 0
+        return index
 
     @property
     def has_committed(self) -> bool:
@@ -295,6 +289,7 @@ class Leadership:
             log.commit_index,
             log.starts_within(prev_index, last_index),
             entries,
+            self.everywhere_index,
         )
 
     def fill(self, work: Replicate, entries: Sequence[EntryMeta]) -> AppendRequest | None:

@@ -47,7 +47,8 @@ class VoteResponse(Message):
 class AppendRequest(Message):
     """Entries that follow (prev_index, prev_term) in the leader's log; also a probe, if empty.
 
-    `term_starts` are the leader's term starts after `prev_index` and up to the last entry's end.
+    `term_starts` are the leader's term starts after `prev_index` and up to the last entry's end. Up
+    to `everywhere_index` all replicas have the log, synced.
     """
 
     prev_index: int
@@ -55,6 +56,7 @@ class AppendRequest(Message):
     commit_index: int
     term_starts: Sequence[TermStart]
     entries: Sequence[EntryMeta]
+    everywhere_index: int = 0
 
 
 @dataclass(slots=True)

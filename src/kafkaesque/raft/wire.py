@@ -39,7 +39,7 @@ TERM_STARTS_MAX = 65_535
 _HEAD = struct.Struct(">BIIIQ")
 _VOTE_REQUEST = struct.Struct(">QQB")
 _VOTE_RESPONSE = struct.Struct(">B")
-_APPEND_REQUEST = struct.Struct(">QQQHH")
+_APPEND_REQUEST = struct.Struct(">QQQQHH")
 _TERM_START = struct.Struct(">QQ")
 _ENTRY = struct.Struct(">QQQBI")
 _APPEND_RESPONSE = struct.Struct(">BQQQQQQ")
@@ -142,7 +142,12 @@ def _write_append_request(message: AppendRequest) -> list[Payload]:
     starts, entries = message.term_starts, message.entries
     head = bytearray(_head(_TYPE_APPEND_REQUEST, message))
     head += _APPEND_REQUEST.pack(
-        message.prev_index, message.prev_term, message.commit_index, len(starts), len(entries)
+        message.prev_index,
+        message.prev_term,
+        message.commit_index,
+        message.everywhere_index,
+        len(starts),
+        len(entries),
     )
     for term, first_index in starts:
         head += _TERM_START.pack(term, first_index)
@@ -204,7 +209,7 @@ def _check_flags(flags: int, known: int) -> None:
 
 
 def _read_append_request(head: _Head, view: memoryview, at: int) -> tuple[AnyMessage, int]:
-    prev_index, prev_term, commit_index, starts, count = _APPEND_REQUEST.unpack_from(view, at)
+    prev, prev_term, commit, everywhere, starts, count = _APPEND_REQUEST.unpack_from(view, at)
     at += _APPEND_REQUEST.size
     term_starts = []
     for _ in range(starts):
@@ -223,7 +228,7 @@ def _read_append_request(head: _Head, view: memoryview, at: int) -> tuple[AnyMes
         entries.append(EntryMeta(first_index, last_index, term, known, size_bytes, view[at:end]))
         at = end
     message = AppendRequest(
-        *head, prev_index, prev_term, commit_index, tuple(term_starts), tuple(entries)
+        *head, prev, prev_term, commit, tuple(term_starts), tuple(entries), everywhere
     )
     return message, at
 

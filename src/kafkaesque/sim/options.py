@@ -37,17 +37,18 @@ ACTIVITIES: Final = (
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
-#: Each drawn for itself, because they came later: a seed draws the others as it did before.
-_LATER: Final = ("compaction", "transactions", "moves", "namesakes")
+#: Each drawn for itself, in one of so many runs, because they came later: a seed draws the others
+#: as it did before.
+_LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5}
 #: Not drawn here, but for the asking, as it takes long, or with all faults.
 _ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
 #: With all faults, copies are throttled in one run of so many.
 _THROTTLES_ONE_IN: Final = 4
 #: How many brokers runs with all faults have; mostly three.
-_BROKERS: Final = (3, 3, 3, 4, 5)
+_BROKERS: Final = (3, 3, 3, 3, 4, 5)
 #: Drawn in one of so many long runs only: majorities are lost for longer than a short one takes.
 _LONG_ONLY: Final = ("unclean",)
-_LONG_ONLY_ONE_IN: Final = 4
+_LONG_ONLY_ONE_IN: Final = 8
 #: One run in so many has it, because its members are never quiet.
 _LOCK_ONE_IN: Final = 6
 #: Words for kinds of faults that belong together.
@@ -112,7 +113,13 @@ class SimOptions:
 
 
 #: Six minutes, so that ten thousand of them are a thousand hours.
-LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=15)
+LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=10)
+#: How often brokers of long runs hear of one another, in multiples of the usual time; of more than
+#: three brokers, which have several times as many links; and around how many of a hundred faults
+#: clients work.
+_PACES: Final = (1, 2, 4)
+_PACES_OF_MANY: Final = (2, 4, 4)
+_BUSY_PERCENT: Final = (5, 10, 15)
 
 
 def _is_one_in(count: int, seed: int, what: str) -> bool:
@@ -133,19 +140,23 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     """Return the options with the faults that a word of `FAULTS` stands for.
 
     Of all faults, one strikes every 1.5 to 2.5 s on average. Drawn are which machine is damaged,
-    whether it is taken away in the end, how often brokers hear of one another, whether links around
-    the controller are struck beside, and whether copies are throttled.
+    whether it is taken away in the end, how often brokers hear of one another, how much clients
+    rest, whether links around the controller are struck beside, and whether copies are throttled.
     """
-    kinds = FAULTS[faults]
+    # A partition that is formed anew may have one replica for a while, and that must keep its disk.
+    kinds = SURVIVABLE if "unclean" in options.activities else FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
         return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))
     if faults != "all":
         return replace(options, kinds=kinds)
-    pace = random.Random(f"{seed}/pace").choice((1, 2, 4))
+    is_small = options.brokers <= MINORITY_BROKERS_MIN
+    pace = random.Random(f"{seed}/pace").choice(_PACES if is_small else _PACES_OF_MANY)
+    busy = random.Random(f"{seed}/busy").choice(_BUSY_PERCENT)
+    has_loser = kinds != SURVIVABLE
     activities = options.activities
     if random.Random(f"{seed}/throttles").randrange(_THROTTLES_ONE_IN) == 0:
         # Copies are made after lost disks, too; moves make more, where there is room for them.
-        more = ("moves", "throttles") if options.brokers > MINORITY_BROKERS_MIN else ("throttles",)
+        more = ("throttles",) if is_small else ("moves", "throttles")
         activities += tuple(each for each in more if each not in activities)
     return replace(
         options,
@@ -154,9 +165,10 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
         between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000)),
         heartbeat_ms=pace * options.heartbeat_ms,
         probe_ms=pace * options.probe_ms,
+        busy_percent=None if options.busy_percent is None else busy,
         strikes_controller=random.Random(f"{seed}/strikes controller").randrange(2) == 0,
-        damaged=draw_loser(seed, name_brokers(options.brokers)),
-        loses_damaged=random.Random(f"{seed}/loses damaged").randrange(2) == 0,
+        damaged=draw_loser(seed, name_brokers(options.brokers)) if has_loser else None,
+        loses_damaged=has_loser and random.Random(f"{seed}/loses damaged").randrange(2) == 0,
     )
 
 
@@ -183,7 +195,7 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     apart = (*_LATER, *_LONG_ONLY, *_ASKED_FOR, "lock")
     known = [each for each in ACTIVITIES if each not in apart]
     drawn = [each for each in known if chance.randrange(3) == 0]
-    drawn += [each for each in _LATER if random.Random(f"{seed}/{each}").randrange(3) == 0]
+    drawn += [each for each, one_in in _LATER.items() if _is_one_in(one_in, seed, each)]
     if random.Random(f"{seed}/lock").randrange(_LOCK_ONE_IN) == 0:
         drawn.append("lock")
     if base.duration_ms >= LONG_RUN.duration_ms:

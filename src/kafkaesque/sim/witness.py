@@ -73,7 +73,7 @@ class Witness:
         if era is None:
             return
         here = group, era
-        end = _committed_end(broker, group)
+        end = _committed_end(broker, replica)
         if end <= looked.get(here, 0):
             return
         committed = self._committed.setdefault(here, {})
@@ -112,8 +112,10 @@ def _said(
         yield record.offset, (crc32c(b"%r %r" % (record.key, record.value)), epoch)
 
 
-def _committed_end(broker: Broker, group: GroupId) -> Offset:
-    if group == CONTROLLER_GROUP:
-        return broker.controller.applied_offset
-    partition = broker.partitions.get(group)
+def _committed_end(broker: Broker, replica: Replica) -> Offset:
+    if replica.group == CONTROLLER_GROUP:
+        # A snapshot that takes the log's place is applied before that is done.
+        committed = replica.log.offset_after(replica.core.commit_index)
+        return min(broker.controller.applied_offset, committed)
+    partition = broker.partitions.get(replica.group)
     return Offset(0) if partition is None else partition.high_watermark

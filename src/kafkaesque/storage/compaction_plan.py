@@ -3,8 +3,8 @@
 A compacted log has a clean part, in which every key stands once, and a dirty part behind it.
 Whether a run is due is decided as Apache Kafka does it: by the part of the bytes that is dirty, or
 because the oldest dirty record has waited too long (KIP-354). Beside that a run is due when
-tombstones or markers have outlived their delete horizon (KIP-534), so that they go even if nothing
-new comes.
+tombstones or markers have outlived their delete horizon (KIP-534) and all replicas have them, so
+that they go even if nothing new comes.
 
 Everything here is a plain value, so that it can be handed to another process.
 """
@@ -86,6 +86,8 @@ class CompactionPlan:
     dirty_bytes: int
     now_ms: int
     options: CompactionOptions
+    #: All replicas have the log before this offset: nobody waits for tombstones or markers there.
+    everywhere_offset: int
     #: What was aborted in the part that is read; to be filled in by the driver.
     aborted: AbortedColumns = field(default_factory=_nothing_aborted)
     #: Per live producer the last offset of its last batch, whose sequence number must not be lost;
@@ -131,6 +133,8 @@ def plan_compaction(
     segments: Sequence[SourceSegment],
     state: CleanState,
     limit_offset: int,
+    everywhere_offset: int,
+    held_offset: int,
     now_ms: int,
     options: CompactionOptions,
 ) -> CompactionPlan | None:
@@ -138,7 +142,9 @@ def plan_compaction(
 
     `segments` are all that may be replaced, from the log's first on. What ends behind
     `limit_offset` (the last stable offset) stays as it is, and so does everything from the first
-    segment on that has a record younger than `lag_ms_min`.
+    segment on that has a record younger than `lag_ms_min`. Tombstones and markers from
+    `everywhere_offset` on stay, too; the last run has left some for that reason up to
+    `held_offset`, -1 if none.
     """
     sources: list[SourceSegment] = []
     for segment in segments:
@@ -159,8 +165,9 @@ def plan_compaction(
         dirty_bytes=sum(source.size_bytes for source in dirty),
         now_ms=now_ms,
         options=options,
+        everywhere_offset=everywhere_offset,
     )
     is_worth_it = plan.dirty_bytes > 0 and plan.dirty_ratio >= options.dirty_ratio_min
     is_late = bool(dirty) and now_ms - dirty[0].created_ms > options.lag_ms_max
-    is_over = state.horizon_ms <= now_ms
+    is_over = state.horizon_ms <= now_ms and held_offset < everywhere_offset
     return plan if is_worth_it or is_late or is_over else None

@@ -8,7 +8,8 @@ replacing is the log's own business (`segment_swap`).
 The rules are Apache Kafka's: a record stays if no later one has its key; one without a key goes; a
 tombstone stays until the delete horizon that its batch gets when it is first cleaned (KIP-534). The
 records of aborted transactions go. A marker gets its horizon in the run that leaves nothing of its
-transaction, and goes after it. The last batch of a live producer stays, if only as an empty
+transaction, and goes after it. Beyond Kafka's, both stay until all replicas have them: one that got
+neither would keep what they end. The last batch of a live producer stays, if only as an empty
 one, because its sequence number is needed.
 
 Everything is a generator that yields the number of bytes it has read in a bounded step, so that a
@@ -70,6 +71,8 @@ class CompactionResult:
     end_offset: int
     #: When the first tombstone or marker that was left may go.
     horizon_ms: int
+    #: The last one that would have gone, but not all replicas have it; -1: none.
+    held_offset: int
     #: Bytes before and after, of the groups that were cleaned.
     old_bytes: int
     new_bytes: int
@@ -101,6 +104,7 @@ def compact(
     return CompactionResult(
         end_offset=table.end_offset,
         horizon_ms=cleaner.horizon_ms,
+        held_offset=cleaner.held_offset,
         old_bytes=old_bytes,
         new_bytes=new_bytes,
     )
@@ -232,7 +236,7 @@ class _Output:
 class _Cleaner:
     """Decides about one batch after another, from the log's beginning on."""
 
-    __slots__ = ("_aborted", "_open", "_plan", "_table", "horizon_ms")
+    __slots__ = ("_aborted", "_open", "_plan", "_table", "held_offset", "horizon_ms")
 
     def __init__(self, plan: CompactionPlan, table: KeyTable) -> None:
         self._plan = plan
@@ -242,6 +246,8 @@ class _Cleaner:
         self._open: set[int] = set()
         #: When the first tombstone or marker that was kept may go.
         self.horizon_ms = NO_HORIZON
+        #: The last one whose horizon has passed and that not all replicas have.
+        self.held_offset = -1
 
     @property
     def end_offset(self) -> int:
@@ -300,8 +306,7 @@ class _Cleaner:
     def _clean_records(self, path: str, data: bytes, header: BatchHeader) -> Kept | None:
         """Clean any batch, looking at each record."""
         columns = columns_of(path, data, header)
-        horizon_ms = header.delete_horizon_ms
-        is_over = horizon_ms is not None and horizon_ms <= self._plan.now_ms
+        is_over = self._is_over(header)
         last_of = self._table.offsets.get
         rows: list[int] = []
         has_tombstones = False
@@ -331,13 +336,22 @@ class _Cleaner:
         if header.producer_id in self._open:
             self._open.discard(header.producer_id)
             return True
-        horizon_ms = header.delete_horizon_ms
-        if horizon_ms is not None and horizon_ms <= self._plan.now_ms:
+        if self._is_over(header):
             is_last = self._plan.producers.get(header.producer_id) == header.last_offset
             # It stays as it is: others expect a control batch to have its record.
             return True if is_last else None
         rows = range(header.record_count)
         return self._finish(path, header, columns_of(path, data, header), rows, waits=True)
+
+    def _is_over(self, header: BatchHeader) -> bool:
+        """Tell whether nobody needs a batch's tombstones, or a marker, any more."""
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None or horizon_ms > self._plan.now_ms:
+            return False
+        if header.last_offset < self._plan.everywhere_offset:
+            return True
+        self.held_offset = header.last_offset
+        return False
 
     def _finish(
         self, path: str, header: BatchHeader, columns: RecordColumns, rows: Rows, *, waits: bool

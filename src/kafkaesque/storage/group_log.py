@@ -329,12 +329,18 @@ class GroupLog(ReadableLog):
     # -- compaction
 
     def compaction_plan(
-        self, *, now_wall_ms: int, limit_offset: int, options: CompactionOptions
+        self,
+        *,
+        now_wall_ms: int,
+        limit_offset: int,
+        everywhere_offset: int,
+        options: CompactionOptions,
     ) -> CompactionPlan | None:
         """Return what a run of compaction should clean now, or None if none is due.
 
         Only closed segments that a durable checkpoint covers and that end at or before
         `limit_offset`, which must be settled: committed, and before every open transaction.
+        Of tombstones and markers none go from `everywhere_offset` on, which some replica lacks.
         None also while an earlier run's replacements are not covered: ask for a checkpoint.
         """
         if self._held is not None or not self._cleaning.is_settled:
@@ -344,6 +350,8 @@ class GroupLog(ReadableLog):
             segments=self.segments.sources(self._cleaning.closed_end),
             state=self._cleaning.state,
             limit_offset=limit_offset,
+            everywhere_offset=everywhere_offset,
+            held_offset=self._cleaning.held_offset,
             now_ms=now_wall_ms,
             options=options,
         )
@@ -412,6 +420,7 @@ class GroupLog(ReadableLog):
         """
         if result.end_offset <= self._cleaning.closed_end:
             self._cleaning.state = CleanState(result.end_offset, result.horizon_ms)
+            self._cleaning.held_offset = result.held_offset
             self._bench.dirty_logs[self] = None
 
     def _swap(self, replacement: Replacement) -> None:

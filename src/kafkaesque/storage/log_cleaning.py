@@ -12,11 +12,14 @@ class LogCleaning:
     replaced again before a checkpoint covers that (`segment_swap` says why).
     """
 
-    __slots__ = ("_fresh", "_is_noted", "_noted_end", "closed_end", "pending", "state")
+    __slots__ = ("_fresh", "_is_noted", "_noted_end", "closed_end", "held_offset", "pending",
+                 "state")  # fmt: skip
 
     def __init__(self) -> None:
         #: How far the log is clean.
         self.state = CleanState()
+        #: Up to here the last run has left tombstones or markers that not all replicas have.
+        self.held_offset = -1
         #: Replacements that wait for their group commit.
         self.pending: list[tuple[int, Replacement]] = []
         #: Segments that end at or before this offset may be replaced.

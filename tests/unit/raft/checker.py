@@ -104,6 +104,11 @@ class Checker:
         if index > self.commit[0]:
             self.commit = (index, live.term_at(index))
 
+    def on_everywhere(self, place: Place, disks: Sequence[Sequence[DiskImage]]) -> None:
+        """Where a leader says that all members have an entry, each has it, or had it once."""
+        if not all(any(image.has(*place) for image in images) for images in disks):
+            raise Violation(f"{place} is not everywhere")
+
     def is_on_quorum(
         self,
         place: Place,

@@ -15,7 +15,7 @@ from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration, PlacedConfiguration
 from kafkaesque.raft.core import RaftCore
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
-from kafkaesque.raft.messages import AnyMessage, SnapshotRequest
+from kafkaesque.raft.messages import AnyMessage, AppendRequest, SnapshotRequest
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.wire import read_message, write_message
 from tests.unit.raft.checker import Checker, Violation
@@ -411,6 +411,11 @@ class Cluster:
 
     def _send(self, member: Member, message: AnyMessage) -> None:
         self.checker.on_sent(message, member.live, member.durable)
+        if isinstance(message, AppendRequest) and message.everywhere_index:
+            index = message.everywhere_index
+            place = (index, member.live.term_at(index))
+            held = [self.members[node] for node in member.up.configuration.members]
+            self.checker.on_everywhere(place, [[m.durable, *m.lost] for m in held])
         self.wire.append(message)
 
     def _check_commit(self, member: Member, index: int) -> None:

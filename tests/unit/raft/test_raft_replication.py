@@ -14,6 +14,7 @@ from kafkaesque.raft.messages import AppendRequest, AppendResponse, SnapshotRequ
 from kafkaesque.raft.progress import ProgressState
 from kafkaesque.raft.ready import Replicate, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
+from tests.unit.raft.disk_image import DiskImage
 from tests.unit.raft.harness import GROUP, Cluster
 
 FIGURE_7 = {
@@ -437,9 +438,9 @@ def test_a_lost_snapshot_is_sent_again() -> None:
     cluster.flow()
     cluster.compact(1, last)
     cluster.crash(2)
-    cluster.members[NodeId(2)].durable = type(cluster.members[NodeId(2)].durable)(
-        cluster.members[NodeId(2)].durable.base
-    )
+    member = cluster.members[NodeId(2)]
+    member.lost.append(member.durable)
+    member.durable = DiskImage(member.durable.base)
     cluster.start(2)
     cluster.notice_all()
     cluster.deliver()  # the probe; it is rejected
@@ -510,7 +511,9 @@ def test_a_follower_that_has_lost_what_it_acknowledged_gets_it_again() -> None:
         cluster.propose(1)
     cluster.flow()
     cluster.crash(3)
-    image = cluster.members[NodeId(3)].durable
+    member = cluster.members[NodeId(3)]
+    image = member.durable
+    member.lost.append(image.copy())
     image.entries, image.last_index = image.entries[:2], 2
     cluster.start(3)
     cluster.notice_all()

@@ -216,6 +216,18 @@ def change_the_members_by_leaps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Configuration, "joined_with", lambda self, target: target)
 
 
+def take_a_quorum_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leadership, "everywhere_index", property(lambda self: self._log.commit_index))
+
+
+def leave_the_dead_out_of_everybody(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Leadership) -> int:
+        living = [peer.synced_index for peer in self.peers if peer.is_alive]
+        return min([self._own.synced_index, *living])
+
+    patch.setattr(Leadership, "everywhere_index", property(wrong))
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -227,6 +239,8 @@ def change_the_members_by_leaps(patch: pytest.MonkeyPatch) -> None:
         give_a_vote_before_it_is_durable,
         ignore_min_insync,
         keep_what_differs,
+        leave_the_dead_out_of_everybody,
+        take_a_quorum_for_everybody,
         vote_after_losing_everything,
         vote_for_an_older_log,
         vote_twice_in_a_term,

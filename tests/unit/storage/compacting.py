@@ -110,13 +110,19 @@ def plan_for(
     log: GroupLog,
     *,
     limit_offset: int = FAR,
+    everywhere_offset: int = FAR,
     now_ms: int = TIME_MS,
     options: CompactionOptions = EAGER,
     aborted: Sequence[AbortedTransaction] = (),
     producers: Mapping[int, int] | None = None,
 ) -> CompactionPlan | None:
     """Return what a driver would hand to the passes."""
-    plan = log.compaction_plan(now_wall_ms=now_ms, limit_offset=limit_offset, options=options)
+    plan = log.compaction_plan(
+        now_wall_ms=now_ms,
+        limit_offset=limit_offset,
+        everywhere_offset=everywhere_offset,
+        options=options,
+    )
     if plan is None:
         return None
     return dataclasses.replace(plan, aborted=columns_of(aborted), producers=producers or {})

@@ -83,6 +83,28 @@ def test_a_horizon_is_given_once_and_waited_for() -> None:
     assert read_batch_header(batches_of(log)[0]).delete_horizon_ms == TIME_MS + 1000
 
 
+def test_tombstones_and_markers_stay_until_all_replicas_have_them() -> None:
+    world = World(CONFIG)
+    log = world.log()
+    put(log, [(b"a", b"1")])
+    put(log, [(b"a", None)])
+    put_marker(log, 7, MarkerType.COMMIT)
+    put(log, [(b"b", None)])
+    close_segment(world, log)
+    later_ms = TIME_MS + 1000
+    run(world, log, plan_for(log))
+    kept = [record.offset for record in records_of(log)]
+    assert kept == [1, 2, 3, 4], "the tombstones, the marker, and what closes the segment"
+    run(world, log, plan_for(log, now_ms=later_ms, everywhere_offset=2))
+    assert [record.offset for record in records_of(log)] == [2, 3, 4]
+    quiet = dataclasses.replace(EAGER, dirty_ratio_min=0.5)
+    for everywhere in (2, 3):
+        plan = plan_for(log, now_ms=later_ms, everywhere_offset=everywhere, options=quiet)
+        assert plan is None, "it would leave the last one once more"
+    run(world, log, plan_for(log, now_ms=later_ms, everywhere_offset=4, options=quiet))
+    assert [record.offset for record in records_of(log)] == [4]
+
+
 def test_a_tombstone_that_comes_back_to_life_does_not_stay() -> None:
     world = World(CONFIG)
     log = world.log()
