@@ -1,8 +1,40 @@
 """What a broker tells clients that hears of no other: where else they may ask."""
 
+from typing import Any
+
+import pytest
+
+from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
-from kafkaesque.model.ids import NodeId
-from tests.sim.scenario import Scenario
+from kafkaesque.model.ids import NO_NODE, NodeId
+from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
+from kafkaesque.protocols.kafka.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from kafkaesque.sim.clients import kafka_client
+from kafkaesque.sim.clients.kafka_client import BrokerLink
+from tests.sim.scenario import TOPIC, Scenario
+
+NEW_TOPIC = CreatableTopic("new", num_partitions=1, replication_factor=1)
+#: What only other brokers know or do: the API, its version and what is asked.
+NEEDS_OTHERS = {
+    "leader": (ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name=TOPIC)])),
+    "coordinator": (ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(key="readers")),
+    "coordinators": (
+        ApiKey.FIND_COORDINATOR,
+        4,
+        FindCoordinatorRequest(coordinator_keys=["readers", "others"]),
+    ),
+    "controller": (ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([NEW_TOPIC], timeout_ms=1_000)),
+}
 
 
 def listed(scenario: Scenario, name: str) -> list[int]:
@@ -14,13 +46,39 @@ def is_cut_off(scenario: Scenario, name: str) -> bool:
     return ClusterView(scenario.broker(name)).is_cut_off
 
 
-def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
-    scenario = Scenario(1)
+def cut_off_b1(scenario: Scenario) -> None:
+    """Cut it off from the other brokers, and wait until it knows; clients reach it still."""
     for name in ("b2", "b3"):
         scenario.world.wire.block("b1", name)
         scenario.world.wire.block(name, "b1")
     scenario.loop.run_until(lambda: scenario.broker("b1").controller_node() is None, 10_000)
     scenario.loop.run_for(10_000)
+
+
+class Client:
+    """A client of one broker."""
+
+    def __init__(self, scenario: Scenario, name: str) -> None:
+        self._loop = scenario.loop
+        self._link = BrokerLink(scenario.env, Address(name, 9092))
+
+    def ask(self, api_key: int, version: int, message: object) -> Any:
+        """Return the answer; None if the broker hangs up in its place."""
+        answers: list[Any] = []
+        self._link.send(api_key, version, message, answers.append)
+        self._loop.run_until(lambda: bool(answers), 60_000)
+        return answers[0]
+
+    @property
+    def is_hung_up_on(self) -> bool:
+        """Whether the broker has closed the connection since."""
+        self._loop.run_for(100)
+        return self._link.is_closed
+
+
+def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
+    scenario = Scenario(1)
+    cut_off_b1(scenario)
     assert [each.node for each in scenario.broker("b1").alive_brokers()] == [1]
     assert listed(scenario, "b1") == [1, 2, 3]
     assert listed(scenario, "b2") == listed(scenario, "b3") == [2, 3]
@@ -82,3 +140,49 @@ def test_a_broker_that_has_just_started_lists_those_that_it_has_not_heard_of_yet
     assert len(scenario.broker(started).alive_brokers()) == 2
     assert listed(scenario, started) == [1, 2, 3]
     scenario.loop.run_until(lambda: len(listed(scenario, started)) == 2, 10_000)
+
+
+@pytest.mark.parametrize("what", NEEDS_OTHERS)
+def test_who_asks_a_broker_that_is_cut_off_is_answered_and_sent_elsewhere(what: str) -> None:
+    """Clients stay with a broker that answers, and ask it for as long as they live."""
+    scenario = Scenario(6)
+    asked = NEEDS_OTHERS[what]
+    before = Client(scenario, "b1")
+    before.ask(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest(key="readers"))
+    assert not before.is_hung_up_on
+    cut_off_b1(scenario)
+    for client in (before, Client(scenario, "b1")):
+        answer = client.ask(*asked)
+        assert answer is not None
+        assert client.is_hung_up_on
+    for name in ("b2", "b3"):
+        client = Client(scenario, name)
+        answer = client.ask(*asked)
+        assert answer is not None
+        assert not client.is_hung_up_on
+
+
+def test_a_producer_gets_no_id_from_a_broker_that_is_cut_off_and_is_sent_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_client, "REQUEST_TIMEOUT_MS", 60_000)
+    scenario = Scenario(7)
+    cut_off_b1(scenario)
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000)
+    client = Client(scenario, "b1")
+    while (answer := client.ask(ApiKey.INIT_PRODUCER_ID, 4, request)).error_code == 0:
+        assert not client.is_hung_up_on  # it has ids left from before
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert client.is_hung_up_on
+
+
+def test_who_asks_a_broker_that_is_cut_off_for_the_controller_twice_is_sent_elsewhere() -> None:
+    """Everybody asks for the brokers first; who seeks the controller asks on."""
+    scenario = Scenario(8)
+    cut_off_b1(scenario)
+    client = Client(scenario, "b1")
+    for is_second in (False, True):
+        answer = client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
+        assert [each.node_id for each in answer.brokers] == [1, 2, 3]
+        assert answer.controller_id == NO_NODE
+        assert client.is_hung_up_on == is_second

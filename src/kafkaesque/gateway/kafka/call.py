@@ -20,7 +20,16 @@ _NO_FRAME = memoryview(b"")
 class Call:
     """A request that is to be answered, or not, exactly once."""
 
-    __slots__ = ("begun_ns", "connection", "frame", "header", "held_bytes", "meter", "parts")
+    __slots__ = (
+        "begun_ns",
+        "connection",
+        "frame",
+        "header",
+        "held_bytes",
+        "is_in_vain",
+        "meter",
+        "parts",
+    )
 
     def __init__(
         self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
@@ -37,6 +46,8 @@ class Call:
         self.parts: Sequence[Part] | None = None
         #: What it uses of its client's quotas, if that has any.
         self.meter: Meter | None = None
+        #: Whether its client is to ask another broker: this one is cut off from them.
+        self.is_in_vain = False
 
     @property
     def version(self) -> int:

@@ -60,10 +60,13 @@ class ClusterView:
     def controller(self) -> int:
         """Where to send what the controller decides.
 
-        Every broker passes such requests on, so while no controller is known it is this one.
+        Every broker passes such requests on, so while no controller is known it is this one; but
+        nobody if others may know one.
         """
         controller = self.broker.controller_node()
-        return self.broker.node if controller not in self._alive else int(controller or 0)
+        if controller in self._alive:
+            return int(controller or 0)
+        return NO_NODE if self.is_cut_off else self.broker.node
 
     def find_broker(self, node: int) -> BrokerRegistered | None:
         """Return a broker if it is alive."""

@@ -28,6 +28,24 @@ from kafkaesque.protocols.kafka.frames import unsupported_api_versions_frame
 if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
+#: What a controller does, whichever broker is asked for it.
+BY_CONTROLLER = frozenset(
+    (
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    )
+)
 #: Requests of one connection that may be unanswered.
 UNANSWERED_MAX = 256
 #: Bytes of requests that are unanswered, and of answers that wait for earlier ones, of one
@@ -53,7 +71,7 @@ class KafkaConnection:
         "_unmute",
         "active_ms",
         "connection",
-        "has_asked_in_vain",
+        "has_sought_brokers",
         "now_ns",
         "number",
         "unsent_bytes_seen",
@@ -83,8 +101,8 @@ class KafkaConnection:
         self.active_ms = 0
         #: How much of its answers the client had not taken when that was last looked at.
         self.unsent_bytes_seen = 0
-        #: Whether it was told that there are no leaders by a broker that is cut off from others.
-        self.has_asked_in_vain = False
+        #: Whether it was told of the brokers, and of no controller, while this one was cut off.
+        self.has_sought_brokers = False
 
     @property
     def host(self) -> str:
@@ -174,9 +192,20 @@ class KafkaConnection:
         key, version = call.header.api_key, call.header.api_version
         self._refuse(f"no form for the answer to API {key} version {version}: {error!r}")
 
-    def send_elsewhere(self) -> None:
-        """Close: others may know what this broker, which is cut off, cannot know."""
-        self._refuse("this broker is cut off from the others, and they may know who leads")
+    def _is_in_vain(self, call: Call) -> bool:
+        return call.is_in_vain or (
+            call.header.api_key in BY_CONTROLLER and self._gateway.is_cut_off()
+        )
+
+    def _send_elsewhere(self, connection: Connection) -> None:
+        """Close: other brokers may know, or do, what this one cannot that is cut off from them.
+
+        Clients that are connected with it would ask it for as long as it answers.
+        """
+        self._gateway.refusals.say(
+            f"closing the connection from {connection.peer}: this broker is cut off from the others"
+        )
+        connection.close()
 
     def _refuse(self, reason: str) -> None:
         """Close: after a request that was not understood nothing else can be."""
@@ -212,17 +241,21 @@ class KafkaConnection:
             self._count_waiting(call)
             return
         parts: list[Part] = []
+        is_in_vain = False
         activity, now_ns = self._gateway.broker.activity, self.now_ns()
         while calls and calls[0].parts is not None:
             sent = calls.popleft()
             self._held_bytes -= sent.held_bytes
             parts.extend(sent.parts or ())
+            is_in_vain = is_in_vain or self._is_in_vain(sent)
             activity.note_request(sent.header.api_key, now_ns - sent.begun_ns)
         if parts:
             self._answering = True
             connection.write(parts)
             self._answering = False
-        if self._is_paused:
+        if is_in_vain:
+            self._send_elsewhere(connection)
+        elif self._is_paused:
             self._maybe_resume()
 
     def _count_waiting(self, call: Call) -> None:

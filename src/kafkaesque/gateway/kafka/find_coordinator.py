@@ -1,5 +1,6 @@
 """FindCoordinator: which broker keeps a group, or a transactional id."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkaesque.broker.broker import Broker
@@ -34,10 +35,10 @@ def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
     keys = request.coordinator_keys if is_batch else [request.key]
     hosts = _hosts(broker, request.key_type)
     if hosts is None:
-        _respond(broker, call, request)
+        _respond(broker, call, request.key_type, keys)
     else:
         # Whoever asks first waits until there is a topic to keep groups, or transactions, in.
-        hosts.when_found(keys, lambda: _respond(broker, call, request))
+        hosts.when_found(keys, lambda: _respond(broker, call, request.key_type, keys))
 
 
 def _hosts(broker: Broker, key_type: int) -> TableHosts[Any] | None:
@@ -46,13 +47,16 @@ def _hosts(broker: Broker, key_type: int) -> TableHosts[Any] | None:
     return broker.transaction_coordinators if key_type == _TRANSACTION else None
 
 
-def _respond(broker: Broker, call: Call, request: FindCoordinatorRequest) -> None:
+def _respond(broker: Broker, call: Call, key_type: int, keys: Sequence[str]) -> None:
     view = ClusterView(broker)
+    found = [_answer(view, key_type, key) for key in keys]
+    call.is_in_vain = view.is_cut_off and all(
+        each.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for each in found
+    )
     if call.version >= _VERSION_WITH_BATCHES:
-        found = [_answer(view, request.key_type, key) for key in request.coordinator_keys]
         call.answer(FindCoordinatorResponse(coordinators=found))
         return
-    one = _answer(view, request.key_type, request.key)
+    (one,) = found
     call.answer(
         FindCoordinatorResponse(
             error_code=one.error_code,

@@ -12,6 +12,7 @@ from kafkaesque.gateway.kafka.admission import Admission
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
+from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
 from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
 from kafkaesque.gateway.kafka.throttling import Throttling
@@ -86,6 +87,10 @@ class KafkaGateway:
             MalformedRequest: its body cannot be read.
         """
         self._handlers[call.header.api_key](self, call)
+
+    def is_cut_off(self) -> bool:
+        """Whether other brokers know, and may do, what this one cannot."""
+        return ClusterView(self.broker).is_cut_off
 
     # -- bounds
 

@@ -109,12 +109,12 @@ def _answer_metadata(
         call.answer(_refused(request))
         return
     answer = _MetadataAnswer(gateway, view, request, call.version)
-    if view.is_cut_off and answer.is_leaderless:
-        # Clients stay where they are connected: one that has heard so before is to try another.
-        if call.connection.has_asked_in_vain:
-            call.connection.send_elsewhere()
-            return
-        call.connection.has_asked_in_vain = True
+    if view.is_cut_off:
+        call.is_in_vain = answer.is_leaderless
+        if not request.topics and not answer.message.topics:
+            # Whoever connects asks this, and may need nothing else; whoever asks again does.
+            call.is_in_vain = call.connection.has_sought_brokers
+            call.connection.has_sought_brokers = True
     encoded = CachedResponse(ApiKey.METADATA, call.version, answer.message)
     if answer.is_complete:
         cache.put(call.version, body, encoded)

@@ -51,6 +51,7 @@ def _allocate(gateway: "KafkaGateway", call: Call) -> None:
         if isinstance(outcome, RequestRefused):
             # What clients repeat; any other error ends an idempotent producer.
             response = _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            call.is_in_vain = gateway.is_cut_off()
         else:
             response = InitProducerIdResponse(producer_id=outcome, producer_epoch=_FIRST_EPOCH)
         call.answer(response)
