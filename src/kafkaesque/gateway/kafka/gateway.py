@@ -10,9 +10,9 @@ from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.gateway.kafka.admission import Admission
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
-from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
 from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
 from kafkaesque.gateway.kafka.throttling import Throttling
