@@ -36,6 +36,7 @@ class View:
     """The cluster's metadata, as one broker sees it."""
 
     cluster_id: str
+    #: Negative: none is known.
     controller: int
     #: Where those are that it hears of, itself included.
     brokers: Mapping[int, str]
@@ -117,9 +118,10 @@ class BrokerFacts:
     def controller(self) -> int | None:
         """Which controller it knows to lead.
 
-        One that knows none names itself to clients, and at its admin port the truth.
+        One that knows none names none to clients when it is cut off, or else itself, and at its
+        admin port the truth.
         """
-        if self.view is None:
+        if self.view is None or self.view.controller < 0:
             return None
         if self.admin is None or self.view.controller != self.id:
             return self.view.controller

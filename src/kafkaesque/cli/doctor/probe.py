@@ -206,7 +206,8 @@ def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
 
 def _view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
     with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
-        return _view(exchange), _registered(exchange)
+        registered = _registered(exchange)
+        return _view(exchange), registered
 
 
 def look_at_broker(number: int, address: str) -> BrokerFacts:
@@ -217,17 +218,14 @@ def look_at_broker(number: int, address: str) -> BrokerFacts:
         return BrokerFacts(id=number, address=address, problem=why(error))
     try:
         with exchange:
-            found = BrokerFacts(
-                id=number,
-                address=address,
-                view=_view(exchange),
-                options=_options(exchange, _BROKER, [str(number)])[str(number)],
-                disk=_disk(exchange),
-            )
+            options = _options(exchange, _BROKER, [str(number)])[str(number)]
+            disk = _disk(exchange)
+            view = _view(exchange)
     except Trouble as error:
         hangs = isinstance(error, TimeoutError)
         return BrokerFacts(id=number, address=address, problem=why(error), hangs=hangs)
-    admin = found.options.get("admin.listener", "")
+    found = BrokerFacts(id=number, address=address, view=view, options=options, disk=disk)
+    admin = options.get("admin.listener", "")
     if not admin:
         return found
     try:
@@ -272,6 +270,7 @@ def _registered(exchange: Exchange) -> dict[int, str]:
 
 
 def _view(exchange: Exchange) -> View:
+    """Return what a broker sees: asked last, as one that is cut off closes after that."""
     alive = exchange.ask(ApiKey.DESCRIBE_CLUSTER, _ALIVE, DescribeClusterRequest())
     request = MetadataRequest(None, allow_auto_topic_creation=False)
     answer = exchange.ask(ApiKey.METADATA, _METADATA, request)
