@@ -50,7 +50,9 @@ def test_namesakes_are_told_apart_under_any_survivable_fault() -> None:
 # -- planted bugs
 
 
-def anomalies(options: SimOptions, seeds: range, plan: Sequence[Fault] | None = None) -> list[str]:
+def anomalies(
+    options: SimOptions, seeds: Iterable[int], plan: Sequence[Fault] | None = None
+) -> list[str]:
     for seed in seeds:
         found = run_seed(seed, options, plan).anomalies
         if found:
@@ -105,7 +107,7 @@ def test_a_marker_of_a_deleted_topic_that_is_not_waited_for(
     monkeypatch.setattr(topic, "USE_MS", (1_500, 2_500))
     monkeypatch.setattr(marker_writer, "RETRY_MS_MIN", 1_000)
     options = SimOptions(kinds=("kill",), between_ms=700, duration_ms=20_000, activities=NAMESAKES)
-    found = anomalies(options, range(27, 31))
+    found = anomalies(options, (8, 35, 52))
     assert any("namesakes: precommitted read" in what for what in found), found
 
 

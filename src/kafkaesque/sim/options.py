@@ -42,13 +42,15 @@ ACTIVITIES: Final = (
 _LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5}
 #: Not drawn here, but for the asking, as it takes long, or with all faults.
 _ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
+#: A long run has one of so many of the activities that a short one with its seed has.
+_LONG_KEEPS_ONE_IN: Final = 2
 #: With all faults, copies are throttled in one run of so many.
-_THROTTLES_ONE_IN: Final = 4
+_THROTTLES_ONE_IN: Final = 8
 #: How many brokers runs with all faults have; mostly three.
-_BROKERS: Final = (3, 3, 3, 3, 4, 5)
+_BROKERS: Final = (3, 3, 3, 3, 3, 3, 4, 5)
 #: Drawn in one of so many long runs only: majorities are lost for longer than a short one takes.
 _LONG_ONLY: Final = ("unclean",)
-_LONG_ONLY_ONE_IN: Final = 8
+_LONG_ONLY_ONE_IN: Final = 16
 #: One run in so many has it, because its members are never quiet.
 _LOCK_ONE_IN: Final = 6
 #: Words for kinds of faults that belong together.
@@ -117,7 +119,7 @@ LONG_RUN: Final = SimOptions(duration_ms=360_000, busy_percent=10)
 #: How often brokers of long runs hear of one another, in multiples of the usual time; of more than
 #: three brokers, which have several times as many links; and around how many of a hundred faults
 #: clients work.
-_PACES: Final = (1, 2, 4)
+_PACES: Final = (1, 4, 4)
 _PACES_OF_MANY: Final = (2, 4, 4)
 _BUSY_PERCENT: Final = (5, 10, 15)
 
@@ -162,7 +164,7 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
         options,
         kinds=kinds,
         activities=activities,
-        between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000)),
+        between_ms=random.Random(f"{seed}/between").choice((1_500, 3_000, 3_000, 3_000)),
         heartbeat_ms=pace * options.heartbeat_ms,
         probe_ms=pace * options.probe_ms,
         busy_percent=None if options.busy_percent is None else busy,
@@ -199,6 +201,7 @@ def draw_options(seed: int, base: SimOptions | None = None) -> SimOptions:
     if random.Random(f"{seed}/lock").randrange(_LOCK_ONE_IN) == 0:
         drawn.append("lock")
     if base.duration_ms >= LONG_RUN.duration_ms:
+        drawn = [each for each in drawn if _is_one_in(_LONG_KEEPS_ONE_IN, seed, f"keeps {each}")]
         drawn += [each for each in _LONG_ONLY if _is_one_in(_LONG_ONLY_ONE_IN, seed, each)]
     return replace(
         base,
