@@ -111,16 +111,46 @@ def _newest_of_keys(evidence: Evidence) -> dict[tuple[Where, bytes], int]:
     return newest
 
 
+def _unsaid_offsets(evidence: Evidence) -> dict[int, int]:
+    """Return at which offsets records of compacted topics are that were acknowledged without one.
+
+    librdkafka names none where it hears that a batch is there already. It is what a reader was
+    given, or else before the producer's next record.
+    """
+    found: dict[int, int] = {}
+    after: dict[tuple[str, Where], int] = {}
+    sends = evidence.history.sends
+    for number in range(len(sends) - 1, -1, -1):
+        send = sends[number]
+        if send.where[0] not in evidence.compacted or send.acknowledged_at is None:
+            continue
+        who = send.producer, send.where
+        if send.offset >= 0:
+            after[who] = send.offset
+        elif who in after:
+            found[number] = after[who] - 1
+    for reading in evidence.history.readings.values():
+        if reading.where[0] in evidence.compacted:
+            given = zip(reading.offsets, reading.numbers, strict=True)
+            found |= {
+                number: offset
+                for offset, number in given
+                if number != NOBODY and sends[number].offset < 0
+            }
+    return found
+
+
 def check_lost_writes(evidence: Evidence) -> Iterator[str]:
     """*Lost write*: acknowledged, or of a committed transaction, and not in the log."""
     found: dict[Where, set[int]] = {
         where: set(_visible(evidence, where).numbers) for where in evidence.log
     }
-    newest = _newest_of_keys(evidence)
+    newest, unsaid = _newest_of_keys(evidence), _unsaid_offsets(evidence)
     for number, send in enumerate(evidence.history.sends):
         if not _is_kept(send) or number in found.get(send.where, ()):
             continue
-        if newest.get((send.where, send.key or b""), -1) > send.offset >= 0:
+        offset = unsaid.get(number, send.offset)
+        if newest.get((send.where, send.key or b""), -1) > offset >= 0:
             continue  # compacted away: there is a newer record of its key
         yield (
             f"lost write: record {number} of {send.producer}, acknowledged at "

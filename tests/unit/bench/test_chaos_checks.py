@@ -109,6 +109,12 @@ def a_lost_newest_of_a_key(story: Story) -> None:
     story.send(None, where=TABLE, key=b"k", said=1)
 
 
+def a_lost_newest_of_a_key_without_an_offset(story: Story) -> None:
+    story.send(0, where=TABLE, key=b"k")
+    story.send(None, where=TABLE, key=b"k", said=-1)
+    story.send(2, where=TABLE, key=b"l")
+
+
 def an_unseen_record(story: Story) -> None:
     story.send(0)
     story.send(1)
@@ -237,6 +243,7 @@ FAULTY: list[tuple[Callable[[Story], None], str]] = [
     (a_lost_write, "lost write"),
     (a_lost_commit, "lost write"),
     (a_lost_newest_of_a_key, "lost write"),
+    (a_lost_newest_of_a_key_without_an_offset, "lost write"),
     (an_unseen_record, "unseen"),
     (a_duplicate, "duplicate"),
     (an_inconsistent_acknowledgement, "inconsistent offsets"),
@@ -290,6 +297,13 @@ def test_what_is_as_it_should_be_is_no_anomaly() -> None:
     # Compacted away, because there is a newer one of its key.
     story.send(None, where=TABLE, key=b"k", said=0)
     story.send(1, where=TABLE, key=b"k")
+    # The same, of one that was there already: it is before its producer's next record.
+    story.send(None, where=TABLE, key=b"l", said=-1)
+    story.send(3, where=TABLE, key=b"m")
+    story.send(4, where=TABLE, key=b"l")
+    # And of one with nothing behind it, which a reader was given.
+    given = story.send(None, where=TABLE, key=b"l", said=-1, producer="q")
+    story.poll((2, given), where=TABLE)
     story.lock = [
         Entry(offset=0, holder="a", token=None),
         Entry(offset=2, holder="a", token=0),
