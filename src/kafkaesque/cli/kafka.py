@@ -26,11 +26,17 @@ REQUEST_TIMEOUT_S = 15.0
 OPERATION_TIMEOUT_S = 10.0
 #: The library knows better what has taken too long, so it is the first to say so.
 LIBRARY_SPARE_S = 1.0
+CONTROLLER_AGAIN_MS = 500
 OUTAGE_AGAIN_S = 10.0
 PORT_MAX = 65_535
 #: The part of the time for metadata after which it is asked for again: librdkafka (2.16) lets a
 #: request wait that was on its way to a broker that was killed, though others would answer.
 FIRST_TRY: Final = 0.4
+#: Metadata are asked for so often at most, and so long after a connection broke: a broker that is
+#: cut off closes it, for the others to be asked.
+TRIES_MAX: Final = 6
+BROKEN_AGAIN_S: Final = 0.3
+_WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
@@ -94,8 +100,14 @@ class Connection:
         )
 
     def admin(self) -> AdminClient:
-        # The library would wait for a minute for a broker that hangs, or for a controller.
-        return AdminClient(self._settings({"socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000)}))
+        settings = {
+            # The library would wait for a minute for a broker that hangs, or for a controller.
+            "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
+            # Whom a broker that is cut off told of no controller looks for one again, and does not
+            # wait until the request is given up.
+            "topic.metadata.refresh.interval.ms": CONTROLLER_AGAIN_MS,
+        }
+        return AdminClient(self._settings(settings))
 
     def producer(self, settings: Mapping[str, Any]) -> Producer:
         return Producer(self._settings(settings))
@@ -115,20 +127,24 @@ class Connection:
         Raises:
             CommandFailed: no broker answers.
         """
-        try:
+        deadline_s = time.monotonic() + timeout_s
+        left_s = timeout_s * FIRST_TRY
+        for _ in range(TRIES_MAX):
             try:
-                return _metadata(client, topic, timeout_s * FIRST_TRY)
+                return _metadata(client, topic, left_s)
             except KafkaException as raised:
-                if _error_of(raised).code() != KafkaError._TIMED_OUT:
-                    raise
-                return _metadata(client, topic, timeout_s * (1 - FIRST_TRY))
-        except KafkaException as raised:
-            raise CommandFailed(
-                f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
-                f" ({_error_of(raised).str()})",
-                hint=_START_HINT,
-                exit_code=UNREACHABLE,
-            ) from None
+                error = _error_of(raised)
+            left_s = deadline_s - time.monotonic()
+            if error.code() not in _WORTH_ANOTHER_TRY or left_s <= 0:
+                break
+            if error.code() == KafkaError._TRANSPORT:
+                time.sleep(min(BROKEN_AGAIN_S, left_s))
+        raise CommandFailed(
+            f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
+            f" ({error.str()})",
+            hint=_START_HINT,
+            exit_code=UNREACHABLE,
+        )
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {

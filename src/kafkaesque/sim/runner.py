@@ -563,5 +563,11 @@ class _Run:
             self._changer = start_changes(env, self._cluster)
         # Where a machine is lost for good, a topic that has too few replicas is lost with it.
         if "topics" in activities and not self._options.loses_damaged:
-            fewest = self._passing_replicas_min
-            self._churn = TopicChurn(env, addresses, findings, self._replicas, fewest)
+            self._churn = TopicChurn(
+                env,
+                addresses,
+                findings,
+                self._replicas,
+                self._passing_replicas_min,
+                distrusted=self._distrusted,
+            )

@@ -28,12 +28,15 @@ class TopicChurn:
         findings: Findings,
         replicas: int,
         replicas_min: int = 1,
+        distrusted: str | None = None,
     ) -> None:
+        """`distrusted` is a machine whose disk may give it anything; it is asked again, then."""
         self._env: Final = env
         self._bootstrap: Final = bootstrap
         self._findings: Final = findings
         self._replicas: Final = replicas
         self._replicas_min: Final = replicas_min
+        self._distrusted: Final = distrusted
         self._deleted_ids: Final[list[bytes]] = []
         self._load: TopicLoad | None = None
         #: Topics that have been made, used, checked and deleted.
@@ -80,6 +83,7 @@ class TopicChurn:
             self._bootstrap,
             spec,
             self._findings,
+            self._distrusted,
             ignored_ids=self._deleted_ids,
             label=f"#{self.count}",
         )
