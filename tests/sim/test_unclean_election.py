@@ -89,6 +89,19 @@ def one_of_three(seed: int, brokers: int = 5) -> tuple[Scenario, str, list[str],
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_what_was_formed_anew_at_his_word_is_given_the_time_to_say_who_leads(seed: int) -> None:
+    """It had been without a leader for long, and from then on one is enough to form it anew."""
+    scenario, left, _, _ = one_of_three(seed)
+    scenario.loop.run_for(5_000)
+    others = [name for name in scenario.running() if name != left]
+    for name in others:
+        scenario.world.wire.link(left, name).extra_ms = 400
+    ask_until_done(scenario, others[0])
+    scenario.loop.run_for(5_000)
+    assert recovery_of(scenario, others[0]).formation == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_left_goes_on_at_the_administrators_word_and_says_what_is_lost(seed: int) -> None:
     scenario, left, gone, end = one_of_three(seed)
     scenario.loop.run_for(60_000)

@@ -46,6 +46,8 @@ class RecoveryWatch:
         self._broker = broker
         #: Groups without a leader, and since when.
         self._since_ms: dict[GroupId, int] = {}
+        #: How often each of them had been formed anew then.
+        self._formed: dict[GroupId, int] = {}
         self._looked_at: tuple[int, int] | None = None
         #: Groups that were formed anew in spite of a leader: how often, and when the last time.
         self._unstuck: dict[GroupId, tuple[int, int]] = {}
@@ -57,7 +59,7 @@ class RecoveryWatch:
         """See who leads, begin what is due, and decide what can be."""
         if not self._broker.controller.is_leader:
             self._looked_at = None
-            for table in (self._since_ms, self._unstuck, self._open, self._tried):
+            for table in (self._since_ms, self._formed, self._unstuck, self._open, self._tried):
                 table.clear()
             return
         self._look(now_ms)
@@ -80,7 +82,13 @@ class RecoveryWatch:
             for group in broker.state.partitions_by_group
             if broker.leaders.leader(group) is None or self._is_stuck(group)
         }
-        self._since_ms = {group: self._since_ms.get(group, now_ms) for group in leaderless}
+        formed = {group: _count_formed(broker.state.recoveries.get(group)) for group in leaderless}
+        # One that has just been formed anew is given the time to elect.
+        self._since_ms = {
+            group: self._since_ms[group] if self._formed.get(group) == count else now_ms
+            for group, count in formed.items()
+        }
+        self._formed = formed
         placed = broker.state.partitions_by_group
         for group in [each for each in self._unstuck if each not in placed]:
             del self._unstuck[group]
@@ -188,6 +196,10 @@ class RecoveryWatch:
                 self._tried.pop(group, None)  # the next sweep tries again
 
         self._broker.controller.submit(command, on_outcome)
+
+
+def _count_formed(recovery: RecoveryState | None) -> int:
+    return 0 if recovery is None else recovery.formation - recovery.is_open
 
 
 def _voters(state: "PartitionState") -> list[tuple[NodeId, ...]]:
