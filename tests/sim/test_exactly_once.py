@@ -63,7 +63,7 @@ def test_offsets_of_an_aborted_transaction_that_count_lose_inputs(
             self._context.offsets.apply(change)
 
     monkeypatch.setattr(TransactionalCommits, "on_ended", apply)
-    found = anomalies("lost: ", 1)
+    found = anomalies("lost: ", 2)
     assert any("lost: " in what for what in found), found
     assert any("torn: " in what for what in found), found
 
