@@ -14,6 +14,7 @@ known per peer, from the links, and cores hear only of changes.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from kafkaesque.broker.activity import Activity
@@ -59,6 +60,8 @@ FULL_STEP_MS = 2_000
 PAIR = 2
 #: At shutdown, how long to wait for leadership to be taken over.
 HAND_OVER_MS_MAX = 1_000
+#: Clients that were told that nobody leads ask again within that (librdkafka: after 100 ms).
+ASK_AGAIN_MS = 150
 
 
 class _Written(NamedTuple):
@@ -250,20 +253,41 @@ class RaftDriver:
             self._ticker.cancel()
 
     def hand_over_all(self, on_done: Callable[[], None]) -> None:
-        """Give leadership to other replicas where one can take it; answered within a second."""
-        led = [replica for replica in self._replicas.values() if replica.is_leader]
+        """Give leadership to other replicas where one can take it; answered in a good second.
+
+        Until they are known to lead, or that second is over: clients are told who does, then, by
+        this broker and by all others, before they lose their connections to this one.
+        """
+        led = [each for each in self._replicas.values() if each.is_leader]
+        led = [each for each in led if self._awaits_successor(each)]
         for replica in led:
             replica.hand_over()
-        deadline_ms = self.env.clock.now_ms() + HAND_OVER_MS_MAX
+        begun_ms = self.env.clock.now_ms()
 
-        def check() -> None:
-            waiting = any(replica.is_leader and replica.can_hand_over() for replica in led)
-            if not waiting or self.env.clock.now_ms() >= deadline_ms:
-                on_done()
-            else:
-                self.env.clock.call_later(10, check)
+        def check(waiting: Sequence[Replica]) -> None:
+            waiting = [each for each in waiting if self._awaits_successor(each)]
+            passed_ms = self.env.clock.now_ms() - begun_ms
+            if not waiting or passed_ms >= HAND_OVER_MS_MAX:
+                self.env.clock.call_later(ASK_AGAIN_MS if led else 0, on_done)
+                return
+            if passed_ms >= HAND_OVER_MS_MAX // 2:
+                for replica in waiting:
+                    replica.core.resign()
+                    self.touch(replica)
+            self.env.clock.call_later(10, partial(check, waiting))
 
-        check()
+        check(led)
+
+    def _awaits_successor(self, replica: Replica) -> bool:
+        """Whether nobody else leads it, and another voter is alive."""
+        if replica.is_closed or replica.leader not in (None, self.node):
+            return False
+        configuration = replica.core.configuration
+        return any(
+            node != self.node and self.peers.is_alive(node)
+            for node in configuration.members
+            if configuration.is_voter(node)
+        )
 
     # -- events
 

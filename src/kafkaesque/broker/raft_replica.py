@@ -25,7 +25,6 @@ from kafkaesque.raft.core import RaftCore
 from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
 from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.raft.messages import SnapshotRequest
-from kafkaesque.raft.progress import PeerProgress
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.storage.entries import EntryLike
@@ -312,20 +311,15 @@ class Replica:
         dropped, self._confirming = self._confirming, []
         self._tell(dropped, False)
 
-    def can_hand_over(self) -> bool:
-        """Whether another voter is alive."""
-        configuration = self.core.configuration
-        return any(
-            node != self.driver.node and self.driver.peers.is_alive(node)
-            for node in configuration.members
-            if configuration.is_voter(node)
-        )
-
     def hand_over(self) -> None:
-        """Let the best live voter lead."""
-        if self.can_hand_over():
+        """Let the best live voter lead: when it has all of the log, or at once if it lacks much."""
+        successor = self._caught_up_voter()
+        if successor is not None:
+            with suppress(TransferRefused):  # leadership is being handed over already
+                self.core.transfer_leadership(successor)
+        else:
             self.core.resign()
-            self.driver.touch(self)
+        self.driver.touch(self)
 
     def close(self) -> None:
         """Take part no more."""
@@ -585,20 +579,22 @@ class Replica:
         return f"{path}: the batch at offset {offset} is damaged on the disk"
 
     def _caught_up_voter(self) -> NodeId | None:
-        """Return the live voter that has most of the log, if it has all that is committed."""
+        """Return the live voter that has most of the log, if it has all that is committed.
+
+        Of such as are as good, not the same one for all groups.
+        """
         core = self.core
-        best: PeerProgress | None = None
-        for peer in core.peers:
-            if (
-                peer.is_alive
-                and not peer.is_absent
-                and not peer.amnesia
-                and core.configuration.is_voter(peer.node)
-                and peer.synced_index >= core.commit_index
-                and (best is None or peer.synced_index > best.synced_index)
-            ):
-                best = peer
-        return None if best is None else best.node
+        count = len(core.peers)
+        found = [
+            (peer.synced_index, (self.group + peer.node) % count, peer.node)
+            for peer in core.peers
+            if peer.is_alive
+            and not peer.is_absent
+            and not peer.amnesia
+            and core.configuration.is_voter(peer.node)
+            and peer.synced_index >= core.commit_index
+        ]
+        return max(found)[-1] if found else None
 
     def _fill(self, work: Replicate, entries: Sequence[EntryLike]) -> None:
         damaged = next((at for at, entry in enumerate(entries) if _is_damaged(entry)), None)

@@ -123,13 +123,15 @@ class SimCluster:
         if broker is None or not machine.running or broker.is_stopping:
             return
 
+        gateway = self._gateways[machine.name]
+
         def on_stopped() -> None:
+            gateway.stop()
             self.world.loop.after(0, "exit", machine.kill)
             self._boot_later(machine, RESTART_MS)
 
         self.world.loop.tell(machine.name, "is asked to stop")
         broker.stop(on_stopped)
-        self._gateways[machine.name].stop()
 
     def retire(self, name: str) -> None:
         """Take a machine away for good."""

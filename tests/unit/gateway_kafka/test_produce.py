@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.ids import NodeId
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -157,3 +158,16 @@ def test_without_acknowledgement_only_a_failure_shows(
     head = live.loop.run_until_complete(asyncio.wait_for(exchange(), PATIENCE_S))
     # The second answer comes first, or the connection is closed, which tells of the failure.
     assert head[4:] == ((2).to_bytes(4) if records == batch() else b"")
+
+
+def test_who_was_wrong_to_ask_a_broker_is_not_sent_to_it_again(live: LiveCluster) -> None:
+    """A leader that hands over refuses what it is sent, and may not know yet to whom."""
+    topic_id = live.create_topic("orders")
+    replica = live.partition("orders").replica
+    assert replica is not None
+    leadership = replica.core._leadership
+    assert leadership is not None
+    leadership.transferee = NodeId(2)
+    (refused,) = answered(live, request("orders", topic_id, [(0, batch())]), VERSIONS[-1])
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.current_leader is None

@@ -2,7 +2,7 @@
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.model.errors import UnknownTopicId
-from kafkaesque.model.ids import TopicId, TopicPartition
+from kafkaesque.model.ids import NO_NODE, TopicId, TopicPartition
 from kafkaesque.protocols.kafka.produce_path import TopicKey
 
 
@@ -26,6 +26,7 @@ def leader_hint(broker: Broker, where: TopicPartition) -> tuple[int, int] | None
     if topic is None or not 0 <= where.partition < len(topic.partitions):
         return None
     report = broker.leaders.get(topic.partitions[where.partition].group)
-    if report is None or report.leader < 0:
+    # Whoever is asked was not the one: it may be handing over, and not know to whom.
+    if report is None or report.leader in (NO_NODE, broker.node):
         return None
     return report.leader, report.term
