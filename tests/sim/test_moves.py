@@ -342,7 +342,7 @@ def _first_come(mover: ReplicaMover, replica: Replica, target: Configuration) ->
 def test_a_change_of_all_voters_in_one_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicaMover, "_may_join", _join_at_once)
     monkeypatch.setattr(ReplicaMover, "_change", _first_come)
-    # One seed of twelve shows it; this is where the first one is, as long as histories stay.
+    # One seed of forty shows it; this is where the first one is, as long as histories stay.
     for seed in range(5_033, 5_073):
         options = SimOptions(brokers=5, activities=("moves",), between_ms=500)
         report = run_seed(seed, options)

@@ -160,7 +160,6 @@ def test_of_two_the_one_goes_on_whose_fellow_came_back_at_once_with_a_damaged_co
     scenario.loop.run_for((PATIENCE * 9 + 6) * 1_000)
     assert len(scenario.told(FORMED)) == 1
     assert len(scenario.load.observations.acknowledged) > before + 100
-    scenario.load.stop_producing()
     scenario.loop.run_for(100_000)
     assert len(scenario.told(FORMED)) == 1
 
