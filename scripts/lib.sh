@@ -162,10 +162,16 @@ ensure_pins() {
         return
     fi
     for name in "${changed[@]}"; do
-        # The quickstart's data files are all that is read, so their dependencies stay away.
-        [ "$name" = quickstart ] || files+=(-r "requirements/$name.txt")
+        case $name in
+            # What brokers import is compiled at once: several that start together would all do it.
+            runtime) pip_install --require-hashes -r requirements/runtime.txt || return ;;
+            # Only its data files are read, so their dependencies stay away: see below.
+            quickstart) ;;
+            *) files+=(-r "requirements/$name.txt") ;;
+        esac
     done
-    [ "${#files[@]}" -eq 0 ] || pip_install --require-hashes "${files[@]}" || return
+    # Of the others little is ever imported.
+    [ "${#files[@]}" -eq 0 ] || pip_install --no-compile --require-hashes "${files[@]}" || return
     case " ${changed[*]} " in *" quickstart "*)
         pip_install --require-hashes --no-deps --no-build-isolation \
             -r requirements/quickstart.txt || return
