@@ -110,7 +110,10 @@ def show(report: Report, seed: int, directory: Path) -> None:
         print(f"  {count:8} {name}")
     partitions, size_bytes = report.replicas
     print(f"  replicas compared: {partitions} partitions, {size_bytes / 1e6:.1f} MB each")
-    print(f"  longest time without an acknowledgement: {report.longest_silence_s:.1f} s")
+    print(
+        f"  longest time without an acknowledgement: {report.longest_silence_s:.1f} s, "
+        f"from {report.longest_silence_from_s:.1f} s on"
+    )
     print(
         f"  after healing: clients done in {report.healed_s:.1f} s, all in sync "
         f"{report.settled_s:.1f} s later"

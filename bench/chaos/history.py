@@ -137,6 +137,7 @@ class History:
         self.acknowledged = 0
         self.last_acknowledged_at = time.monotonic()
         self.longest_silence_s = 0.0
+        self.longest_silence_began_at = self.last_acknowledged_at
         #: By group: the newest commits that were acknowledged.
         self.commits: dict[str, dict[Where, int]] = defaultdict(dict)
         self._journal = journal
@@ -190,7 +191,10 @@ class History:
         with self._lock:
             send.acknowledged_at, send.offset = now, -1 if offset is None else offset
             self.acknowledged += 1
-            self.longest_silence_s = max(self.longest_silence_s, now - self.last_acknowledged_at)
+            silence_s = now - self.last_acknowledged_at
+            if silence_s > self.longest_silence_s:
+                self.longest_silence_s = silence_s
+                self.longest_silence_began_at = self.last_acknowledged_at
             self.last_acknowledged_at = now
         self.note("acknowledged", number=number, offset=offset)
 

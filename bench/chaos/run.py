@@ -96,6 +96,8 @@ class Report:
     settled_s: float = 0.0
     replicas: tuple[int, int] = (0, 0)
     longest_silence_s: float = 0.0
+    #: When that began, in the time of the lines before.
+    longest_silence_from_s: float = 0.0
     anomalies: list[str] = field(default_factory=list)
 
 
@@ -132,6 +134,7 @@ class Run:
         finally:
             self.report.anomalies = [*self.history.anomalies, *self.report.anomalies]
             self.report.longest_silence_s = self.history.longest_silence_s
+            self.report.longest_silence_from_s = self.history.longest_silence_began_at - self._began
             self.report.errors = dict(sorted(self.history.errors.items()))
             self.report.seconds = time.monotonic() - self._began
             self.report.own_ends = sum(each.own_ends for each in self._ground.all_machines)
