@@ -72,6 +72,9 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
         for process, what in ((publisher, "acknowledgement"), (reader, "answer")):
             assert process.stderr is not None
             line = process.stderr.readline()
+            if line.startswith("no connection to any broker at the moment"):
+                # Brokers that find themselves without a controller send clients to one another.
+                line = process.stderr.readline()
             assert line.startswith(f"no {what} for ")
             assert f": {topic}-0 has " in line
             assert line.endswith(" of 3 replicas in sync; still trying (Ctrl-C ends it)\n")

@@ -238,7 +238,7 @@ def _why_not(host: str, port: int) -> str | None:
 
 
 def outage_teller(note: Callable[[str], None]) -> Callable[[KafkaError], None]:
-    """Return an `error_cb` for long work: says, now and then, that no broker can be reached."""
+    """Return an `error_cb` for long work: says, now and then, that all connections are down."""
     told_at = -OUTAGE_AGAIN_S
 
     def tell(error: KafkaError) -> None:
@@ -247,7 +247,7 @@ def outage_teller(note: Callable[[str], None]) -> Callable[[KafkaError], None]:
             now = time.monotonic()
             if now - told_at >= OUTAGE_AGAIN_S:
                 told_at = now
-                note("no broker can be reached at the moment; trying on (Ctrl-C ends it)")
+                note("no connection to any broker at the moment; trying on (Ctrl-C ends it)")
 
     return tell
 

@@ -230,7 +230,7 @@ def test_an_outage_is_told_once_in_a_while() -> None:
     assert told == []
     for _ in range(3):
         tell(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    assert told == ["no broker can be reached at the moment; trying on (Ctrl-C ends it)"]
+    assert told == ["no connection to any broker at the moment; trying on (Ctrl-C ends it)"]
 
 
 def test_a_seed_is_run_and_told_about() -> None:
