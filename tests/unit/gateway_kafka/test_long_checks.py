@@ -287,7 +287,7 @@ def test_a_broker_that_has_stopped_appends_nothing_any_more(
         assert replica.is_leader, "nobody else can lead"
         gate.open()
 
-    # While it hands over, this takes a while, it still appends: all that is on the disk later.
+    # While it hands others over, it appends to what nobody else can lead; that is synced later.
     monkeypatch.setattr(node.broker.driver, "stop", stop_and_open)
     node.stop(close_port)
     live.wait(lambda: node.is_stopped, "it has stopped")
