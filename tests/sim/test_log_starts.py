@@ -10,7 +10,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record
 from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario
-from tests.sim.test_unclean_election import ask_until_done, is_in_sync
+from tests.sim.test_unclean_election import ask, ask_until_done, is_in_sync
 
 FIVE = SimOptions(brokers=5, replicas=3, session_timeout_ms=1_000, controllers=5)
 
@@ -53,6 +53,12 @@ def delete_before(scenario: Scenario, start: Offset) -> None:
     starts.delete(partition, start, 10_000, done.append)
     scenario.loop.run_until(lambda: done != [], 20_000)
     assert done == [Done()]
+
+
+def has_yet_to_grow(scenario: Scenario, name: str) -> bool:
+    """Tell whether a copy is there, and is to start after its end."""
+    copy = scenario.find(name)
+    return copy is not None and 0 < copy.log.end_offset < copy.log_start_offset
 
 
 def one_that_lags(seed: int) -> tuple[Scenario, str, list[str]]:
@@ -189,11 +195,7 @@ def test_a_copy_that_has_yet_to_grow_to_its_start_hears_of_a_later_one() -> None
     delete_before(scenario, Offset(end - 30))
     scenario.cluster.readmit(away)
 
-    def has_yet_to_grow() -> bool:
-        copy = scenario.find(away)
-        return copy is not None and 0 < copy.log.end_offset < copy.log_start_offset
-
-    scenario.loop.run_until(has_yet_to_grow, 60_000)
+    scenario.loop.run_until(lambda: has_yet_to_grow(scenario, away), 60_000)
     scenario.world.wire.block(leader, away)
     delete_before(scenario, Offset(end - 20))
     report = scenario.broker(leader).leaders.get(scenario.group)
@@ -201,9 +203,77 @@ def test_a_copy_that_has_yet_to_grow_to_its_start_hears_of_a_later_one() -> None
     assert report.log_start_offset == end - 20
     driver = scenario.broker(leader).driver
     driver.transfer_leadership(scenario.group, scenario.broker(other).node)
-    scenario.loop.run_until(lambda: not has_yet_to_grow(), 30_000)
+    scenario.loop.run_until(lambda: not has_yet_to_grow(scenario, away), 30_000)
     assert scenario.end(away) < end - 30
     scenario.broker(away).log_starts.on_leader_report(report)
     scenario.settle()
     scenario.loop.run_for(2_000)
     assert scenario.partition(away).log_start_offset == end - 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_has_yet_to_grow_to_its_start_leads_uncleanly_from_its_end(seed: int) -> None:
+    """It has taken over what the leader knew of producers, as of a place that is given up."""
+    scenario, left, gone = one_that_lags(seed)
+    delete_before(scenario, Offset(scenario.partition(scenario.leader).high_watermark - 5))
+    scenario.boot(left)
+    scenario.loop.run_until(lambda: has_yet_to_grow(scenario, left), 60_000)
+    for name in gone:
+        scenario.kill(name)
+    lead_uncleanly(scenario, left)
+    end = scenario.end(left)
+    partition = scenario.partition(left)
+    assert (partition.log_start_offset, partition.high_watermark) == (end, end)
+    assert put_by(scenario, left, 3) == end
+    assert partition.high_watermark == end + 3
+
+
+def test_who_follows_an_unclean_leader_forgets_producers_of_what_is_given_up() -> None:
+    """It has yet to grow to where the leader of before was, and other records come there."""
+    options = SimOptions(brokers=8, replicas=5, session_timeout_ms=1_000, controllers=8)
+    scenario = Scenario(1, options)
+    scenario.write(100)
+    names = replicas_of(scenario)
+    scenario.loop.run_until(lambda: len({scenario.end(name) for name in names}) == 1)
+    follower, leader, *gone = sorted(names, key=lambda name: name == scenario.leader)
+    scenario.kill(follower)
+    scenario.write(150)
+    scenario.loop.run_until(lambda: scenario.end(leader) == scenario.end(scenario.leader))
+    scenario.kill(leader)
+    scenario.write(150)
+    given_up = scenario.partition(scenario.leader).high_watermark
+    delete_before(scenario, Offset(given_up - 5))
+    scenario.boot(follower)
+    scenario.loop.run_until(lambda: has_yet_to_grow(scenario, follower), 60_000)
+    for name in gone:
+        scenario.kill(name)
+    scenario.boot(leader)
+    lead_uncleanly(scenario, leader)
+    assert scenario.end(follower) <= scenario.end(leader) < given_up - 5
+    while scenario.end(leader) <= given_up:
+        put_by(scenario, leader, 10)
+    scenario.loop.run_until(lambda: scenario.end(follower) == scenario.end(leader), 60_000)
+    remembered = [scenario.partition(name).producers.describe() for name in (leader, follower)]
+    assert remembered[0] != []
+    assert remembered[1] == remembered[0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_who_is_about_to_take_over_a_log_leads_when_it_has(seed: int) -> None:
+    """What it said of its log before would not be true any more when it is asked to lead."""
+    scenario, left, gone = one_that_lags(seed)
+    delete_before(scenario, Offset(scenario.partition(scenario.leader).high_watermark - 5))
+    scenario.boot(left)
+    faults = scenario.world.machines[left].drive.faults
+    scenario.loop.run_until(lambda: scenario.find(left) is not None)
+    faults.slowness = 20_000.0
+    core = scenario.partition(left).replica.core  # type: ignore[union-attr]
+    scenario.loop.run_until(lambda: core.is_installing, 60_000)
+    for name in gone:
+        scenario.kill(name)
+    ask(scenario, next(name for name in scenario.running() if name != left))
+    assert core.is_installing
+    assert scenario.leaders() == []
+    faults.slowness = 1.0
+    lead_uncleanly(scenario, left)
+    assert put_by(scenario, left, 3) == scenario.end(left) - 3

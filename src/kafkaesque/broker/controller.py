@@ -216,6 +216,9 @@ class Controller:
         if self.is_caught_up and not was_caught_up:
             self._on_caught_up()
 
+    def on_start_capped(self, end_offset: Offset) -> None:
+        """See `ReplicaListener`; this group's log keeps its start."""
+
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
 

@@ -73,6 +73,8 @@ class GroupRecovery:
         if recovery.is_given_up(broker.node, log.last_index, log.last_term):
             broker.partitions.make_anew(partition)
             return
+        if recovery.has_given_up_after(log.last_term):
+            partition.producers.forget_ahead()
         replica.core.enter_formation(recovery.formation, is_decided=not recovery.is_open)
         plan = recovery.plan
         if plan is not None and plan.formation == recovery.formation:
@@ -123,7 +125,7 @@ class GroupRecovery:
         core = partition.replica.core
         log = core.log
         is_ready = core.formation == recovery.formation and core.has_entered
-        if not is_ready or log.synced_index < log.last_index or core.amnesia:
+        if not is_ready or log.synced_index < log.last_index or core.amnesia or core.is_installing:
             return None
         return SurvivorReport(
             node=self._broker.node,

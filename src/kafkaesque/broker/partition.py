@@ -589,6 +589,12 @@ class Partition:
             self.high_watermark = end_offset
             self._wake()
 
+    def on_start_capped(self, end_offset: Offset) -> None:
+        """See `ReplicaListener`."""
+        self._durable_offset = min(self._durable_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.producers.begin_at(end_offset)
+
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = end_offset

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaesque.broker.aborted_file import AbortedFile
 from kafkaesque.broker.batch_reader import BatchReader
 from kafkaesque.broker.producer_files import ProducerFiles
+from kafkaesque.broker.producer_refusals import refuse
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.stored_batches import replay
 from kafkaesque.env.disk import Buffer, Disk
@@ -40,16 +41,12 @@ from kafkaesque.model.errors import (
     DiskFailed,
     DiskFull,
     InvalidProducerEpoch,
-    InvalidTxnState,
     InvariantBroken,
     OutOfOrderSequence,
-    OverBound,
-    RequestRefused,
-    TransactionCoordinatorFenced,
     TransactionUnverified,
 )
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.record_errors import InvalidRecord, RecordError
+from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.compaction_plan import AbortedColumns
 from kafkaesque.transactions.connection_fence import ConnectionFence
@@ -170,7 +167,7 @@ class PartitionProducers:
                 f"sequence {batch.base_sequence} of producer {batch.producer_id} does not "
                 "follow what it has sent before"
             )
-        raise _refusal(verdict, batch.producer_id, batch.producer_epoch)
+        raise refuse(verdict, batch.producer_id, batch.producer_epoch)
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """Return the number for a record that the broker appends for a producer."""
@@ -193,7 +190,7 @@ class PartitionProducers:
                 verdict.guard,
             )
         if isinstance(verdict, Verdict) and verdict is not Verdict.ACCEPT:
-            raise _refusal(verdict, producer_id, epoch)
+            raise refuse(verdict, producer_id, epoch)
         self._fence.note(producer_id, epoch, connection)
 
     def verified(self, guard: tuple[int, int, int]) -> bool:
@@ -230,7 +227,7 @@ class PartitionProducers:
             return None
         if isinstance(verdict, AlreadyEnded):
             return verdict.marker_offset
-        raise _refusal(verdict, producer_id, epoch)
+        raise refuse(verdict, producer_id, epoch)
 
     def note(self, batch: BatchHeader, base_offset: int) -> None:
         """Take note of a batch that stands, or is about to stand, at the log's end."""
@@ -323,6 +320,18 @@ class PartitionProducers:
             self._make_anew(end_offset)
         else:
             self._table.truncate(end_offset)
+
+    def begin_at(self, end_offset: Offset) -> None:
+        """The log, which was to begin later than it ends, begins at its end.
+
+        A state that is ahead of it is kept, for the log may come to it yet; see `forget_ahead`.
+        """
+        (self if self._behind is None else self._behind).reset(end_offset)
+
+    def forget_ahead(self) -> None:
+        """The log will never be that of which a state that is ahead of it tells."""
+        if not self._is_adopting:
+            self._fall_back()
 
     def on_committed(self, high_watermark: Offset) -> None:
         """What is before the high watermark stays."""
@@ -667,23 +676,6 @@ class PartitionProducers:
             on_done()
 
         self._cover(log, start_offset, on_covered)
-
-
-def _refusal(verdict: Verdict, producer_id: int, epoch: int) -> RequestRefused:
-    """Return what a client or a coordinator is told."""
-    match verdict:
-        case Verdict.INVALID_PRODUCER_EPOCH:
-            return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id} is over")
-        case Verdict.INVALID_TXN_STATE:
-            return InvalidTxnState(f"producer {producer_id} has a transaction that is open")
-        case Verdict.TRANSACTION_COORDINATOR_FENCED:
-            return TransactionCoordinatorFenced(
-                f"a newer coordinator has ended a transaction of producer {producer_id}"
-            )
-        case Verdict.OVER_BOUND:
-            return OverBound("too many transactions are open, or were aborted, in the partition")
-        case _:
-            return InvalidRecord(f"producer {producer_id} has impossible numbers")
 
 
 def _marker_in(data: Buffer) -> EndMarker | None:

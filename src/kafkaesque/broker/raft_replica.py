@@ -349,7 +349,8 @@ class Replica:
                 return
             if ready.role_change is not None and self.group != CONTROLLER_GROUP:
                 # Before anything is written in the new term: see `log_starts`.
-                self.log.cap_start()
+                if self.log.cap_start():
+                    self._listener.on_start_capped(self.log.end_offset)
             cached_index = self._write(ready)
             self._follow(ready)
             if cached_index is not None:

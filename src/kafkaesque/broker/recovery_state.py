@@ -97,18 +97,16 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
         """A replica had so many committed records that are not there any more."""
         return msgspec.structs.replace(self, given_up=max(self.given_up, count))
 
+    def has_given_up_after(self, last_term: int) -> bool:
+        """Tell whether what came after a log of this term was given up by an unclean decision."""
+        return self.unclean is not None and formation_of(last_term) < self.unclean.formation
+
     def is_given_up(self, node: NodeId, last_index: int, last_term: int) -> bool:
         """Tell whether a replica's log is of what an unclean decision has given up.
 
         It may hold committed records that the group does not have any more: it is copied anew.
         """
-        unclean = self.unclean
-        return (
-            unclean is not None
-            and last_index > 0
-            and self.is_without(node)
-            and formation_of(last_term) < unclean.formation
-        )
+        return last_index > 0 and self.is_without(node) and self.has_given_up_after(last_term)
 
     def is_without(self, node: NodeId) -> bool:
         """Tell whether the newest unclean decision was made without a replica."""

@@ -51,6 +51,12 @@ class ReplicaListener(Protocol):
         It had not been committed, unless the topic has, or had, `write.caching`.
         """
 
+    def on_start_capped(self, end_offset: Offset) -> None:
+        """The log was to start where it has yet to grow to; it starts at its end for now.
+
+        What lies between may never come.
+        """
+
     def on_durable(self, end_offset: Offset) -> None:
         """What is before this offset is as durable here as the topic asks for."""
 

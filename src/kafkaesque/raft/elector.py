@@ -165,6 +165,11 @@ class Elector:
         return self._follower_log.amnesia
 
     @property
+    def is_installing(self) -> bool:
+        """Whether a snapshot is about to take the log's place."""
+        return self._follower_log.is_installing
+
+    @property
     def is_quiet(self) -> bool:
         """Whether ticks would change nothing; valid until the next event."""
         if self._leadership is not None:

@@ -341,6 +341,11 @@ class FollowerLog:
 
     # --- snapshots --------------------------------------------------------------------------
 
+    @property
+    def is_installing(self) -> bool:
+        """Whether a snapshot is about to take the log's place."""
+        return self._installing is not None
+
     def on_snapshot_request(self, message: SnapshotRequest) -> None:
         """Have a snapshot installed, unless this log already has what it holds."""
         if self._installing is not None:

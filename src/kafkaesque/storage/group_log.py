@@ -239,15 +239,19 @@ class GroupLog(ReadableLog):
             return
         self._cut(index)
 
-    def cap_start(self) -> None:
+    def cap_start(self) -> bool:
         """Let the log start at its end, if it is to start later; queued like a truncation.
+
+        Tell whether it was.
 
         A snapshot may say that it is to start where it has yet to grow to; and a power cut may have
         taken what was before the start (`write_caching`).
         """
         self._refuse_if_failed()
-        if self.positions.start_offset > self.positions.end_offset:
+        is_later = self.positions.start_offset > self.positions.end_offset
+        if is_later:
             self._cut(self.positions.last_index)
+        return is_later
 
     def _cut(self, index: int) -> None:
         before, end_before = self.positions.last_index, self.positions.end_offset
