@@ -73,7 +73,8 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
             assert process.stderr is not None
             line = process.stderr.readline()
             if line.startswith("no connection to any broker at the moment"):
-                # Seen once: brokers that have no controller yet close connections, so it may be.
+                # librdkafka says so also if the first address refuses, as that of the dead broker
+                # does, before it has taken in the second one.
                 line = process.stderr.readline()
             assert line.startswith(f"no {what} for ")
             assert f": {topic}-0 has " in line

@@ -19,7 +19,8 @@ from kafkaesque.cli.arguments import wrong_usage
 if TYPE_CHECKING:
     from kafkaesque.sim.runner import SimReport
 
-_PACKAGE = Path(kafkaesque.__file__).parent
+#: The sources that are simulated; what was compiled from them names them.
+PACKAGE = Path(kafkaesque.__file__).parent
 #: Rooms that no simulated machine enters.
 _OUTSIDE = ("cli", "server", "spark", "testing")
 _HOUR_MS = 3_600_000
@@ -28,8 +29,8 @@ _HOUR_MS = 3_600_000
 def name_code() -> str:
     """Return a name for the code that is simulated, and simulates: a digest of its sources."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        name = path.relative_to(_PACKAGE)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE)
         if name.parts[0] not in _OUTSIDE:
             digest.update(name.as_posix().encode())
             digest.update(path.read_bytes())
