@@ -255,7 +255,7 @@ class Controller:
         return max(start_offset, self.snapshot_offset), self.snapshot
 
     def on_snapshot(
-        self, payload: bytes, start_offset: Offset, install: Callable[[], None]
+        self, payload: bytes, term: int, start_offset: Offset, install: Callable[[], None]
     ) -> None:
         """See `ReplicaListener`."""
         self.state = ClusterState.read_snapshot(payload)

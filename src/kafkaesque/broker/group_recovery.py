@@ -69,12 +69,12 @@ class GroupRecovery:
         replica = partition.replica
         if replica.is_closed:
             return
-        log = replica.core.log
-        if recovery.is_given_up(broker.node, log.last_index, log.last_term):
+        last_index, last_term = replica.core.end_to_be
+        if recovery.is_given_up(broker.node, last_index, last_term):
             broker.partitions.make_anew(partition)
             return
-        if recovery.has_given_up_after(log.last_term):
-            partition.producers.forget_ahead()
+        if recovery.unclean is not None and recovery.has_given_up_after(last_term):
+            partition.producers.forget_ahead(recovery.unclean.formation)
         replica.core.enter_formation(recovery.formation, is_decided=not recovery.is_open)
         plan = recovery.plan
         if plan is not None and plan.formation == recovery.formation:
@@ -133,6 +133,7 @@ class GroupRecovery:
             last_term=log.last_term,
             end_offset=partition.log.offset_after(log.last_index),
             configuration=write_configuration(core.configuration),
+            committed_index=core.commit_index,
         )
 
     # -- what is given up

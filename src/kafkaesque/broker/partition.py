@@ -43,6 +43,7 @@ from kafkaesque.model.errors import (
     UnknownLeaderEpoch,
 )
 from kafkaesque.model.ids import NodeId, Offset
+from kafkaesque.raft.formation import formation_of
 from kafkaesque.storage.errors import StorageCorrupt
 
 if TYPE_CHECKING:
@@ -562,6 +563,7 @@ class Partition:
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
         """See `ReplicaListener`."""
+        self.producers.on_following()
         self._refuse_waiting(
             lambda: NotLeader(f"{self.state.topic_partition} has another leader", leader)
         )
@@ -643,19 +645,20 @@ class Partition:
         return start_offset, self.producers.write_state(self.high_watermark)
 
     def on_snapshot(
-        self, payload: bytes, start_offset: Offset, install: Callable[[], None]
+        self, payload: bytes, term: int, start_offset: Offset, install: Callable[[], None]
     ) -> None:
         """See `ReplicaListener`."""
 
         def on_durable() -> None:
-            # Not before: until then the log is what it was.
-            self.high_watermark = max(self.high_watermark, start_offset)
+            # Not before: until then the log is what it was. With `write.caching` more may have
+            # been committed here than the group has now.
+            self.high_watermark = start_offset
             with suppress(DiskFailed):  # the store has told its driver
                 install()
             # It begins at the sender's base, and has yet to grow to where it is to start.
             self._durable_offset = min(start_offset, self.log.end_offset)
 
-        self.producers.adopt(payload, start_offset, on_durable)
+        self.producers.adopt(payload, start_offset, on_durable, formation_of(term))
 
 
 def _insert_in_order(waiting: deque[_Waiting], item: _Waiting) -> None:

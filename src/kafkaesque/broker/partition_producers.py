@@ -124,6 +124,8 @@ class PartitionProducers:
         #: What the log says up to its end, while the state is ahead of it; and the state as bytes.
         self._behind: PartitionProducers | None = None
         self._ahead_data = b""
+        #: The formation of the leader that told it.
+        self._ahead_formation = 0
         #: That is being made durable, and the log is still what it was before.
         self._is_adopting = False
         self._is_compacted = False
@@ -328,9 +330,15 @@ class PartitionProducers:
         """
         (self if self._behind is None else self._behind).reset(end_offset)
 
-    def forget_ahead(self) -> None:
-        """The log will never be that of which a state that is ahead of it tells."""
-        if not self._is_adopting:
+    def forget_ahead(self, formation: int) -> None:
+        """A state that is ahead of the log is given up if it was told before a formation."""
+        if not self._is_adopting and self._ahead_formation < formation:
+            self._fall_back()
+
+    def on_following(self) -> None:
+        """Another leader: with `write.caching` it may not have what one before it has told."""
+        is_read_anew = self._is_adopting or self._reader is not None
+        if not is_read_anew and self._log is not None and self._log.was_cached:
             self._fall_back()
 
     def on_committed(self, high_watermark: Offset) -> None:
@@ -554,17 +562,18 @@ class PartitionProducers:
         is_torn = last_found != last_aborted and last_aborted >= start_offset
         if is_ahead or is_torn or (is_compacted and aborted):
             # Where the file cannot be believed, the log says it again.
-            self._wait_for_log(start_offset, stored.data)
+            self._wait_for_log(start_offset, stored.data, stored.formation)
             return
         table.aborted.load(aborted)
         table.aborted.forget_before(start_offset)
 
-    def _wait_for_log(self, start_offset: Offset, data: bytes) -> None:
+    def _wait_for_log(self, start_offset: Offset, data: bytes, formation: int) -> None:
         """The state is that of a place to which the log has yet to come."""
         self._aborted_file.forget()
         self._behind = PartitionProducers(self._config, self._wall_ms, self._disk)
         self._behind.reset(start_offset)
         self._ahead_data = data
+        self._ahead_formation = formation
 
     def save(self, log: "GroupLog", high_watermark: Offset) -> None:
         """Write the file and leave its sync to the kernel: a torn one is noticed and not needed."""
@@ -624,7 +633,8 @@ class PartitionProducers:
             on_done(error is None or isinstance(error, DiskFull))
 
         try:
-            self._files.write_synced(log, data, on_written)
+            formation = 0 if self._behind is None else self._ahead_formation
+            self._files.write_synced(log, data, on_written, formation)
         except DiskFailed as error:
             on_written(error)
 
@@ -652,7 +662,9 @@ class PartitionProducers:
         table.skip_to(high_watermark)
         return write_snapshot(table, max(high_watermark, table.committed_offset))
 
-    def adopt(self, state: bytes, start_offset: Offset, on_done: Callable[[], None]) -> None:
+    def adopt(
+        self, state: bytes, start_offset: Offset, on_done: Callable[[], None], formation: int = 0
+    ) -> None:
         """Begin anew with what a leader knows; the log is to begin at an offset then, and follows.
 
         `on_done` when that is durable, or at once if there is nothing to keep. Where it cannot be
@@ -668,7 +680,7 @@ class PartitionProducers:
             on_done()
             return
         self._table = table
-        self._wait_for_log(start_offset, state)
+        self._wait_for_log(start_offset, state, formation)
         self._is_adopting = True
 
         def on_covered(_: bool) -> None:

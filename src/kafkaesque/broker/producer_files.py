@@ -8,6 +8,7 @@ past what the one before it covers, and never replaced by anything that is not s
 the newer one that is whole.
 """
 
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,9 @@ from kafkaesque.transactions.producer_state import ProducerStateConfig
 if TYPE_CHECKING:
     from kafkaesque.storage.group_log import GroupLog
 
+#: Behind a state that was adopted: a magic word, and the formation of the leader that told it.
+_TOLD = struct.Struct(">4sI")
+_TOLD_MAGIC = b"KQPF"
 _FILE = "producer-state"
 _SYNCED = "producer-state.synced"
 
@@ -31,6 +35,8 @@ class Stored(NamedTuple):
     data: bytes
     #: Whether a power cut could not have taken it.
     is_covered: bool
+    #: The formation of the leader that told it; 0 also where this replica has found it itself.
+    formation: int
 
 
 class ProducerFiles:
@@ -53,16 +59,17 @@ class ProducerFiles:
                 continue
             is_covered = is_covered or name == _SYNCED
             if found is None or read[0].table.end_offset > found.snapshot.table.end_offset:
-                found = Stored(*read, is_covered)
+                found = Stored(read[0], read[1], is_covered, read[2])
         return found
 
-    def _read(self, config: ProducerStateConfig, path: str) -> tuple[Snapshot, bytes] | None:
+    def _read(self, config: ProducerStateConfig, path: str) -> tuple[Snapshot, bytes, int] | None:
         if not self._disk.exists(path):
             return None
         file = self._disk.open(path)
         try:
             data = file.read_blocking(0, file.size())
-            return read_snapshot(config, data), data
+            data, formation = _split(data)
+            return read_snapshot(config, data), data, formation
         except BadProducerSnapshot:
             return None
         finally:
@@ -84,7 +91,11 @@ class ProducerFiles:
         self._disk.rename(f"{path}.new", path)
 
     def write_synced(
-        self, log: "GroupLog", data: bytes, on_done: Callable[[DiskFailed | None], None]
+        self,
+        log: "GroupLog",
+        data: bytes,
+        on_done: Callable[[DiskFailed | None], None],
+        formation: int = 0,
     ) -> None:
         """Write `producer-state.synced`; `on_done(None)` when it is durable, in a later turn.
 
@@ -101,7 +112,8 @@ class ProducerFiles:
         disk.remove(temporary)
         file = disk.open(temporary, create=True)
         try:
-            file.write_at(0, [data])
+            told = _TOLD.pack(_TOLD_MAGIC, formation) if formation else b""
+            file.write_at(0, [data + told])
         except DiskFailed:
             file.close()
             disk.remove(temporary)
@@ -129,3 +141,12 @@ class ProducerFiles:
         for name in (_FILE, _SYNCED):
             self._disk.remove(f"{directory}/{name}")
         self._disk.sync([], lambda _: None, [directory])
+
+
+def _split(data: bytes) -> tuple[bytes, int]:
+    """Return a state, and the formation of the leader that told it."""
+    if len(data) >= _TOLD.size:
+        magic, formation = _TOLD.unpack_from(data, len(data) - _TOLD.size)
+        if magic == _TOLD_MAGIC:
+            return data[: -_TOLD.size], formation
+    return data, 0

@@ -493,6 +493,8 @@ class Replica:
 
     def _on_log_durable(self, last_index: int, generation: int) -> None:
         self.core.on_synced(last_index, generation)
+        if self.core.is_installing:
+            return  # The log is about to go, or has gone: this is none of the one that comes.
         durable_index = self.core.log.synced_index
         if durable_index > self._durable_index:
             self._durable_index = durable_index
@@ -658,7 +660,7 @@ class Replica:
                 self._listener.on_committed(start_offset)
                 self.driver.touch(self)
 
-        self._listener.on_snapshot(payload.state, start_offset, install)
+        self._listener.on_snapshot(payload.state, request.term, start_offset, install)
 
 
 def _is_damaged(entry: EntryLike) -> bool:

@@ -18,6 +18,8 @@ class SurvivorReport(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
     #: As `raft.configuration` writes it.
     configuration: bytes
+    #: Up to here it knows its log to be committed; earlier releases do not tell.
+    committed_index: int = 0
 
     def as_survivor(self) -> Survivor:
         """Return what the decision looks at."""
@@ -26,6 +28,7 @@ class SurvivorReport(msgspec.Struct, frozen=True, kw_only=True):
             last_index=self.last_index,
             last_term=Term(self.last_term),
             configuration=read_configuration(self.configuration),
+            committed_index=self.committed_index,
         )
 
 

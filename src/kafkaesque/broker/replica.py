@@ -73,9 +73,11 @@ class ReplicaListener(Protocol):
         """
 
     def on_snapshot(
-        self, payload: bytes, start_offset: Offset, install: Callable[[], None]
+        self, payload: bytes, term: int, start_offset: Offset, install: Callable[[], None]
     ) -> None:
         """This replica is too far behind: its log is about to be emptied and to begin here.
+
+        The leader of `term` says so.
 
         Take the leader's state, then call `install`, at once or when the state is durable.
         """

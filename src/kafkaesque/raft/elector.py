@@ -170,6 +170,11 @@ class Elector:
         return self._follower_log.is_installing
 
     @property
+    def end_to_be(self) -> tuple[int, Term]:
+        """Index and term of the log's end; of the snapshot's that is about to take its place."""
+        return self._follower_log.end_to_be
+
+    @property
     def is_quiet(self) -> bool:
         """Whether ticks would change nothing; valid until the next event."""
         if self._leadership is not None:
@@ -573,7 +578,7 @@ class Elector:
     def _may_campaign(self) -> bool:
         # One that an uncommitted configuration removes may be the only one that has this entry, and
         # then only it can be elected (dissertation 4.2.2).
-        if self.amnesia or formation_of(self.term + 1) != self.formation:
+        if self.amnesia or self.is_installing or formation_of(self.term + 1) != self.formation:
             return False
         if self._pending_founding is not None:
             return True

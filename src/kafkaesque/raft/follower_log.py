@@ -346,6 +346,13 @@ class FollowerLog:
         """Whether a snapshot is about to take the log's place."""
         return self._installing is not None
 
+    @property
+    def end_to_be(self) -> tuple[int, Term]:
+        """Index and term of the log's end; of the snapshot's that is about to take its place."""
+        if self._installing is not None:
+            return self._installing[:2]
+        return self._log.last_index, self._log.last_term
+
     def on_snapshot_request(self, message: SnapshotRequest) -> None:
         """Have a snapshot installed, unless this log already has what it holds."""
         if self._installing is not None:

@@ -31,6 +31,8 @@ class Survivor:
     last_term: Term
     #: The configuration in force in its log.
     configuration: Configuration
+    #: Up to here it knows its log to be committed.
+    committed_index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,16 @@ def find_founding(
     nodes = {survivor.node for survivor in survivors}
     voters = tuple(node for node in order if any(each.is_voter(node) for each in concerned))
     is_clean = all(is_covered(each, nodes) for each in concerned)
+    if not is_clean:
+        # Who was still copying earlier terms may know more to be committed than the best log has.
+        astray = {each.node for each in survivors if _may_contradict(each, best)}
+        voters = tuple(node for node in voters if node not in astray)
     if best.node not in voters:
         # A learner with the best log: it leads, and keeps a vote. Alone if nobody else has one.
         voters = (*voters, best.node)
     return Founding(voters=voters, leader=best.node, is_clean=is_clean)
+
+
+def _may_contradict(survivor: Survivor, best: Survivor) -> bool:
+    """Tell whether something that a survivor knows to be committed may not be in the best log."""
+    return survivor.last_term < best.last_term and survivor.committed_index > best.committed_index
