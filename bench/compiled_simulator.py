@@ -42,7 +42,6 @@ NOT_COMPILED = (
     "broker/table_hosts.py",
     "broker/transaction_coordinators.py",
     "groups/consumer/classic_members.py",
-    "membership/wire.py",
     "model/histogram.py",
     "model/log_line.py",
     "model/log_table.py",
@@ -59,15 +58,21 @@ NOT_NATIVE = {
     "runtime/framing.py": "FrameRefused",
     "sim/dice.py": "Chance",
 }
+REPLACED = {
+    # mypyc looks for the names of types among a module's own.
+    "    payload: memoryview\n": '    payload: "memoryview"\n',
+    # C has no such letters.
+    r'"\ud800" <= each <= "\udfff"': "0xD800 <= ord(each) <= 0xDFFF",
+}
 FIRST_COMPARED = 941
 
 _SETUP = """\
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from mypyc.build import mypycify
+# First of all: it stands in for the interpreter's own.
 from setuptools import setup
-from setuptools._distutils.ccompiler import CCompiler
+from distutils.ccompiler import CCompiler
+from mypyc.build import mypycify
 
 
 def compile_beside(self, sources, output_dir=None, macros=None, include_dirs=None, debug=0,
@@ -211,8 +216,8 @@ def prepare(directory: Path) -> None:
         text = with_declared_errors(without_slots(path.read_text("utf-8")))
         if name in NOT_NATIVE:
             text = make_ordinary(text, NOT_NATIVE[name])
-        # mypyc looks for the names of types among a module's own.
-        text = text.replace("    payload: memoryview\n", '    payload: "memoryview"\n')
+        for old, new in REPLACED.items():
+            text = text.replace(old, new)
         path.write_text(text, "utf-8")
         if name in WITH_STRUCTS:
             split_structs(path, f"kafkaesque.{name[:-3].replace('/', '.')}")
