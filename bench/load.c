@@ -36,6 +36,7 @@
 #define SIZE_MAX_BYTES (64 * 1024 * 1024)
 #define PARTITIONS_MAX 10000
 #define BATCH_MAX 1000
+#define BATCH_WAIT_MS 5 /* librdkafka waits that long for a batch to be full, also for the last */
 #define TIMEOUT_MS 30000
 #define FLUSH_TIMEOUT_MS 120000
 #define SILENCE_MAX_NS (30ll * 1000000000ll)
@@ -330,25 +331,38 @@ typedef struct {
     int32_t partitions;
 } reader_t;
 
-static reader_t new_reader(int64_t offset) {
+/* Whatever librdkafka waits for by itself would be measured, too: when it is told to begin with the
+   first message before the thread of that broker has heard of the partition, it asks for the offset
+   half a second later; and when it is as many messages ahead of who reads them as its limits allow,
+   it fetches nothing for a second (up to 2.1). */
+static reader_t new_reader(bool at_end) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    set(conf, "queued.min.messages", "10000000");
+    set(conf, "queued.max.messages.kbytes", "1048576");
     reader_t reader = {.client = new_client(RD_KAFKA_CONSUMER, conf)};
     reader.partitions = count_partitions(reader.client);
     reader.queue = rd_kafka_queue_new(reader.client);
     reader.topic = rd_kafka_topic_new(reader.client, options.topic, NULL);
+    static int64_t low[PARTITIONS_MAX], high[PARTITIONS_MAX];
+    for (int32_t i = 0; i < reader.partitions; i++) {
+        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(
+            reader.client, options.topic, i, &low[i], &high[i], TIMEOUT_MS);
+        if (error) die("cannot ask for offsets: %s", rd_kafka_err2str(error));
+    }
+    const int64_t *offsets = at_end ? high : low;
     for (int32_t i = 0; i < reader.partitions; i++)
-        if (rd_kafka_consume_start_queue(reader.topic, i, offset, reader.queue))
+        if (rd_kafka_consume_start_queue(reader.topic, i, offsets[i], reader.queue))
             die("cannot consume: %s", rd_kafka_err2str(rd_kafka_last_error()));
     return reader;
 }
 
 static void consume(void) {
     static rd_kafka_message_t *batch[BATCH_MAX];
-    reader_t reader = new_reader(RD_KAFKA_OFFSET_BEGINNING);
+    reader_t reader = new_reader(false);
     int64_t seen = 0, size = 0, first = 0, last = now_ns();
     double cpu = cpu_seconds();
     while (seen < options.messages) {
-        ssize_t count = rd_kafka_consume_batch_queue(reader.queue, 200, batch, BATCH_MAX);
+        ssize_t count = rd_kafka_consume_batch_queue(reader.queue, BATCH_WAIT_MS, batch, BATCH_MAX);
         for (ssize_t i = 0; i < count; i++) {
             if (batch[i]->err) die("cannot consume: %s", rd_kafka_message_errstr(batch[i]));
             seen++, size += batch[i]->len;
@@ -406,8 +420,8 @@ static int compare(const void *left, const void *right) {
 static void latency(void) {
     static rd_kafka_message_t *batch[BATCH_MAX];
     int64_t warmup = options.warmup, count = warmup + (int64_t)(options.rate * options.seconds);
-    reader_t reader = new_reader(RD_KAFKA_OFFSET_END);
-    /* Nothing tells when the end has been looked up for each partition: give it time. */
+    reader_t reader = new_reader(true);
+    /* Let all partitions be waited for before the first message. */
     sleep_until(now_ns() + 1500000000ll);
     paced_t paced = {.client = new_producer(on_delivery), .count = count};
     count_partitions(paced.client);
@@ -465,7 +479,7 @@ static void failover(void) {
     paced_t paced = {.client = new_producer(on_paced_delivery), .count = count};
     count_partitions(paced.client);
     produce_paced(&paced);
-    reader_t reader = new_reader(RD_KAFKA_OFFSET_BEGINNING);
+    reader_t reader = new_reader(false);
     int64_t expected = 0, seen = 0, duplicated = 0, lost = 0, last = now_ns();
     for (int32_t i = 0; i < reader.partitions; i++) {
         int64_t low = 0, high = 0;
@@ -475,7 +489,7 @@ static void failover(void) {
         expected += high - low;
     }
     while (seen < expected) {
-        ssize_t got = rd_kafka_consume_batch_queue(reader.queue, 200, batch, BATCH_MAX);
+        ssize_t got = rd_kafka_consume_batch_queue(reader.queue, BATCH_WAIT_MS, batch, BATCH_MAX);
         for (ssize_t i = 0; i < got; i++) {
             if (batch[i]->err) die("cannot consume: %s", rd_kafka_message_errstr(batch[i]));
             stamp_t stamp;
