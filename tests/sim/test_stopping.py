@@ -4,7 +4,9 @@ from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
+from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario
+from tests.sim.test_controllers import leads, note_something, noted
 
 
 def test_it_goes_on_until_all_know_who_leads_in_its_place() -> None:
@@ -53,3 +55,26 @@ def test_not_all_of_its_partitions_go_to_the_same_one() -> None:
     stopped.stop(lambda: done.append(True))
     scenario.loop.run_until(lambda: bool(done), 5_000)
     assert len({leader(group) for group in led}) == 2
+
+
+def test_a_snapshot_that_is_saved_while_it_stops_does_not_empty_the_log() -> None:
+    """Seed 1208: the log was emptied when the last checkpoint had noted what it held."""
+    scenario = Scenario(5, SimOptions(snapshot_records=6))
+    name = next(each for each in scenario.cluster.names if not leads(scenario.broker(each)))
+    machine, brokers = scenario.world.machines[name], scenario.cluster.brokers
+    scenario.kill(name)
+    for number in range(12):
+        note_something(scenario, str(10_000_000 + number))
+        scenario.loop.run_for(1_000)
+    scenario.boot(name)
+    scenario.loop.run_until(
+        lambda: name in brokers and bool(brokers[name].metadata_store._unsaved), 10_000
+    )
+    machine.drive.faults.slowness = 2_000
+    scenario.cluster.restart(machine)
+    scenario.loop.run_until(lambda: not machine.running, 60_000)
+    machine.drive.faults.slowness = 1
+    scenario.loop.run_until(lambda: scenario.cluster.is_back(machine), 20_000)
+    note_something(scenario, "12345678")
+    scenario.loop.run_until(lambda: noted(scenario.broker(name)) == "12345678", 10_000)
+    assert not scenario.told("the disk failed")

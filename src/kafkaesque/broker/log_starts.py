@@ -209,7 +209,7 @@ class LogStarts:
 
     def _advance(self, partition: Partition, start: Offset) -> None:
         replica = partition.replica
-        if replica is None or start <= partition.log_start_offset:
+        if replica is None or replica.is_closed or start <= partition.log_start_offset:
             return
         if not partition.producers.is_covered(start):
             self._cover(partition)

@@ -247,10 +247,12 @@ class RaftDriver:
         self._maybe_tick_on()
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Do nothing more, and take nothing more into a log: the store is about to be closed."""
         self._stopped = True
         if self._ticker is not None:
             self._ticker.cancel()
+        for replica in self._replicas.values():
+            replica.is_closed = True
 
     def hand_over_all(self, on_done: Callable[[], None]) -> None:
         """Give leadership to other replicas where one can take it; answered in a good second.

@@ -485,6 +485,8 @@ class GroupLog(ReadableLog):
         bench = self._bench
         if bench.has_failed and bench.blocked is not None:
             raise bench.blocked
+        if bench.is_closing:
+            raise InvariantBroken(f"{self!r} is changed after the store was closed")
 
     def _on_segment_opened(self, segment: Segment) -> None:
         if self._bench.is_recovering:

@@ -115,7 +115,10 @@ class LogStore:
         return recovery.report
 
     def close(self, on_done: Callable[[], None]) -> None:
-        """Commit what is queued, sync everything, note that nothing has to be recovered."""
+        """Commit what is queued, sync everything, note that nothing has to be recovered.
+
+        Nothing may be changed once that is noted: what the checkpoint does not say is lost.
+        """
         self._on_closed = on_done
         if self._bench.has_failed:
             self._close_now()
@@ -131,6 +134,7 @@ class LogStore:
             self._start_commit()
         elif not bench.unsettled:
             self._write_indexes()
+            bench.is_closing = True
             self._checkpointer.note(bench.wal.unused_number, is_clean=True)
             self._checkpointer.start()
 
@@ -210,6 +214,7 @@ class LogStore:
 
     def _make_log(self, identity: LogIdentity) -> GroupLog:
         bench = self._bench
+        self._refuse_if_closing(identity)
         if bench.has_failed and bench.blocked is not None:
             raise bench.blocked
         directory = identity.directory
@@ -238,6 +243,7 @@ class LogStore:
     def delete_log(self, log: GroupLog) -> None:
         """Give up a log and its files; durable with the next group commit."""
         bench, identity = self._bench, log.identity
+        self._refuse_if_closing(identity)
         if self._logs.pop(identity.group, None) is not log:
             raise InvariantBroken(f"{log!r} is not open")
         del self._directories[identity.directory]
@@ -251,6 +257,7 @@ class LogStore:
 
     def delete_damaged(self, group: int) -> None:
         """Give up a log that cannot be used, and its files; durable with the next group commit."""
+        self._refuse_if_closing(self._damaged_identities[group])
         del self._damaged[group]
         identity = self._damaged_identities.pop(group)
         self._note_deletion(group)
@@ -260,6 +267,11 @@ class LogStore:
         )
         if not is_anothers:
             self._bury(identity)
+
+    def _refuse_if_closing(self, identity: LogIdentity) -> None:
+        if self._bench.is_closing:
+            what = f"{identity.directory} is made or deleted"
+            raise InvariantBroken(f"{what} after the store was closed")
 
     def _note_deletion(self, group: int) -> None:
         self._checkpointer.forget(group)
@@ -465,6 +477,7 @@ class LogStore:
     def _can_checkpoint_now(self) -> bool:
         return (
             self._is_checkpoint_wanted
+            and not self._bench.is_closing
             and self._checkpointer.is_idle
             and not any(log.is_held or log.is_replacing for log in self._bench.unsettled)
             and self._bench.wal.has_room_for_checkpoint

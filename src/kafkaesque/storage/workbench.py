@@ -62,6 +62,7 @@ class Workbench:
         "gone_directories",
         "has_failed",
         "indexes",
+        "is_closing",
         "is_recovering",
         "names_to_sync",
         "next_commit",
@@ -97,6 +98,8 @@ class Workbench:
         self.blocked: DiskFailed | None = None
         #: That is for good; otherwise the disk is only too full.
         self.has_failed = False
+        #: The last checkpoint has noted how things are: nothing may change any more.
+        self.is_closing = False
         #: What is written now is in the write-ahead log already.
         self.is_recovering = False
         #: Number of the group commit that takes what is queued now.

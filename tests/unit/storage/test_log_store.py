@@ -388,6 +388,35 @@ def test_a_failing_background_sync_fences() -> None:
     fenced(world)
 
 
+def test_nothing_is_changed_once_the_last_checkpoint_is_noted() -> None:
+    """It would not be found again: that checkpoint needs no write-ahead log."""
+    world = World()
+    log = world.log()
+    add(log, 3)
+    closed: list[int] = []
+    world.store.close(lambda: closed.append(1))
+    while not world.store._bench.is_closing:
+        world.disk.complete(1)
+    kept = read_all(log)
+    for change in (
+        lambda: add(log, 1),
+        lambda: log.reset_to(start_offset=9, index=9, term=Term(1)),
+        lambda: log.truncate_to(1),
+        lambda: log.advance_start(2),
+        lambda: log.save_hard_state(Term(7), None),
+        lambda: world.store.delete_log(log),
+        lambda: world.log(2),
+    ):
+        with pytest.raises(InvariantBroken, match="after the store was closed"):
+            change()
+    world.disk.settle()
+    assert closed == [1]
+    world.disk = world.disk.kill()
+    world.open()
+    assert read_all(world.log()) == kept
+    assert not world.report.damaged
+
+
 # -- whose directory
 
 
