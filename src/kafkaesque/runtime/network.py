@@ -63,6 +63,7 @@ class RealNetwork:
         self.attempts: Final[dict[_Attempt, None]] = {}
         self._connections: Final[dict[SocketConnection, None]] = {}
         self._datagrams: Final[dict[RealDatagrams, None]] = {}
+        self._is_closed = False
 
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
@@ -81,6 +82,10 @@ class RealNetwork:
         handler: ConnectionHandler,
         on_failed: Callable[[Exception], None],
     ) -> None:
+        if self._is_closed:  # Who is told that it is dials again.
+            error = ConnectionAbortedError("the network is closed")
+            self.shared.loop.call_soon(lambda: on_failed(error))
+            return
         attempt = _Attempt(self, options, handler, on_failed)
         self.attempts[attempt] = None
         family = literal_family(address.host)
@@ -134,7 +139,8 @@ class RealNetwork:
             connection.close()
 
     def abort(self) -> None:
-        """Drop everything at once."""
+        """Drop everything at once, and open nothing more."""
+        self._is_closed = True
         for listener in list(self._listeners):
             listener.close()
         for opened in list(self._datagrams):

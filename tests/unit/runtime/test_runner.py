@@ -56,6 +56,31 @@ def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None
     assert process.returncode == 0
 
 
+REDIAL = """
+import sys
+from kafkaesque.env.network import Address, Framing, ListenOptions
+from kafkaesque.runtime.runner import run
+
+def start(doors):
+    def dial(error=None):
+        address, options = Address("127.0.0.1", 9), ListenOptions(framing=Framing.STREAM)
+        doors.env.network.connect(address, options, None, dial)
+    dial()
+    raise OSError(sys.argv[2])
+
+try:
+    run(sys.argv[1], start)
+except OSError as error:
+    print(error)
+"""
+
+
+def test_what_kept_a_service_from_starting_is_said_though_it_dials_others(tmp_path: Path) -> None:
+    with start(tmp_path, "the port is busy", REDIAL) as process:
+        out, complaints = process.communicate(timeout=90)
+    assert (out, complaints, process.returncode) == ("the port is busy\n", "", 0)
+
+
 FAREWELL = """
 import sys
 from kafkaesque.env.network import Address, Framing, ListenOptions
