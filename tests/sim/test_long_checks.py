@@ -4,9 +4,9 @@ import pytest
 
 from kafkaesque.broker import partition
 from kafkaesque.broker.batch_checks import LongCheck, Records, check_produced
-from kafkaesque.broker.cluster_state import INTERNAL_TOPICS
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.topic_config import TopicConfig
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.sim.runner import SimOptions, run_seed
 from tests.sim.seeds import some_of

@@ -32,6 +32,7 @@ from kafkaesque.broker.metadata_records import (
     TopicDeleted,
 )
 from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, NodeId, TopicId, TopicPartition
 
@@ -140,11 +141,6 @@ class TopicState:
         """Whether the brokers keep state of their own in it."""
         return self.name in INTERNAL_TOPICS
 
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-METADATA_TOPIC = "__cluster_metadata"
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 #: Key of the dynamic options that hold for all brokers.
 ALL_BROKERS = NodeId(0)

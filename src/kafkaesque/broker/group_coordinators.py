@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkaesque.broker.cluster_state import OFFSETS_TOPIC
 from kafkaesque.broker.metadata_records import TopicDeleted
 from kafkaesque.broker.offset_topics import NameWatch
 from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
 from kafkaesque.broker.topic_catalog import TopicCatalogSource
+from kafkaesque.broker.topic_names import OFFSETS_TOPIC
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.config import ConsumerConfig, MigrationPolicy

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaesque.broker.cluster_state import METADATA_TOPIC, ClusterState
+from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_planner import wanted_controllers
 from kafkaesque.broker.founding import Decision, GroupState
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.stored_batches import replay
+from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.env import Env
 from kafkaesque.env.disk import Disk, File
 from kafkaesque.model.checksum import crc32c

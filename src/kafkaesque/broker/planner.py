@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.client_quotas import ENTITIES_MAX, check_quota, make_entity
-from kafkaesque.broker.cluster_state import (
-    ALL_BROKERS,
-    INTERNAL_TOPICS,
-    ClusterState,
-    TopicState,
-)
+from kafkaesque.broker.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.commands import (
     AllocateProducerIds,
     AskElection,
@@ -74,7 +69,7 @@ from kafkaesque.broker.recovery_planner import (
     plan_given_up,
     plan_told,
 )
-from kafkaesque.broker.topic_names import check_topic_name, find_collision
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS, check_topic_name, find_collision
 from kafkaesque.model.errors import (
     BrokerNotRegistered,
     ConfigError,

@@ -1,9 +1,16 @@
-"""Which names a topic may have: Kafka's rules."""
+"""Which names a topic may have: Kafka's rules; and those of the brokers' own."""
 
 import re
 from collections.abc import Iterable
 
 from kafkaesque.model.errors import InvalidTopic
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+#: Topics that the brokers make, and write to alone.
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+#: The controllers' own log stands under this name, and is no topic.
+METADATA_TOPIC = "__cluster_metadata"
 
 TOPIC_NAME_LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -14,7 +21,7 @@ def check_topic_name(name: str) -> None:
 
     Raises:
         InvalidTopic: empty, too long, a dot or two, or with other characters than letters, digits,
-            `.`, `_` and `-`.
+            `.`, `_` and `-`; or the name of the controllers' own log.
     """
     if name in ("", ".", ".."):
         raise InvalidTopic(f"a topic cannot be called {name!r}")
@@ -26,6 +33,8 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopic(
             f"topic name {name!r} holds other characters than letters, digits, '.', '_' and '-'"
         )
+    if name == METADATA_TOPIC:
+        raise InvalidTopic(f"{METADATA_TOPIC} is the controllers' own log, not a topic")
 
 
 def find_collision(name: str, existing: Iterable[str]) -> str | None:

@@ -8,11 +8,11 @@ whether that partition takes part, or has it added (KIP-890).
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkaesque.broker.cluster_state import TRANSACTIONS_TOPIC
 from kafkaesque.broker.commands import AddedToTransaction, AddToTransaction
 from kafkaesque.broker.marker_writer import MarkerWriter
 from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
 from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.topic_names import TRANSACTIONS_TOPIC
 from kafkaesque.broker.transaction_confirmer import tell_leaders
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
 from kafkaesque.model.ids import TopicId, TopicPartition

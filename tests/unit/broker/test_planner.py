@@ -254,6 +254,7 @@ def test_an_own_topic_of_before_is_put_right_and_changed_otherwise() -> None:
         (CreateTopic(name=""), InvalidTopic, "''"),
         (CreateTopic(name="a/b"), InvalidTopic, "a/b"),
         (CreateTopic(name="x" * 250), InvalidTopic, "249"),
+        (CreateTopic(name="__cluster_metadata"), InvalidTopic, "own log"),
         (CreateTopic(name="there_x"), InvalidTopic, "collides"),
         (CreateTopic(name="a", partition_count=0), InvalidPartitions, "not 0"),
         (CreateTopic(name="a", partition_count=-2), InvalidPartitions, "-2"),

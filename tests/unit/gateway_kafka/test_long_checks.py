@@ -284,7 +284,7 @@ def test_a_broker_that_has_stopped_appends_nothing_any_more(
 
     def stop_and_open() -> None:
         stop_driver()
-        assert replica.is_leader, "nobody else can lead"
+        assert replica.core.is_leader, "nobody else can lead"
         gate.open()
 
     # While it hands others over, it appends to what nobody else can lead; that is synced later.

@@ -232,7 +232,7 @@ def test_creation_can_be_switched_off(tmp_path: Path) -> None:
         live.close()
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "__cluster_metadata"])
 def test_an_illegal_name_is_refused_and_never_created(live: LiveCluster, name: str) -> None:
     (topic,) = live.ask(named(name, create=True)).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -72,6 +72,7 @@ def test_no_topic_comes_into_being_where_that_is_switched_off(
     [
         ("__consumer_offsets", "the brokers' own"),
         ("no/such/name", "other characters"),
+        ("__cluster_metadata", "the controllers' own log"),
         ("n" * 250, "at most 249"),
         ("..", "cannot be called"),
     ],

@@ -3,8 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.cluster_state import INTERNAL_TOPICS, PartitionState, TopicState
+from kafkaesque.broker.cluster_state import PartitionState, TopicState
 from kafkaesque.broker.features import KNOWN
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,

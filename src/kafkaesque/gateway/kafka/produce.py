@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kafkaesque.broker.batch_checks import LongCheck
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import INTERNAL_TOPICS
 from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error, message_of

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import METADATA_TOPIC, TopicState
+from kafkaesque.broker.cluster_state import TopicState
 from kafkaesque.broker.commands import (
     ControllerCommand,
     ControllerResult,
@@ -13,6 +13,7 @@ from kafkaesque.broker.commands import (
     DeleteTopic,
     TopicResult,
 )
+from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
 from kafkaesque.gateway.kafka.errors import code_of, message_of
