@@ -156,7 +156,9 @@ class GroupRecovery:
         if recovery.unclean is None:
             return
         begin = recovery.unclean.end_offset
-        count = max(0, log.offset_after(log.last_index) - begin)
+        count = log.offset_after(log.last_index) - begin
+        if count <= 0:
+            return
         committed = log.offset_after(min(log.commit_hint, log.last_index)) - begin
         known = "how many of them had been committed is not known"
         if committed > 0:
@@ -170,9 +172,8 @@ class GroupRecovery:
         self._broker.report_error(
             LogLine("records.given-up", sentence, partition=name, count=count)
         )
-        if count:
-            command = TellGivenUp(group=state.group, count=count)
-            self._broker.submit(command, 10 * TELL_AGAIN_MS, _nothing)
+        command = TellGivenUp(group=state.group, count=count)
+        self._broker.submit(command, 10 * TELL_AGAIN_MS, _nothing)
 
     # -- for people
 
