@@ -94,6 +94,9 @@ def main() -> int:
     else:
         run.close()
         directory.rmdir()
+    if run.has_stuck_members:
+        sys.stdout.flush()
+        os._exit(EXIT_WITH_PROBLEMS)
     return EXIT_WITH_PROBLEMS if run.report.problems else 0
 
 

@@ -233,7 +233,8 @@ class Member(threading.Thread):
                     where = (each.topic, each.partition)
                     readings.committed[where] = each.offset
 
-    def finish(self) -> None:
-        """Leave the group."""
+    def finish(self, timeout_s: float) -> bool:
+        """Leave the group; tell whether that came to an end."""
         self._ending.set()
-        self.join()
+        self.join(timeout_s)
+        return not self.is_alive()

@@ -34,6 +34,8 @@ SETTLE_S_MAX = 30.0
 SETTLE_INTERVAL_S = 0.05
 FLUSH_S_MAX = 60.0
 CATCH_UP_S_MAX = 60.0
+#: An attempt to leave a group that has no coordinator at the moment is answered or given up sooner.
+LEAVE_S_MAX = 120.0
 TAIL_RECORDS = 50
 GROUP = "kills"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -105,6 +107,8 @@ class Run:
         self._say = say
         self._per_second = per_second
         self.report = Report(seed=seed)
+        #: Their threads wait for good: the process cannot end as usual.
+        self.has_stuck_members = False
         self._problems = self.report.problems
         self._cluster = KafkaesqueCluster(BROKERS, directory=directory)
         self._paused = [False] * BROKERS
@@ -177,8 +181,14 @@ class Run:
             if left:
                 self._problems.append(f"{left} records wait for an acknowledgement in the end")
             self._catch_up()
-            for member in members:
-                member.finish()
+            stuck = [member for member in members if not member.finish(LEAVE_S_MAX)]
+            if stuck:
+                self.has_stuck_members = True
+                self._problems.append(
+                    f"{len(stuck)} of {len(members)} members do not end. Where gdb shows"
+                    " rd_kafka_toppar_forget_leader in one of their threads, they have deadlocked"
+                    " by themselves (librdkafka's issue 5476): run it again"
+                )
             report.sent, report.acknowledged = self._ledger.sent, self._ledger.acknowledged
             readings = self._readings
             report.given, report.given_again = readings.given, readings.given_again
