@@ -532,6 +532,23 @@ def test_who_has_not_told_is_named_where_the_others_do_not_go_on() -> None:
     assert "has all" not in finding.cause
 
 
+def test_who_is_no_replica_any_more_is_not_blamed_for_an_old_formation() -> None:
+    # Formed anew with brokers 2 and 4, and moved since.
+    found = reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [2, 4])
+    finding = checks_of(found)["leaderless"]
+    assert finding.cause == "without brokers 1, 2 no majority of their replicas is there"
+    assert finding.command == "start brokers 1, 2"
+    found = reformed(closed(leaderless([1, 2]), 1), [3])
+    finding = checks_of(found)["leaderless"]
+    assert "broker 3" not in finding.cause
+    assert "what is left has all that was acknowledged" in finding.cause
+    # The page may be older than the metadata.
+    late = reformed(closed(leaderless([1, 2]), 1), [3], told=[2])
+    known = replace(late.recoveries[0], replicas=[1, 2, 3])
+    finding = checks_of(replace(late, recoveries=[known]))["leaderless"]
+    assert "broker 1 may have acknowledged records" in finding.cause
+
+
 def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> None:
     found = reformed(with_copy_anew(leaderless([1, 2]), 1), [1], [2])
     finding = checks_of(found)["leaderless"]

@@ -104,7 +104,7 @@ def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) ->
     } - dead
     up = set(replicas) - dead - copied
     left, majority = len(up - closed), len(replicas) // 2 + 1
-    holders = _holders(facts, name, up)
+    holders = _holders(facts, name, set(replicas), up)
     outlook = _Outlook.WAITS
     if holders:
         outlook = _Outlook.MISSES if _has_waited(facts, name) else _Outlook.MAY_MISS
@@ -123,19 +123,22 @@ def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) ->
     return _Leaderless(name, dead, closed, copied, holders - copied, outlook, patience)
 
 
-def _holders(facts: Facts, name: PartitionName, up: Set[int]) -> Set[int]:
+def _holders(facts: Facts, name: PartitionName, replicas: Set[int], up: Set[int]) -> Set[int]:
     """Return replicas that are not up and may have what the others do not, as far as is known.
 
     After a partition was formed anew its records are acknowledged by the voters of that formation.
     Who was taken in later has them, too; who never was may miss them, and nobody else can tell.
+    Where one of those voters is no replica any more, replicas have been moved since: a majority of
+    the new voters has all that was acknowledged before.
     """
     recovery = facts.recovery_of(name)
     if recovery is None:
         return set()
     voters = set(recovery.voters)
-    if voters and len(voters & up) < survivors_needed(len(voters)):
+    if voters <= replicas and len(voters & up) < survivors_needed(len(voters)):
         return voters - up
-    return set(recovery.replicas) - set(recovery.told) if _has_waited(facts, name) else set()
+    silent = replicas & set(recovery.replicas) - set(recovery.told)
+    return silent if _has_waited(facts, name) else set()
 
 
 def _has_waited(facts: Facts, name: PartitionName) -> bool:
