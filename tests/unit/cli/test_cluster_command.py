@@ -16,7 +16,7 @@ from kafkaesque.cli.doctor import probe
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.moving_replicas import Move, Where
-from tests.unit.cli.test_doctor_checks import closed, facts, partition, view, without_controller
+from tests.unit.cli.made_up_facts import closed, facts, partition, view, without_controller
 
 SEEN = ClusterStatus(
     cluster_id="c",

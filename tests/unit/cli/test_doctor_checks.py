@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,130 +10,36 @@ import pytest
 from kafkaesque.cli.doctor.admin_port import read_metrics
 from kafkaesque.cli.doctor.checks import CHECKS, diagnose
 from kafkaesque.cli.doctor.facts import (
-    AdminFacts,
     BrokerFacts,
-    Disk,
     Facts,
     GroupFacts,
-    PartitionFacts,
     PartitionName,
     View,
     most_agreed,
 )
-from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
-from kafkaesque.cli.moving_replicas import Move, Where
-from kafkaesque.cli.quorum import Quorum, QuorumMember
-from kafkaesque.cli.recoveries import Recovery
+from kafkaesque.cli.doctor.findings import Limits, Severity
+from kafkaesque.cli.quorum import Quorum
+from tests.unit.cli.made_up_facts import (
+    FAILED,
+    GB,
+    admin,
+    broker,
+    checks_of,
+    closed,
+    disk,
+    facts,
+    partition,
+    quorum,
+    recovery,
+    view,
+    with_broker,
+    without_controller,
+)
 from tests.unit.project.test_documentation import ROOT
-
-GB = 10**9
-METRICS = {"process_max_fds": 20_000.0, "process_open_fds": 30.0}
-
-
-def partition(
-    leader: int = 1,
-    in_sync: Sequence[int] = (1, 2, 3),
-    replicas: Sequence[int] = (1, 2, 3),
-    offline: Sequence[int] = (),
-) -> PartitionFacts:
-    return PartitionFacts(
-        leader=leader, epoch=1, replicas=replicas, in_sync=in_sync, offline=offline
-    )
-
-
-def view(partitions: Mapping[str, PartitionFacts] | None = None, controller: int = 1) -> View:
-    found = {"orders-0": partition(), **(partitions or {})}
-    return View(
-        cluster_id="c",
-        controller=controller,
-        brokers={n: f"h:{n}" for n in (1, 2, 3)},
-        partitions={
-            PartitionName(name.rpartition("-")[0], int(name.rpartition("-")[2])): each
-            for name, each in found.items()
-        },
-    )
-
-
-def admin(ahead_s: float = 0.0, error_s: float = 0.001, **values: float) -> AdminFacts:
-    return AdminFacts(
-        metrics={**METRICS, **values},
-        version="1",
-        reasons=(),
-        clock_ahead_s=ahead_s,
-        clock_error_s=error_s,
-    )
-
-
-def broker(number: int, seen: View | None = None) -> BrokerFacts:
-    return BrokerFacts(
-        id=number,
-        address=f"h:{number}",
-        view=seen or view(),
-        disk=Disk(
-            directory="/srv/data", total_bytes=100 * GB, free_bytes=50 * GB, has_failed=False
-        ),
-        admin=admin(),
-    )
-
-
-def facts(seen: View | None = None) -> Facts:
-    seen = seen or view()
-    return Facts(view=seen, brokers=[broker(n, seen) for n in (1, 2, 3)])
-
-
-def with_broker(found: Facts, number: int, **changes: object) -> Facts:
-    brokers = [
-        replace(each, **changes) if each.id == number else each  # type: ignore[arg-type]
-        for each in found.brokers
-    ]
-    return replace(found, brokers=brokers)
-
-
-def disk(free_bytes: int, *, has_failed: bool = False, directory: str = "/srv/data") -> Disk:
-    return Disk(
-        directory=directory, total_bytes=100 * GB, free_bytes=free_bytes, has_failed=has_failed
-    )
-
-
-def checks_of(found: Facts, limits: Limits | None = None) -> dict[str, Finding]:
-    return {each.check: each for each in diagnose(found, limits or Limits())}
 
 
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert diagnose(facts(), Limits()) == []
-
-
-def recovery(open_ms: int = 0, told: Sequence[int] = ()) -> Recovery:
-    return Recovery(
-        topic="orders",
-        partition=0,
-        formation=2,
-        is_open=open_ms > 0,
-        open_ms=open_ms,
-        replicas=[1, 2, 3],
-        told=list(told),
-        at_ms=1_795_000_000_000,
-        is_clean=False,
-        voters=[1],
-        unclean_at_ms=1_795_000_000_000,
-        unclean_offset=100,
-        given_up=7,
-    )
-
-
-def quorum(count: int, *missing: int) -> Quorum:
-    members = [
-        QuorumMember(
-            broker=node,
-            votes=True,
-            leads=node == 1,
-            is_up=node not in missing,
-            behind=7 if node in missing else 0,
-            has_all=node not in missing,
-        )
-        for node in range(1, count + 1)
-    ]
-    return Quorum(leader=1, term=3, members=members)
 
 
 def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
@@ -165,19 +71,6 @@ def test_a_controller_that_runs_is_not_to_be_started() -> None:
     found = checks_of(late)["controllers-missing"]
     assert "broker 2 is behind" in found.what
     assert found.command.startswith("kafkaesque doctor    (again")
-
-
-def without_controller(*numbers: int, of: Facts | None = None) -> Facts:
-    """Have these brokers know no controller: they name themselves to clients."""
-    found = of or facts()
-    for number in numbers:
-        knows_none = replace(
-            admin(kafkaesque_controller_node=-1),
-            controllers=(1, 2, 3),
-            reasons=[f"broker {number} knows no controller: none may be elected"],
-        )
-        found = with_broker(found, number, view=view(controller=number), admin=knows_none)
-    return found
 
 
 def test_without_a_majority_of_controllers_that_is_said_and_no_network_is_blamed() -> None:
@@ -282,49 +175,12 @@ def test_each_trouble_is_one_finding_with_its_cause_and_command(check: str) -> N
     assert finding.names
 
 
-def test_a_recovery_that_ends_soon_or_has_ended_is_no_finding() -> None:
-    found = replace(facts(), recoveries=[recovery(29_000), recovery()])
-    assert diagnose(found, Limits()) == []
-
-
-def test_who_keeps_a_partition_from_being_formed_anew_is_named() -> None:
-    down = with_broker(facts(), 3, problem="refused", view=None, disk=None, admin=None)
-    finding = checks_of(replace(down, recoveries=[recovery(60_000, told=[1])]))["recovery-waits"]
-    assert finding.what == "1 partition could not be formed anew for 60 s: orders-0"
-    assert "broker 3 may have what the others do not, and is down" in finding.cause
-    assert "what broker 2 had is gone" in finding.cause
-    elect = "kafkaesque topic elect orders --partition 0 --unclean"
-    note = "(gives up acknowledged records that only broker 3 may have)"
-    assert finding.command == f"start broker 3; if that cannot be: {elect}    {note}"
-
-
 def test_what_was_formed_anew_is_told_in_words() -> None:
     assert recovery().state == "formed anew at 2026-11-18 11:06:40 UTC (unclean)"
     lost = "unclean at 2026-11-18 11:06:40 UTC: what came from offset 100 on; 7 known"
     assert recovery().lost == lost
     assert recovery(5_000, [2, 3]).state == "being formed anew for 5 s; has told: 2,3"
     assert replace(recovery(), unclean_at_ms=None).lost is None
-
-
-MOVING = Move(replicas=[4, 1, 2], adding=[4], removing=[])
-
-
-def test_replicas_that_move_are_no_finding() -> None:
-    seen = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
-    under_way = {Where("orders", 1): Move(replicas=[3, 1, 2], adding=[3], removing=[2])}
-    assert diagnose(replace(facts(seen), moves=under_way), Limits()) == []
-    assert "under-replicated" in checks_of(facts(seen))
-
-
-def test_a_move_to_a_broker_that_is_down_is_told_with_what_ends_it() -> None:
-    seen = view({"orders-1": partition(replicas=[4, 1, 2], in_sync=[1, 2])})
-    found = replace(facts(seen), moves={Where("orders", 1): MOVING})
-    checks = checks_of(found)
-    assert sorted(checks) == ["broker-down", "move-waits"]
-    finding = checks["move-waits"]
-    assert finding.what == "1 partition cannot be moved to broker 4: orders-1"
-    assert finding.command == "start broker 4, or kafkaesque topic reassign orders --cancel"
-    assert "| `move-waits` | warning |" in (ROOT / "docs" / "operations.md").read_text()
 
 
 def test_one_broker_alone_is_a_finding() -> None:
@@ -352,17 +208,6 @@ def test_a_broker_that_only_the_replicas_name_is_down() -> None:
     found = checks_of(facts(seen))
     assert found["broker-down"].names == ["4"]
     assert found["under-replicated"].cause == "it is down"
-
-
-FAILED = replace(
-    admin(kafkaesque_broker_failed=1), reasons=["the disk of broker 3 failed: No space left"]
-)
-
-
-def closed(found: Facts, number: int, **changes: object) -> Facts:
-    """Have a broker's Kafka port be closed."""
-    nothing = {"problem": "connection refused", "view": None, "disk": None, "admin": None}
-    return with_broker(found, number, **{**nothing, **changes})
 
 
 def test_a_broker_that_only_its_admin_port_tells_of_is_not_to_be_started() -> None:
@@ -415,17 +260,6 @@ def test_a_copy_that_is_offline_is_told_with_its_file_and_what_helps() -> None:
     assert finding.command.startswith("stop broker 2, move orders-0 out of /srv/data, start it")
 
 
-def test_who_is_missing_for_a_leader_is_named() -> None:
-    lost = partition(leader=-1, in_sync=[])
-    found = with_broker(
-        facts(view({"orders-1": lost})), 3, problem="refused", view=None, disk=None, admin=None
-    )
-    finding = checks_of(found)["leaderless"]
-    assert "broker 3" in finding.cause
-    assert finding.command == "start broker 3"
-    assert finding.names == ["orders-1"]
-
-
 def test_a_damaged_copy_is_one_finding_and_other_troubles_of_its_broker_are_told() -> None:
     damaged = {"orders-1": "orders-1/00000.log has only 3 of 9 bytes"}
     reasons = [f"orders-1 is offline on this broker: {damaged['orders-1']}"]
@@ -439,144 +273,6 @@ def test_a_damaged_copy_is_one_finding_and_other_troubles_of_its_broker_are_told
     assert set(checks) == {"damaged-replica", "under-replicated", "broker-not-ready"}
     assert checks["under-replicated"].names == ["orders-2"]
     assert checks["broker-not-ready"].cause == "orders-2: not opened yet"
-
-
-def leaderless(replicas: Sequence[int]) -> Facts:
-    return facts(view({"orders-1": partition(leader=-1, in_sync=[], replicas=replicas)}))
-
-
-def with_copy_anew(found: Facts, *numbers: int) -> Facts:
-    for number in numbers:
-        found = with_broker(found, number, admin=replace(admin(), copied=["orders-1"]))
-    return found
-
-
-def test_of_two_replicas_the_one_that_has_all_goes_on_alone_and_it_is_said_when() -> None:
-    finding = checks_of(with_copy_anew(leaderless([1, 2]), 2))["leaderless"]
-    assert "what broker 2 had is gone with a disk" in finding.cause
-    assert "goes on alone 36 s after it lost its leader (four times broker.se" in finding.cause
-    assert finding.command == "kafkaesque doctor    (again, in 36 s)"
-    slow = with_broker(leaderless([1, 2]), 1, options={"broker.session.timeout.ms": "20000"})
-    finding = checks_of(closed(slow, 2))["leaderless"]
-    assert "without broker 2 no majority of their replicas is there" in finding.cause
-    assert "goes on alone 20 s after it lost its leader (broker.session.timeout.ms)" in (
-        finding.cause
-    )
-    assert finding.command == "start broker 2"
-
-
-def test_too_few_replicas_do_not_go_on_alone() -> None:
-    finding = checks_of(with_copy_anew(leaderless([1, 2, 3]), 2, 3))["leaderless"]
-    assert "what brokers 2, 3 had is gone" in finding.cause
-    assert "alone" not in finding.cause
-    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
-    moving = {Where("orders", 1): Move(replicas=[1, 2], adding=[2], removing=[])}
-    found = replace(with_copy_anew(leaderless([1, 2]), 2), moves=moving)
-    assert "alone" not in checks_of(found)["leaderless"].cause
-    assert (
-        "alone"
-        not in checks_of(without_controller(1, 3, of=closed(leaderless([1, 2]), 2)))[
-            "leaderless"
-        ].cause
-    )
-
-
-def reformed(found: Facts, voters: Sequence[int], told: Sequence[int] | None = None) -> Facts:
-    """Have orders-1 been formed anew of some; with `told` it is again, and waits."""
-    (replicas,) = [each.replicas for name, each in found.view.partitions.items() if name.number]
-    known = replace(
-        recovery(0 if told is None else 24_000, told or ()),
-        partition=1,
-        voters=list(voters),
-        replicas=list(replicas),
-    )
-    return replace(found, recoveries=[known])
-
-
-@pytest.mark.parametrize("told", [None, [2]])
-def test_a_replica_that_was_away_when_it_was_formed_anew_is_not_said_to_have_all(
-    told: Sequence[int] | None,
-) -> None:
-    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [1], told))["leaderless"]
-    may_miss = "broker 1 may have acknowledged records that the other replicas do not have"
-    assert may_miss in finding.cause
-    assert "has all" not in finding.cause
-    assert ("only if they have caught up since" in finding.cause) == (told is None)
-    assert ("do not go on with that" in finding.cause) == (told is not None)
-    elect = "kafkaesque topic elect orders --partition 1 --unclean"
-    note = "(gives up acknowledged records that only broker 1 may have)"
-    assert finding.command == f"start broker 1; if that cannot be: {elect}    {note}"
-
-
-def test_who_was_there_when_it_was_formed_anew_goes_on_alone_again() -> None:
-    finding = checks_of(reformed(closed(leaderless([1, 2]), 2), [1]))["leaderless"]
-    assert "what is left has all that was acknowledged" in finding.cause
-    assert finding.command == "start broker 2"
-    # Of three voters two may go on, of which one was there.
-    found = checks_of(reformed(closed(leaderless([1, 2, 3]), 1), [1, 2]))
-    assert "may have" not in found["leaderless"].cause
-    found = checks_of(reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [1, 2]))
-    assert "brokers 1, 2 may have acknowledged records" in found["leaderless"].cause
-
-
-def test_before_replicas_have_had_time_to_tell_it_is_not_said_that_they_wait() -> None:
-    found = reformed(closed(leaderless([1, 2]), 1), [1], [])
-    young = replace(found, recoveries=[replace(found.recoveries[0], open_ms=1_000)])
-    assert "only if they have caught up since" in checks_of(young)["leaderless"].cause
-
-
-def test_who_has_not_told_is_named_where_the_others_do_not_go_on() -> None:
-    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [], [2]))["leaderless"]
-    assert "broker 1 may have acknowledged records" in finding.cause
-    assert "do not go on with that" in finding.cause
-    assert "has all" not in finding.cause
-
-
-def test_who_is_no_replica_any_more_is_not_blamed_for_an_old_formation() -> None:
-    # Formed anew with brokers 2 and 4, and moved since.
-    found = reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [2, 4])
-    finding = checks_of(found)["leaderless"]
-    assert finding.cause == "without brokers 1, 2 no majority of their replicas is there"
-    assert finding.command == "start brokers 1, 2"
-    found = reformed(closed(leaderless([1, 2]), 1), [3])
-    finding = checks_of(found)["leaderless"]
-    assert "broker 3" not in finding.cause
-    assert "what is left has all that was acknowledged" in finding.cause
-    # The page may be older than the metadata.
-    late = reformed(closed(leaderless([1, 2]), 1), [3], told=[2])
-    known = replace(late.recoveries[0], replicas=[1, 2, 3])
-    finding = checks_of(replace(late, recoveries=[known]))["leaderless"]
-    assert "broker 1 may have acknowledged records" in finding.cause
-
-
-def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> None:
-    found = reformed(with_copy_anew(leaderless([1, 2]), 1), [1], [2])
-    finding = checks_of(found)["leaderless"]
-    assert finding.cause == (
-        "what broker 1 had is gone with a disk, and without a copy there is no vote"
-    )
-    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
-
-
-def test_where_formations_cannot_be_seen_nobody_is_said_to_have_all() -> None:
-    found = replace(closed(leaderless([1, 2]), 2), has_unseen_recoveries=True)
-    finding = checks_of(found)["leaderless"]
-    assert "if it has all that was acknowledged, which only the admin ports" in finding.cause
-    assert finding.command == "start broker 2"
-    finding = checks_of(replace(reformed(found, [1]), has_unseen_recoveries=True))["leaderless"]
-    assert "what is left has all that was acknowledged" in finding.cause
-
-
-def test_a_replica_that_runs_is_not_among_those_without_which_there_is_no_majority() -> None:
-    starting = replace(admin(), reasons=["broker 2 has not caught up with the metadata"])
-    two = closed(leaderless([1, 2, 3]), 2, admin=starting)
-    finding = checks_of(closed(closed(two, 1), 3))["leaderless"]
-    assert "without brokers 1, 3 no majority of their replicas is there" in finding.cause
-    assert finding.command == "start brokers 1, 3"
-    finding = checks_of(closed(two, 1))["leaderless"]
-    wanted = "a majority is there only with broker 2, which runs and lets no clients in"
-    assert finding.cause == wanted
-    assert finding.command == "do what is said of broker 2, which is running"
 
 
 def test_a_disk_that_is_nearly_full_is_critical() -> None:

@@ -9,7 +9,7 @@ import pytest
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.restart_check import reasons_to_wait
 from kafkaesque.cli.moving_replicas import Move, Where
-from tests.unit.cli.test_doctor_checks import admin, facts, partition, view, with_broker
+from tests.unit.cli.made_up_facts import admin, facts, partition, view, with_broker
 
 
 def test_it_may_where_everything_is_in_sync_everywhere() -> None:

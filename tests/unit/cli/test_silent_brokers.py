@@ -21,7 +21,7 @@ from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.quorum import Quorum
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
-from tests.unit.cli.test_doctor_checks import broker, closed, facts, view, without_controller
+from tests.unit.cli.made_up_facts import broker, closed, facts, view, without_controller
 
 METADATA = (ApiKey.METADATA, 12, MetadataRequest(None))
 

@@ -1,0 +1,191 @@
+"""The doctor's diagnosis of partitions, from facts that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from kafkaesque.cli.doctor.checks import diagnose
+from kafkaesque.cli.doctor.findings import Limits
+from kafkaesque.cli.moving_replicas import Move, Where
+from tests.unit.cli.made_up_facts import (
+    admin,
+    checks_of,
+    closed,
+    facts,
+    leaderless,
+    partition,
+    recovery,
+    reformed,
+    view,
+    with_broker,
+    with_copy_anew,
+    without_controller,
+)
+from tests.unit.project.test_documentation import ROOT
+
+
+def test_a_recovery_that_ends_soon_or_has_ended_is_no_finding() -> None:
+    found = replace(facts(), recoveries=[recovery(29_000), recovery()])
+    assert diagnose(found, Limits()) == []
+
+
+def test_who_keeps_a_partition_from_being_formed_anew_is_named() -> None:
+    down = with_broker(facts(), 3, problem="refused", view=None, disk=None, admin=None)
+    finding = checks_of(replace(down, recoveries=[recovery(60_000, told=[1])]))["recovery-waits"]
+    assert finding.what == "1 partition could not be formed anew for 60 s: orders-0"
+    assert "broker 3 may have what the others do not, and is down" in finding.cause
+    assert "what broker 2 had is gone" in finding.cause
+    elect = "kafkaesque topic elect orders --partition 0 --unclean"
+    note = "(gives up acknowledged records that only broker 3 may have)"
+    assert finding.command == f"start broker 3; if that cannot be: {elect}    {note}"
+
+
+MOVING = Move(replicas=[4, 1, 2], adding=[4], removing=[])
+
+
+def test_replicas_that_move_are_no_finding() -> None:
+    seen = view({"orders-1": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
+    under_way = {Where("orders", 1): Move(replicas=[3, 1, 2], adding=[3], removing=[2])}
+    assert diagnose(replace(facts(seen), moves=under_way), Limits()) == []
+    assert "under-replicated" in checks_of(facts(seen))
+
+
+def test_a_move_to_a_broker_that_is_down_is_told_with_what_ends_it() -> None:
+    seen = view({"orders-1": partition(replicas=[4, 1, 2], in_sync=[1, 2])})
+    found = replace(facts(seen), moves={Where("orders", 1): MOVING})
+    checks = checks_of(found)
+    assert sorted(checks) == ["broker-down", "move-waits"]
+    finding = checks["move-waits"]
+    assert finding.what == "1 partition cannot be moved to broker 4: orders-1"
+    assert finding.command == "start broker 4, or kafkaesque topic reassign orders --cancel"
+    assert "| `move-waits` | warning |" in (ROOT / "docs" / "operations.md").read_text()
+
+
+def test_who_is_missing_for_a_leader_is_named() -> None:
+    lost = partition(leader=-1, in_sync=[])
+    found = with_broker(
+        facts(view({"orders-1": lost})), 3, problem="refused", view=None, disk=None, admin=None
+    )
+    finding = checks_of(found)["leaderless"]
+    assert "broker 3" in finding.cause
+    assert finding.command == "start broker 3"
+    assert finding.names == ["orders-1"]
+
+
+def test_of_two_replicas_the_one_that_has_all_goes_on_alone_and_it_is_said_when() -> None:
+    finding = checks_of(with_copy_anew(leaderless([1, 2]), 2))["leaderless"]
+    assert "what broker 2 had is gone with a disk" in finding.cause
+    assert "goes on alone 36 s after it lost its leader (four times broker.se" in finding.cause
+    assert finding.command == "kafkaesque doctor    (again, in 36 s)"
+    slow = with_broker(leaderless([1, 2]), 1, options={"broker.session.timeout.ms": "20000"})
+    finding = checks_of(closed(slow, 2))["leaderless"]
+    assert "without broker 2 no majority of their replicas is there" in finding.cause
+    assert "goes on alone 20 s after it lost its leader (broker.session.timeout.ms)" in (
+        finding.cause
+    )
+    assert finding.command == "start broker 2"
+
+
+def test_too_few_replicas_do_not_go_on_alone() -> None:
+    finding = checks_of(with_copy_anew(leaderless([1, 2, 3]), 2, 3))["leaderless"]
+    assert "what brokers 2, 3 had is gone" in finding.cause
+    assert "alone" not in finding.cause
+    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
+    moving = {Where("orders", 1): Move(replicas=[1, 2], adding=[2], removing=[])}
+    found = replace(with_copy_anew(leaderless([1, 2]), 2), moves=moving)
+    assert "alone" not in checks_of(found)["leaderless"].cause
+    assert (
+        "alone"
+        not in checks_of(without_controller(1, 3, of=closed(leaderless([1, 2]), 2)))[
+            "leaderless"
+        ].cause
+    )
+
+
+@pytest.mark.parametrize("told", [None, [2]])
+def test_a_replica_that_was_away_when_it_was_formed_anew_is_not_said_to_have_all(
+    told: Sequence[int] | None,
+) -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [1], told))["leaderless"]
+    may_miss = "broker 1 may have acknowledged records that the other replicas do not have"
+    assert may_miss in finding.cause
+    assert "has all" not in finding.cause
+    assert ("only if they have caught up since" in finding.cause) == (told is None)
+    assert ("do not go on with that" in finding.cause) == (told is not None)
+    elect = "kafkaesque topic elect orders --partition 1 --unclean"
+    note = "(gives up acknowledged records that only broker 1 may have)"
+    assert finding.command == f"start broker 1; if that cannot be: {elect}    {note}"
+
+
+def test_who_was_there_when_it_was_formed_anew_goes_on_alone_again() -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 2), [1]))["leaderless"]
+    assert "what is left has all that was acknowledged" in finding.cause
+    assert finding.command == "start broker 2"
+    # Of three voters two may go on, of which one was there.
+    found = checks_of(reformed(closed(leaderless([1, 2, 3]), 1), [1, 2]))
+    assert "may have" not in found["leaderless"].cause
+    found = checks_of(reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [1, 2]))
+    assert "brokers 1, 2 may have acknowledged records" in found["leaderless"].cause
+
+
+def test_before_replicas_have_had_time_to_tell_it_is_not_said_that_they_wait() -> None:
+    found = reformed(closed(leaderless([1, 2]), 1), [1], [])
+    young = replace(found, recoveries=[replace(found.recoveries[0], open_ms=1_000)])
+    assert "only if they have caught up since" in checks_of(young)["leaderless"].cause
+
+
+def test_who_has_not_told_is_named_where_the_others_do_not_go_on() -> None:
+    finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [], [2]))["leaderless"]
+    assert "broker 1 may have acknowledged records" in finding.cause
+    assert "do not go on with that" in finding.cause
+    assert "has all" not in finding.cause
+
+
+def test_who_is_no_replica_any_more_is_not_blamed_for_an_old_formation() -> None:
+    # Formed anew with brokers 2 and 4, and moved since.
+    found = reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [2, 4])
+    finding = checks_of(found)["leaderless"]
+    assert finding.cause == "without brokers 1, 2 no majority of their replicas is there"
+    assert finding.command == "start brokers 1, 2"
+    found = reformed(closed(leaderless([1, 2]), 1), [3])
+    finding = checks_of(found)["leaderless"]
+    assert "broker 3" not in finding.cause
+    assert "what is left has all that was acknowledged" in finding.cause
+    # The page may be older than the metadata.
+    late = reformed(closed(leaderless([1, 2]), 1), [3], told=[2])
+    known = replace(late.recoveries[0], replicas=[1, 2, 3])
+    finding = checks_of(replace(late, recoveries=[known]))["leaderless"]
+    assert "broker 1 may have acknowledged records" in finding.cause
+
+
+def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> None:
+    found = reformed(with_copy_anew(leaderless([1, 2]), 1), [1], [2])
+    finding = checks_of(found)["leaderless"]
+    assert finding.cause == (
+        "what broker 1 had is gone with a disk, and without a copy there is no vote"
+    )
+    assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
+
+
+def test_where_formations_cannot_be_seen_nobody_is_said_to_have_all() -> None:
+    found = replace(closed(leaderless([1, 2]), 2), has_unseen_recoveries=True)
+    finding = checks_of(found)["leaderless"]
+    assert "if it has all that was acknowledged, which only the admin ports" in finding.cause
+    assert finding.command == "start broker 2"
+    finding = checks_of(replace(reformed(found, [1]), has_unseen_recoveries=True))["leaderless"]
+    assert "what is left has all that was acknowledged" in finding.cause
+
+
+def test_a_replica_that_runs_is_not_among_those_without_which_there_is_no_majority() -> None:
+    starting = replace(admin(), reasons=["broker 2 has not caught up with the metadata"])
+    two = closed(leaderless([1, 2, 3]), 2, admin=starting)
+    finding = checks_of(closed(closed(two, 1), 3))["leaderless"]
+    assert "without brokers 1, 3 no majority of their replicas is there" in finding.cause
+    assert finding.command == "start brokers 1, 3"
+    finding = checks_of(closed(two, 1))["leaderless"]
+    wanted = "a majority is there only with broker 2, which runs and lets no clients in"
+    assert finding.cause == wanted
+    assert finding.command == "do what is said of broker 2, which is running"
