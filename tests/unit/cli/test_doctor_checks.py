@@ -18,6 +18,7 @@ from kafkaesque.cli.doctor.facts import (
     most_agreed,
 )
 from kafkaesque.cli.doctor.findings import Limits, Severity
+from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum
 from tests.unit.cli.made_up_facts import (
     FAILED,
@@ -181,6 +182,29 @@ def test_what_was_formed_anew_is_told_in_words() -> None:
     assert recovery().lost == lost
     assert recovery(5_000, [2, 3]).state == "being formed anew for 5 s; has told: 2,3"
     assert replace(recovery(), unclean_at_ms=None).lost is None
+
+
+@pytest.mark.parametrize(("count", "wanted", "proposed"), [(2, 2, 1), (3, 3, 2), (2, 4, 1)])
+def test_what_is_proposed_for_min_insync_is_less_than_the_replicas(
+    count: int, wanted: int, proposed: int
+) -> None:
+    replicas = range(1, count + 1)
+    seen = view({"orders-0": partition(replicas=replicas, in_sync=replicas)})
+    topics = {"orders": {"min.insync.replicas": str(wanted)}}
+    command = checks_of(replace(facts(seen), topics=topics))["min-insync"].command
+    alter = f"kafkaesque topic alter orders --config min.insync.replicas={proposed}"
+    assert command.split("    ")[0] == alter
+    # It costs something where nothing is between one and all.
+    assert ("on one disk" in command) == (count == 2)
+
+
+def test_copies_that_are_being_made_do_not_count_for_min_insync() -> None:
+    seen = view({"orders-0": partition(replicas=[3, 1, 2], in_sync=[1, 2])})
+    topics = {"orders": {"min.insync.replicas": "2"}}
+    found = replace(facts(seen), topics=topics)
+    under_way = {Where("orders", 0): Move(replicas=[3, 1, 2], adding=[3], removing=[1])}
+    assert "min-insync" not in checks_of(found)
+    assert "min-insync" in checks_of(replace(found, moves=under_way))
 
 
 def test_one_broker_alone_is_a_finding() -> None:

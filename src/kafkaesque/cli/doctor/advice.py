@@ -40,6 +40,11 @@ def elect_unclean(topic: str, partition: int, holders: Sequence[int]) -> str:
     return command
 
 
+def alter_min_insync(topic: str, count: int) -> str:
+    """Return how to let a topic take records with so many replicas in sync."""
+    return f"kafkaesque topic alter {topic} --config min.insync.replicas={count}"
+
+
 def state_of(facts: Facts, node: int) -> str:
     """Return how a broker is that does not serve."""
     for broker in facts.brokers:

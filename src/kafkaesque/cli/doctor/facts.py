@@ -231,6 +231,10 @@ class Facts:
         """Return what is known of a partition that was formed anew, or is being."""
         return next((e for e in self.recoveries if (e.topic, e.partition) == name), None)
 
+    def min_insync(self, topic: str) -> int:
+        """Return how many replicas are to be in sync for `acks=all`, 1 where that is not known."""
+        return int(self.topics.get(topic, {}).get("min.insync.replicas", "1"))
+
     def answers(self, node: int) -> bool:
         """Tell whether a broker's Kafka port does."""
         return any(each.problem is None for each in self.brokers if each.id == node)

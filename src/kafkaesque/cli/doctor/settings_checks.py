@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from kafkaesque.cli.doctor.advice import alter_min_insync
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.moving_replicas import Where
 
 #: Emptied by the system, or gone with the power.
 _PASSING_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
@@ -15,6 +17,7 @@ ENOUGH_BROKERS = 3
 def check_settings(facts: Facts, limits: Limits) -> Iterator[Finding]:
     """All of them."""
     yield from _replication(facts)
+    yield from _min_insync(facts)
     yield from _topic_options(facts)
     yield from _defaults(facts)
     yield from _directories(facts)
@@ -45,25 +48,37 @@ def _replication(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _topic_options(facts: Facts) -> Iterator[Finding]:
+def _min_insync(facts: Facts) -> Iterator[Finding]:
+    """Topics that lose `acks=all` with the first broker; copies under way are none yet."""
     copies: dict[str, int] = {}
     for name, each in facts.view.partitions.items():
-        copies[name.topic] = min(copies.get(name.topic, len(each.replicas)), len(each.replicas))
+        move = facts.moves.get(Where(*name))
+        count = len(each.replicas if move is None else move.origin)
+        copies[name.topic] = min(copies.get(name.topic, count), count)
     stuck = [
         topic
-        for topic, options in sorted(facts.topics.items())
-        if copies.get(topic, 0) > 1
-        and int(options.get("min.insync.replicas", "1")) >= copies[topic]
+        for topic in sorted(facts.topics)
+        if copies.get(topic, 0) > 1 and facts.min_insync(topic) >= copies[topic]
     ]
     if stuck:
+        topic = stuck[0]
+        command = alter_min_insync(topic, copies[topic] - 1)
+        if copies[topic] == 2:
+            command += (
+                "    (what is acknowledged while a broker is away is on one disk then; or give it "
+                f"three replicas: kafkaesque topic reassign {topic} --replicas A,B,C)"
+            )
         yield Finding(
             check="min-insync",
             severity=Severity.WARNING,
             what=f"topics whose min.insync.replicas is all of their replicas: {named(stuck)}",
             cause="acks=all is refused as soon as one broker is away, as in any restart",
-            command=f"kafkaesque topic alter {stuck[0]} --config min.insync.replicas=2",
+            command=command,
             names=stuck,
         )
+
+
+def _topic_options(facts: Facts) -> Iterator[Finding]:
     for option, check, cause in (
         (
             "write.caching",
