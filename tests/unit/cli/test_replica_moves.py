@@ -106,6 +106,9 @@ def test_what_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandFailed, match="orders-0; they go on") as failure:
         await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0)
     assert failure.value.exit_code == TIMED_OUT
+    assert "fewer replicas are in sync than min.insync.replicas: kafkaesque doctor" in str(
+        failure.value
+    )
     # What is left of a time that was asked for is no round number.
     with pytest.raises(CommandFailed, match=r"still on the move after 0\.1 s: orders-0"):
         await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0.0987654)

@@ -83,15 +83,16 @@ def _document(facts: "Facts", found: "list[Finding]") -> dict[str, object]:
 
 
 def _show(facts: "Facts", found: "list[Finding]") -> None:
+    from kafkaesque.cli.doctor.checks import moves_that_go_on
     from kafkaesque.cli.moving_replicas import sentences
 
     for finding in found:
         print(f"{finding.severity.value}: {finding.what}  [{finding.check}]")
         print(f"    cause: {finding.cause}")
         print(f"    try:   {finding.command}")
-    if facts.moves:
+    if moves := moves_that_go_on(facts, found):
         print("under way, and nothing wrong:")
-        for each in sentences(facts.moves):
+        for each in sentences(moves):
             print(f"    {each}")
     if facts.unseen:
         print("not looked at:")

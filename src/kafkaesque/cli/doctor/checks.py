@@ -6,6 +6,7 @@ from statistics import median_low
 from kafkaesque.cli.doctor.controller_checks import check_controllers
 from kafkaesque.cli.doctor.facts import AdminFacts, BrokerFacts, Facts, PartitionName
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.in_sync_checks import check_in_sync
 from kafkaesque.cli.doctor.partition_checks import (
     check_copies,
     check_moves,
@@ -13,6 +14,7 @@ from kafkaesque.cli.doctor.partition_checks import (
     check_recoveries,
 )
 from kafkaesque.cli.doctor.settings_checks import check_settings
+from kafkaesque.cli.moving_replicas import Moves
 from kafkaesque.cli.screen import counted
 from kafkaesque.storage.config import StorageConfig
 
@@ -29,6 +31,9 @@ _KEPT_BYTES = StorageConfig().free_bytes_min
 #: What helps then.
 _REFUSES = 'docs/operations.md, "A broker that refuses to start"'
 
+#: Findings about partitions that do not move, either.
+_STANDSTILLS = ("leaderless", "recovery-waits", "under-min-insync", "move-waits")
+
 Check = Callable[[Facts, Limits], Iterator[Finding]]
 
 
@@ -36,6 +41,12 @@ def diagnose(facts: Facts, limits: Limits) -> list[Finding]:
     """Return all findings, the critical ones first."""
     found = [finding for check in CHECKS for finding in check(facts, limits)]
     return sorted(found, key=lambda each: each.severity is not CRITICAL)
+
+
+def moves_that_go_on(facts: Facts, found: Sequence[Finding]) -> Moves:
+    """Return the moves of partitions that no finding says are at a standstill."""
+    still = {name for each in found if each.check in _STANDSTILLS for name in each.names}
+    return {where: move for where, move in facts.moves.items() if str(where) not in still}
 
 
 # -- brokers
@@ -326,6 +337,7 @@ CHECKS: Sequence[Check] = (
     check_controllers,
     check_disagreement,
     check_partitions,
+    check_in_sync,
     check_copies,
     check_moves,
     check_recoveries,
