@@ -170,6 +170,53 @@ def test_what_was_formed_anew_with_a_disk_that_is_lost_is_not_waited_for() -> No
     assert finding.command == "kafkaesque topic elect orders --partition 1 --unclean"
 
 
+def test_where_all_copies_are_lost_no_election_is_proposed() -> None:
+    found = with_copy_anew(leaderless([1]), 1)
+    finding = checks_of(found)["leaderless"]
+    assert finding.cause == "the only copy is lost: what broker 1 had is gone with a disk"
+    assert finding.command == (
+        "kafkaesque topic delete orders, and create it anew    "
+        "(with 1 other partition: copy first what is there)"
+    )
+    finding = checks_of(with_copy_anew(leaderless([1, 2]), 1, 2))["leaderless"]
+    assert finding.cause == "all copies are lost: what brokers 1, 2 had is gone with a disk"
+    # One that cannot be asked may have something.
+    finding = checks_of(closed(with_copy_anew(leaderless([1, 2]), 1), 2))["leaderless"]
+    assert "without broker 2 no majority" in finding.cause
+    assert "what broker 1 had is gone with a disk" in finding.cause
+    assert finding.command.startswith(
+        "start broker 2; if their disks are lost, too: kafkaesque topic delete orders, and create"
+    )
+    # While it waits to be formed anew the same is said.
+    waiting = replace(recovery(60_000), partition=1, replicas=[1])
+    finding = checks_of(replace(found, recoveries=[waiting]))["recovery-waits"]
+    assert finding.command.startswith("kafkaesque topic delete orders, and create it anew    (")
+
+
+def test_where_nobody_tells_what_it_has_an_election_is_not_all_that_is_proposed() -> None:
+    waiting = replace(recovery(60_000), partition=1, replicas=[1])
+    elect = "kafkaesque topic elect orders --partition 1 --unclean"
+    anew = "if the disks of all its replicas are lost: kafkaesque topic delete orders, and create"
+    # Its admin port is off: what it has cannot be seen.
+    unseen = with_broker(leaderless([1]), 1, admin=None)
+    finding = checks_of(replace(unseen, recoveries=[waiting]))["recovery-waits"]
+    assert finding.command.startswith(f"{elect}; {anew} it anew")
+    # Of two, one is empty and the other one away.
+    both = replace(waiting, replicas=[1, 2])
+    found = closed(with_copy_anew(leaderless([1, 2]), 1), 2)
+    finding = checks_of(replace(found, recoveries=[both]))["recovery-waits"]
+    assert finding.command.startswith(f"start broker 2; {anew} it anew")
+    # What one has told is enough for an election.
+    known = replace(waiting, topic="late", replicas=[1, 2], told=[1])
+    findings = [
+        each
+        for each in diagnose(replace(unseen, recoveries=[known, waiting]), Limits())
+        if each.check == "recovery-waits"
+    ]
+    assert [each.names for each in findings] == [["late-1"], ["orders-1"]]
+    assert "delete" not in findings[0].command
+
+
 def test_where_formations_cannot_be_seen_nobody_is_said_to_have_all() -> None:
     found = replace(closed(leaderless([1, 2]), 2), has_unseen_recoveries=True)
     finding = checks_of(found)["leaderless"]

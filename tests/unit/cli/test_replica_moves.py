@@ -152,6 +152,21 @@ def test_a_cancel_is_done_when_the_new_replicas_are_gone(monkeypatch: pytest.Mon
     assert done.stdout == "the replicas of orders are where they were: 2 partitions\n"
 
 
+def test_an_election_that_nobody_is_there_for_says_what_is_left_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Cluster(monkeypatch, BEFORE)
+    refused = {ORDERS: "have told what they have: nobody"}
+    monkeypatch.setattr(replica_moves, "elect_leaders", lambda *_, **__: ([], refused))
+    done = CliRunner().invoke(app, ["topic", "elect", "orders", "--unclean", "--yes"])
+    assert done.exit_code == 1
+    again = "try:   kafkaesque doctor, and then once more"
+    anew = "kafkaesque topic delete orders, and create it anew"
+    assert f"{again}; if the disks of all its replicas are lost: {anew}" in done.stderr
+    done = CliRunner().invoke(app, ["topic", "elect", "orders"])
+    assert done.stderr.endswith(f"{again}\n")
+
+
 def test_moves_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster(monkeypatch, UNDER_WAY)
     for words in (["orders"], []):

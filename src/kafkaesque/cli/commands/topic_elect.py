@@ -61,7 +61,7 @@ def elect(
     with LongWait(Screen().note, f"leaders of {name}"):
         elected, refused = elect_leaders(bootstrap, chosen, is_unclean=unclean, timeout_s=timeout)
     if refused:
-        raise _failure(refused, elected)
+        raise _failure(refused, elected, is_unclean=unclean)
     idle = len(chosen) - len(elected)
     kind = "formed anew" if unclean else "led by their preferred replicas now"
     left = f"; {idle} needed no election" if idle else ""
@@ -71,10 +71,17 @@ def elect(
     )
 
 
-def _failure(refused: "dict[Where, str]", elected: "list[Where]") -> CommandFailed:
+def _failure(
+    refused: "dict[Where, str]", elected: "list[Where]", *, is_unclean: bool
+) -> CommandFailed:
     where, why = next(iter(refused.items()))
     more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
     done = f"; {counted(len(elected), 'other')} done" if elected else ""
-    return CommandFailed(
-        f"{where}: {why}{more}{done}", hint="kafkaesque doctor, and then once more"
-    )
+    hint = "kafkaesque doctor, and then once more"
+    if is_unclean:
+        # Who has lost its disk never tells what it has.
+        hint += (
+            f"; if the disks of all its replicas are lost: kafkaesque topic delete {where.topic}"
+        )
+        hint += ", and create it anew"
+    return CommandFailed(f"{where}: {why}{more}{done}", hint=hint)

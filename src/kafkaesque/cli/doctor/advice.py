@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.screen import counted
 
 
 def runs(facts: Facts, node: int) -> bool:
@@ -37,6 +38,15 @@ def elect_unclean(topic: str, partition: int, holders: Sequence[int]) -> str:
     command = f"kafkaesque topic elect {topic} --partition {partition} --unclean"
     if holders:
         command += f"    (gives up acknowledged records that only {in_words(holders)} may have)"
+    return command
+
+
+def begin_anew(facts: Facts, topic: str) -> str:
+    """Return what is left to do where no replica of a partition has anything any more."""
+    command = f"kafkaesque topic delete {topic}, and create it anew"
+    others = sum(name.topic == topic for name in facts.view.partitions) - 1
+    if others > 0:
+        command += f"    (with {counted(others, 'other partition')}: copy first what is there)"
     return command
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kafkaesque.cli.doctor.advice import (
     are,
+    begin_anew,
     bring_back,
     elect_unclean,
     in_words,
@@ -15,6 +16,7 @@ from kafkaesque.cli.doctor.advice import (
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
 from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
 from kafkaesque.cli.moving_replicas import Where, missing_in_sync
+from kafkaesque.cli.recoveries import Recovery
 from kafkaesque.cli.screen import counted
 from kafkaesque.raft.recovery import survivors_needed
 
@@ -44,6 +46,10 @@ class _Outlook(Enum):
     #: They have: those that are left have told what they have, and it is not enough.
     MISSES = auto()
     WAITS = auto()
+    #: What those had that are up is gone with their disks: only the others can have anything.
+    HAS_NOTHING = auto()
+    #: The same, and there are no others.
+    IS_LOST = auto()
 
 
 class _Leaderless(NamedTuple):
@@ -97,16 +103,14 @@ def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) ->
     replicas = partition.replicas
     closed = {node for node in replicas if lets_nobody_in(facts, node)}
     dead = {node for node in replicas if node in facts.dead_brokers} - closed
-    copied = {
-        each.id
-        for each in facts.brokers
-        if each.id in replicas and each.admin is not None and str(name) in each.admin.copied
-    } - dead
+    copied = _copied(facts, name) & set(replicas) - dead
     up = set(replicas) - dead - copied
     left, majority = len(up - closed), len(replicas) // 2 + 1
     holders = _holders(facts, name, set(replicas), up)
     outlook = _Outlook.WAITS
-    if holders:
+    if copied and not up:
+        outlook = _Outlook.HAS_NOTHING if dead else _Outlook.IS_LOST
+    elif holders:
         outlook = _Outlook.MISSES if _has_waited(facts, name) else _Outlook.MAY_MISS
     elif left >= majority:
         outlook = _Outlook.ELECTS
@@ -121,6 +125,11 @@ def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) ->
             outlook = _Outlook.MAY_GO_ON
     patience = _PATIENCE if len(replicas) - len(dead | closed) >= majority else 1
     return _Leaderless(name, dead, closed, copied, holders - copied, outlook, patience)
+
+
+def _copied(facts: Facts, name: PartitionName) -> set[int]:
+    """Return the brokers that say that what they had of a partition is gone."""
+    return {e.id for e in facts.brokers if e.admin is not None and str(name) in e.admin.copied}
 
 
 def _holders(facts: Facts, name: PartitionName, replicas: Set[int], up: Set[int]) -> Set[int]:
@@ -170,6 +179,10 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
         command = command or f"kafkaesque doctor    (again, in {alone_s:g} s)"
     elif outlook is _Outlook.STARTS:
         command = bring_back(facts, sorted({node for each in found for node in each.closed}))
+    elif outlook is _Outlook.IS_LOST:
+        command = begin_anew(facts, first.topic)
+    elif outlook is _Outlook.HAS_NOTHING:
+        command += f"; if their disks are lost, too: {begin_anew(facts, first.topic)}"
     elif holders or (outlook is not _Outlook.ELECTS and copied):
         elect = elect_unclean(first.topic, first.number, holders)
         command = f"{command}; if that cannot be: {elect}" if command else elect
@@ -202,6 +215,8 @@ def _votes_missing(found: Sequence[_Leaderless]) -> list[str]:
     if outlook is _Outlook.STARTS:
         closed = sorted({node for each in found for node in each.closed})
         return [f"a majority is there only with {in_words(closed)}, {_closed_words(closed)}"]
+    if outlook is _Outlook.IS_LOST:
+        return [f"{_lost_words(found)}: what {in_words(copied)} had is gone with a disk"]
     gone = []
     if dead and outlook is not _Outlook.MISSES and outlook is not _Outlook.MAY_MISS:
         gone.append(f"without {in_words(dead)} no majority of their replicas is there")
@@ -209,9 +224,15 @@ def _votes_missing(found: Sequence[_Leaderless]) -> list[str]:
         gone.append(
             f"what {in_words(copied)} had is gone with a disk, and without a copy there is no vote"
         )
-    if holders:
+    if holders and outlook is not _Outlook.HAS_NOTHING:
         gone.append(_held_by(holders, is_certain=outlook is _Outlook.MISSES))
     return gone
+
+
+def _lost_words(found: Sequence[_Leaderless]) -> str:
+    """Return that nothing is left, as nobody else was to have it."""
+    is_single = all(len(each.copied) == 1 for each in found)
+    return "the only copy is lost" if is_single else "all copies are lost"
 
 
 def _closed_words(closed: Sequence[int]) -> str:
@@ -300,8 +321,13 @@ def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
 def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
     """Partitions that are to be formed anew, and wait for replicas that do not come."""
     stuck = [e for e in facts.recoveries if e.is_open and e.open_ms >= 1000 * limits.recovery_s]
-    if not stuck:
-        return
+    # Where nobody has anything to tell, no election can help.
+    for alike in ([e for e in stuck if e.told], [e for e in stuck if not e.told]):
+        if alike:
+            yield _waits_for_replicas(facts, alike)
+
+
+def _waits_for_replicas(facts: Facts, stuck: Sequence[Recovery]) -> Finding:
     dead = set(facts.dead_brokers)
     silent = sorted({node for each in stuck for node in each.replicas if node not in each.told})
     missing = [node for node in silent if node in dead]
@@ -311,17 +337,29 @@ def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
         causes.append(f"{in_words(missing)} may have what the others do not, and {are(missing)}")
     if up:
         causes.append(f"what {in_words(up)} had is gone with a disk, or cannot be opened")
-    first = stuck[0]
-    elect = elect_unclean(first.topic, first.partition, missing)
-    yield Finding(
+    return Finding(
         check="recovery-waits",
         severity=CRITICAL,
         what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
         f"{max(each.open_ms for each in stuck) // 1000} s: {named([e.name for e in stuck])}",
         cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
-        command=f"{bring_back(facts, missing)}; if that cannot be: {elect}" if missing else elect,
+        command=_go_on_without(facts, stuck[0], missing),
         names=[each.name for each in stuck],
     )
+
+
+def _go_on_without(facts: Facts, waiting: Recovery, missing: Sequence[int]) -> str:
+    """Return what brings a partition back, and what to do if its missing replicas do not come."""
+    empty = _copied(facts, PartitionName(waiting.topic, waiting.partition))
+    words = [bring_back(facts, missing)] if missing else []
+    if waiting.told or not empty.union(missing).issuperset(waiting.replicas):
+        elect = elect_unclean(waiting.topic, waiting.partition, missing)
+        words.append(f"if that cannot be: {elect}" if missing else elect)
+    if not waiting.told:
+        anew = begin_anew(facts, waiting.topic)
+        is_lost = empty.issuperset(waiting.replicas)
+        words.append(anew if is_lost else f"if the disks of all its replicas are lost: {anew}")
+    return "; ".join(words)
 
 
 def _under_replicated(facts: Facts, node: int, names: Sequence[PartitionName]) -> Finding:
