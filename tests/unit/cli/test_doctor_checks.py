@@ -205,6 +205,9 @@ def test_copies_that_are_being_made_do_not_count_for_min_insync() -> None:
     under_way = {Where("orders", 0): Move(replicas=[3, 1, 2], adding=[3], removing=[1])}
     assert "min-insync" not in checks_of(found)
     assert "min-insync" in checks_of(replace(found, moves=under_way))
+    # A move that is taken back: what it has brought is to go again.
+    taken_back = {Where("orders", 0): Move(replicas=[3, 1, 2], adding=[], removing=[3])}
+    assert "min-insync" in checks_of(replace(found, moves=taken_back))
 
 
 def test_one_broker_alone_is_a_finding() -> None:

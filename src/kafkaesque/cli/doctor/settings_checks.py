@@ -49,11 +49,13 @@ def _replication(facts: Facts) -> Iterator[Finding]:
 
 
 def _min_insync(facts: Facts) -> Iterator[Finding]:
-    """Topics that lose `acks=all` with the first broker; copies under way are none yet."""
+    """Topics that lose `acks=all` with the first broker; what is added or taken away is none."""
     copies: dict[str, int] = {}
     for name, each in facts.view.partitions.items():
         move = facts.moves.get(Where(*name))
-        count = len(each.replicas if move is None else move.origin)
+        count = len(each.replicas)
+        if move is not None:
+            count = min(len(move.origin), len(move.target))
         copies[name.topic] = min(copies.get(name.topic, count), count)
     stuck = [
         topic
