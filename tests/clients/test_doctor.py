@@ -169,6 +169,48 @@ def test_a_killed_broker_is_named_with_what_it_leaves(patient: Patient, topic: s
         patient.wait_until_ready(1)
 
 
+def test_a_topic_that_refuses_acks_all_is_named_with_what_lets_it_go_on(patient: Patient) -> None:
+    servers = patient.cluster.bootstrap_servers
+    make_topic = TopicMaker(servers)
+    topic = make_topic(partitions=1, replication=3, min_insync_replicas="3")
+    patient.stop(3, signal.SIGKILL)
+    try:
+        eventually(lambda: "under-min-insync" in patient.examine()[1], "the doctor sees it")
+        found = patient.examine()[1]["under-min-insync"]
+        assert found["severity"] == "critical"
+        assert found["names"] == [f"{topic}-0"]
+        command, _, _ = found["command"].removeprefix("start broker 3; or ").partition("    ")
+        alter = f"topic alter {topic} --config min.insync.replicas=2"
+        assert command == f"kafkaesque {alter}"
+        subprocess.run([*KAFKAESQUE, *alter.split(), "-b", servers], check=True)
+        eventually(lambda: "under-min-insync" not in patient.examine()[1], "it is over")
+    finally:
+        patient.start(3)
+
+
+def test_a_topic_whose_only_copy_is_lost_is_to_be_created_anew(patient: Patient) -> None:
+    servers = patient.cluster.bootstrap_servers
+    topic = TopicMaker(servers)(partitions=1, replication=1)
+    produce(servers, topic, [b"v"])
+    number = describe(servers, topic)["leader"]
+    patient.stop(number)
+    shutil.rmtree(patient.cluster.broker(number).data / f"{topic}-0")
+    patient.cluster.broker(number).start(patient.cluster.events)
+
+    def is_said() -> bool:
+        found = patient.examine()[1].get("leaderless", {"command": ""})
+        return bool(found["command"] == f"kafkaesque topic delete {topic}, and create it anew")
+
+    try:
+        eventually(is_said, "that nothing is left")
+        words = ["topic", "elect", topic, "--unclean", "--yes", "--timeout", "1", "-b", servers]
+        done = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True, text=True)
+        assert f"kafkaesque topic delete {topic}, and create it anew" in done.stderr
+    finally:
+        subprocess.run([*KAFKAESQUE, "topic", "delete", topic, "-b", servers], check=True)
+        patient.wait_until_ready(1)
+
+
 def test_the_next_broker_may_be_restarted_when_the_last_has_everything_again(
     patient: Patient, topic: str
 ) -> None:

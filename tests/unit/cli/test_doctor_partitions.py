@@ -180,6 +180,12 @@ def test_where_all_copies_are_lost_no_election_is_proposed() -> None:
     )
     finding = checks_of(with_copy_anew(leaderless([1, 2]), 1, 2))["leaderless"]
     assert finding.cause == "all copies are lost: what brokers 1, 2 had is gone with a disk"
+    # What its broker waits for does not come: that is told once.
+    waits = replace(
+        admin(), copied=["orders-1"], reasons=["orders-1: being copied from other replicas"]
+    )
+    assert not {"broker-not-ready"} & set(checks_of(with_broker(leaderless([1]), 1, admin=waits)))
+    assert "broker-not-ready" in checks_of(with_broker(leaderless([1, 2]), 1, admin=waits))
     # One that cannot be asked may have something.
     finding = checks_of(closed(with_copy_anew(leaderless([1, 2]), 1), 2))["leaderless"]
     assert "without broker 2 no majority" in finding.cause

@@ -12,6 +12,7 @@ from kafkaesque.cli.doctor.partition_checks import (
     check_moves,
     check_partitions,
     check_recoveries,
+    lost_partitions,
 )
 from kafkaesque.cli.doctor.settings_checks import check_settings
 from kafkaesque.cli.moving_replicas import Moves
@@ -22,6 +23,8 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 
 #: Below this part of the limit a disk is about to be full.
 NEARLY_FULL = 1 / 3
+#: What a broker says of copies that it makes anew.
+COPIED = "being copied from other replicas"
 #: Of the files that may be open.
 FILES_USED_MAX = 0.8
 #: What a broker says whose disk is full.
@@ -81,12 +84,15 @@ def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
     if broker.admin is None:
         return []
     damaged = tuple(f"{name} " for name in broker.admin.damaged)
+    copied = broker.admin.copied
+    is_lost = bool(copied) and lost_partitions(facts).issuperset(copied)
     return [
         reason
         for reason in broker.admin.reasons
         if not (damaged and (reason.startswith(damaged) or "GET /offline-replicas" in reason))
         and not (facts.has_no_controller and "knows no controller" in reason)
         and not (broker.admin.is_full and FULL in reason)
+        and not (is_lost and COPIED in reason)
     ]
 
 

@@ -132,6 +132,15 @@ def _copied(facts: Facts, name: PartitionName) -> set[int]:
     return {e.id for e in facts.brokers if e.admin is not None and str(name) in e.admin.copied}
 
 
+def lost_partitions(facts: Facts) -> set[str]:
+    """Return the partitions of which no replica has anything any more."""
+    return {
+        str(name)
+        for name, each in facts.view.partitions.items()
+        if each.leader < 0 and _copied(facts, name).issuperset(each.replicas)
+    }
+
+
 def _holders(facts: Facts, name: PartitionName, replicas: Set[int], up: Set[int]) -> Set[int]:
     """Return replicas that are not up and may have what the others do not, as far as is known.
 
