@@ -1,8 +1,9 @@
 """Arguments that several commands share, so that they look and mean the same everywhere."""
 
+import math
 import sys
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,6 +11,15 @@ from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+#: The largest number that Kafka's messages have room for, of a broker or of a partition.
+NUMBER_MAX: Final = 2**31 - 1
+#: Kafka's messages count milliseconds in as much room: some three weeks.
+TIMEOUT_S_MAX: Final = 2_000_000.0
+#: How old something may be that is asked for: more than anything is.
+AGE_S_MAX: Final = 1e10
+#: The library asks for no more of them.
+PARTITIONS_MAX: Final = 100_000
+REPLICAS_MAX: Final = 10_000
 
 BootstrapOption = Annotated[
     str,
@@ -22,6 +32,32 @@ BootstrapOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def number_option(*names: str, least: float, most: float = TIMEOUT_S_MAX, **arguments: Any) -> Any:
+    """Return an option for seconds, or for another number that is no whole one.
+
+    "nan" lies between all limits, for it is neither below the one nor above the other.
+    """
+    return typer.Option(*names, min=least, max=most, callback=_refuse_no_number, **arguments)
+
+
+def _refuse_no_number(value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number.")
+    return value
+
+
+BrokerArgument = Annotated[
+    int, typer.Argument(metavar="BROKER", show_default=False, min=1, max=NUMBER_MAX)
+]
+PartitionOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", "-p", min=0, max=NUMBER_MAX, help="Only this one; may be repeated."
+    ),
+]
+TimeoutOption = Annotated[float, number_option(least=0, help="Seconds to wait at most.")]
 
 
 def new_app(**arguments: Any) -> typer.Typer:

@@ -6,7 +6,9 @@ import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -18,6 +20,8 @@ from kafkaesque.cli.kafka import outage_teller
 from kafkaesque.cli.lazy_group import COMMANDS
 
 NOBODY = "127.0.0.1:1"
+#: More than Kafka's messages have room for.
+BIG = "99999999999"
 
 
 def run(*arguments: str, text: str = "") -> tuple[int, str, str]:
@@ -120,6 +124,17 @@ def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
 WRONG = [
     (["topic", "create", "t", "--config", "novalue"], "is not name=value"),
     (["topic", "create", "t", "--partitions", "0"], "--partitions"),
+    (["topic", "create", "t", "--partitions", "10000000"], "is not in the range 1<=x<=100000"),
+    (["topic", "create", "t", "-r", "40000"], "is not in the range 1<=x<=10000"),
+    (["topic", "alter", "t", "--partitions", "10000000"], "is not in the range 1<=x<=100000"),
+    (["topic", "reassign", "t", "-p", BIG, "--replicas", "1"], "is not in the range"),
+    (["topic", "reassign", "t", "-p", BIG, "--cancel"], "is not in the range"),
+    (["topic", "reassign", "t", "--replicas", f"{BIG},2,3"], "is no list of brokers"),
+    (["topic", "reassign", "t", "--replicas", "2,,3"], "is no list of brokers"),
+    (["topic", "elect", "t", "--partition", BIG], "is not in the range"),
+    (["cluster", "remove", BIG], "is not in the range"),
+    (["cluster", "controllers", "add", BIG], "is not in the range"),
+    (["cluster", "controllers", "remove", BIG], "is not in the range"),
     (["topic", "alter", "t"], "nothing to alter"),
     (["topic", "create", "no spaces"], "topic name 'no spaces' holds other characters than"),
     (["topic", "create", "x" * 250], "at most 249 characters, this has 250"),
@@ -150,6 +165,7 @@ WRONG = [
     (["group", "reset-offsets", "g", "-t", "t", "--shift", "9" * 20], "no log is as long as"),
     (["group", "describe", "g", "--isolation", "all"], "--isolation"),
     (["txn", "list", "--state", "Open"], "--state Open is none of Empty, Ongoing"),
+    (["txn", "list", "--open-for", "1e300"], "is not in the range"),
     (["txn", "producers", "t:x"], "is not a topic with partitions"),
     (["txn", "producers", "no spaces"], "topic name 'no spaces' holds other characters than"),
     (["txn", "abort"], "a transactional id says what to abort"),
@@ -169,6 +185,32 @@ def test_wrong_usage_is_said_before_anything_is_tried(words: list[str], sentence
     assert code == 2
     assert output == ""
     assert sentence in errors
+
+
+def numbers_that_are_not_whole() -> Iterator[tuple[list[str], str]]:
+    """Yield every command with each of its options for such a number."""
+    for name in COMMANDS:
+        command = get_command(importlib.import_module(f"kafkaesque.cli.commands.{name}").app)
+        waiting: list[tuple[list[str], Any]] = [([name], command)]
+        while waiting:
+            words, command = waiting.pop()
+            commands = getattr(command, "commands", {})
+            waiting += [([*words, each], found) for each, found in commands.items()]
+            for option in command.params:
+                if "float" in option.type.name:
+                    yield words, option.opts[0]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_no_option_of_any_command_takes_a_number_without_an_end(value: str) -> None:
+    found = list(numbers_that_are_not_whole())
+    assert (["cluster", "wait"], "--timeout") in found
+    assert (["txn", "list"], "--open-for") in found
+    for words, option in found:
+        code, output, errors = run(*words, option, value)
+        assert (code, output) == (2, ""), words
+        said = "nan is not a number" if value == "nan" else "inf is not in the range"
+        assert said in errors, (words, option)
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:

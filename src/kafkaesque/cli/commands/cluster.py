@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    TimeoutOption,
+    new_app,
+)
 from kafkaesque.cli.commands.cluster_brokers import add_commands
 from kafkaesque.cli.commands.cluster_controllers import app as controllers_app
 from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
@@ -139,7 +145,7 @@ def wait(
             "broker may be restarted.",
         ),
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    timeout: TimeoutOption = 60.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    BrokerArgument,
+    JsonOption,
+    TimeoutOption,
+)
 from kafkaesque.cli.exit_codes import TIMED_OUT, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -19,8 +25,6 @@ if TYPE_CHECKING:
 #: So often a drain looks for what was put on the broker meanwhile: topics that were created.
 ROUNDS_MAX = 10
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", show_default=False, min=1)]
-TimeoutOption = Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")]
 PlanOption = Annotated[
     bool, typer.Option("--dry-run", help="Only show what would move, and from where to where.")
 ]

@@ -1,16 +1,22 @@
 """`kafkaesque cluster controllers`: who votes on the cluster's metadata, and who is to."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    BrokerArgument,
+    JsonOption,
+    TimeoutOption,
+    new_app,
+)
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, Table
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", show_default=False, min=1)]
 #: An answer may come so much later than it was asked for.
 SLACK_S = 10.0
 #: A removal is waited for this long by the broker that is asked.
@@ -54,7 +60,7 @@ def controllers(
 @app.command()
 def add(
     broker: BrokerArgument,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 60.0,
+    timeout: TimeoutOption = 60.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:

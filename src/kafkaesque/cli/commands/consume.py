@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, new_app, wrong_usage
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    new_app,
+    number_option,
+    wrong_usage,
+)
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.isolation import Isolation
@@ -86,7 +92,7 @@ MaxOption = Annotated[
 ]
 EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
 TimeoutOption = Annotated[
-    float | None, typer.Option(min=0.1, help="End when nothing came for so many seconds.")
+    float | None, number_option(least=0.1, help="End when nothing came for so many seconds.")
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.arguments import (
+    AGE_S_MAX,
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    new_app,
+    number_option,
+)
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
@@ -24,12 +31,17 @@ app = new_app()
 @app.command()
 def doctor(
     disk_free: Annotated[
-        float, typer.Option(min=0, max=100, help="Percent of a disk that are to be free.")
+        float, number_option(least=0, most=100, help="Percent of a disk that are to be free.")
     ] = 15.0,
-    clock: Annotated[float, typer.Option(min=0, help="Seconds that clocks may be apart.")] = 1.0,
-    lag: Annotated[float, typer.Option(min=0, help="Seconds that a group may be behind.")] = 300.0,
+    clock: Annotated[
+        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that clocks may be apart.")
+    ] = 1.0,
+    lag: Annotated[
+        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that a group may be behind.")
+    ] = 300.0,
     transaction: Annotated[
-        float, typer.Option(min=0, help="Seconds that a transaction may be open.")
+        float,
+        number_option(least=0, most=AGE_S_MAX, help="Seconds that a transaction may be open."),
     ] = 900.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import JsonOption, new_app, wrong_usage
+from kafkaesque.cli.arguments import JsonOption, new_app, number_option, wrong_usage
 from kafkaesque.cli.exit_codes import DAMAGED
 from kafkaesque.cli.screen import Screen, counted
 from kafkaesque.cli.sim_results import ResultsFile, Tally, make_line
@@ -50,7 +50,7 @@ def run(
     ] = 0,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Simulated time with faults.", show_default="10; all: 360"),
+        number_option(least=0.1, help="Simulated time with faults.", show_default="10; all: 360"),
     ] = None,
     brokers: Annotated[
         int | None, typer.Option(min=1, max=BROKERS_MAX, show_default="3; all: 3, 4 or 5")

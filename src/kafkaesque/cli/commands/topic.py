@@ -9,6 +9,8 @@ import typer
 
 from kafkaesque.cli.arguments import (
     BOOTSTRAP_DEFAULT,
+    PARTITIONS_MAX,
+    REPLICAS_MAX,
     BootstrapOption,
     JsonOption,
     new_app,
@@ -80,12 +82,22 @@ def create(
     name: NameArgument,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="Default: the broker's num.partitions."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=PARTITIONS_MAX,
+            help="Default: the broker's num.partitions.",
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", min=1, help="Default: default.replication.factor."
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=REPLICAS_MAX,
+            help="Default: default.replication.factor.",
         ),
     ] = None,
     config: ConfigOption = None,
@@ -206,7 +218,10 @@ def describe(
 def alter(
     name: NameArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="More than there are now.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=PARTITIONS_MAX, help="More than there are now."
+        ),
     ] = None,
     config: ConfigOption = None,
     delete_config: Annotated[

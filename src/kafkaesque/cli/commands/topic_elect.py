@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    PartitionOption,
+    TimeoutOption,
+)
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
@@ -17,10 +23,7 @@ TIMEOUT_S = 30.0
 
 def elect(
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
-    ] = None,
+    partition: PartitionOption = None,
     unclean: Annotated[
         bool,
         typer.Option(
@@ -29,7 +32,7 @@ def elect(
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = TIMEOUT_S,
+    timeout: TimeoutOption = TIMEOUT_S,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, wrong_usage
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    NUMBER_MAX,
+    BootstrapOption,
+    JsonOption,
+    PartitionOption,
+    TimeoutOption,
+    wrong_usage,
+)
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
@@ -20,15 +28,12 @@ def reassign(
         str | None,
         typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
     ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
-    ] = None,
+    partition: PartitionOption = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves under way.")] = False,
     list_moves: Annotated[
         bool, typer.Option("--list", help="Show what moves; without TOPIC, of all topics.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most.")] = 3600.0,
+    timeout: TimeoutOption = 3600.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -125,7 +130,7 @@ def _list_moves(
 
 
 def _brokers(words: str) -> list[int]:
-    try:
-        return [int(word) for word in words.split(",")]
-    except ValueError:
-        raise wrong_usage(f"--replicas {words} is no list of brokers", "--replicas 1,2,3") from None
+    given = [word.strip() for word in words.split(",")]
+    if all(word.isdecimal() and int(word) <= NUMBER_MAX for word in given):
+        return [int(word) for word in given]
+    raise wrong_usage(f"--replicas {words} is no list of brokers", "--replicas 1,2,3")

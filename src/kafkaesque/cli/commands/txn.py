@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkaesque.cli.arguments import (
+    AGE_S_MAX,
     BOOTSTRAP_DEFAULT,
     BootstrapOption,
     JsonOption,
     new_app,
+    number_option,
     wrong_usage,
 )
 from kafkaesque.cli.exit_codes import FAILED
@@ -66,7 +68,13 @@ def list_transactions(
     ] = None,
     open_for: Annotated[
         float | None,
-        typer.Option("--open-for", min=0, metavar="SECONDS", help="Only what is open for longer."),
+        number_option(
+            "--open-for",
+            least=0,
+            most=AGE_S_MAX,
+            metavar="SECONDS",
+            help="Only what is open for longer.",
+        ),
     ] = None,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import new_app
+from kafkaesque.cli.arguments import new_app, number_option
 from kafkaesque.cli.exit_codes import INTERRUPTED
 from kafkaesque.cli.failure import CommandFailed
 
@@ -21,7 +21,9 @@ def quickstart(
     flights: Annotated[
         int | None, typer.Option(min=1000, help="Only so many of them.", show_default="all")
     ] = None,
-    rate: Annotated[float, typer.Option(min=100, help="Messages per second.")] = 20_000.0,
+    rate: Annotated[
+        float, number_option(least=100, most=1e9, help="Messages per second.")
+    ] = 20_000.0,
     keep: Annotated[
         Path | None, typer.Option(help="Keep the cluster's data here, to look at it afterwards.")
     ] = None,
