@@ -3,12 +3,14 @@
 import math
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.troubles import why
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 #: The largest number that Kafka's messages have room for, of a broker or of a partition.
@@ -92,3 +94,21 @@ def parse_pairs(pairs: Iterable[str], option: str, example: str) -> dict[str, st
             raise wrong_usage(f"{option} {name} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found
+
+
+def check_output(path: Path | None, option: str) -> None:
+    """Find out whether a file can be written, before there is anything to write into it.
+
+    Raises:
+        CommandFailed: it cannot.
+    """
+    if path is None:
+        return
+    is_new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise wrong_usage(f"{option} {path} cannot be written: {why(error)}") from None

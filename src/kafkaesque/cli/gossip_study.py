@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.arguments import check_output, wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, Table
 from kafkaesque.sim.gossip.study import EXPERIMENTS, Findings, Piece, Scale, plan
@@ -45,6 +45,7 @@ def run_study(
     charted = {"rumours", "rounds", "failures"}
     if plot is not None and only and not charted & set(only):
         raise wrong_usage(f"there is no chart of {', '.join(only)}", "--only rumours")
+    check_output(plot, "--plot")
     scale = QUICK if is_quick else Scale()
     pieces = plan(seed, scale, only or EXPERIMENTS)
     screen = Screen(json=json)

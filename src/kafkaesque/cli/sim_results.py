@@ -101,7 +101,9 @@ class ResultsFile:
         """
         if not self._path.exists():
             return
-        for number, text in enumerate(self._path.read_text("utf-8").splitlines(), start=1):
+        for number, text in enumerate(
+            self._path.read_text("utf-8", "replace").splitlines(), start=1
+        ):
             try:
                 line = json.loads(text)
                 is_ours = (line["code"], line["how"]) == (self._code, self._how)

@@ -91,6 +91,35 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     assert results.read_text() == "no seed\n"
 
 
+@pytest.mark.parametrize("place", ["missing/seeds", "."])
+@pytest.mark.parametrize("option", ["--results", "--history", "--plot"])
+def test_a_file_that_cannot_be_written_is_named_before_anything_is_run(
+    option: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("it was run")
+
+    monkeypatch.setattr("kafkaesque.cli.commands.sim._run_one", fail)
+    monkeypatch.setattr("kafkaesque.cli.gossip_study.plan", fail)
+    words = ["gossip"] if option == "--plot" else ["run", "--seed", "1"]
+    done = CliRunner().invoke(app, ["sim", *words, option, str(tmp_path / place)])
+    assert done.exit_code == 2
+    reason = "is a directory" if place == "." else "no such file or directory"
+    assert done.stderr == f"error: {option} {tmp_path / place} cannot be written: {reason}\n"
+
+
+def test_a_file_of_bytes_that_are_no_text_is_refused_and_none_is_left_behind(
+    tmp_path: Path,
+) -> None:
+    results, history = tmp_path / "seeds.jsonl", tmp_path / "history"
+    results.write_bytes(b"\xff\xfe\n")
+    words = f"sim run --seed 1 --seconds 1 --results {results} --history {history}"
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2
+    assert "line 1 of " in done.stderr
+    assert not history.exists()
+
+
 def test_faults_that_there_are_not_are_refused() -> None:
     done = CliRunner().invoke(app, ["sim", "run", "--seed", "1", "--faults", "some"])
     assert done.exit_code == 2

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaesque.cli.arguments import JsonOption, new_app, number_option, wrong_usage
+from kafkaesque.cli.arguments import (
+    JsonOption,
+    check_output,
+    new_app,
+    number_option,
+    wrong_usage,
+)
 from kafkaesque.cli.exit_codes import DAMAGED
 from kafkaesque.cli.screen import Screen, counted
 from kafkaesque.cli.sim_results import ResultsFile, Tally, make_line
@@ -90,6 +96,8 @@ def run(
         raise wrong_usage("one of --seed and --seeds says what to run", "--seed 7")
     way = _Way(faults=faults, seconds=seconds, brokers=brokers, activities=tuple(activity or ()))
     way.check()
+    check_output(results, "--results")
+    check_output(history, "--history")
     chosen = [seed] if seed is not None else list(range(first, first + (seeds or 0)))
     file = None if results is None else ResultsFile(results, str(way))
     tally = _run_all(way, chosen, jobs, file, tells=seed is not None, json=json, history=history)
