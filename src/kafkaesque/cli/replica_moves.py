@@ -7,7 +7,7 @@ asked where everything is: another broker may not have heard of it yet.
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.exit_codes import TIMED_OUT
@@ -65,6 +65,18 @@ class Layout:
     #: The replicas of each partition, the preferred leader first; while they move, old and new.
     placed: Mapping[Where, tuple[NodeId, ...]]
     moving: Mapping[Where, Move]
+    #: Where there is a leader: who it is, and who is in sync.
+    led: Mapping[Where, tuple[NodeId, Sequence[int]]] = field(default_factory=dict)
+
+    @property
+    def to_lead(self) -> dict[Where, NodeId]:
+        """The preferred replicas that do not lead and could."""
+        preferred = {where: self.placed[where][0] for where in self.led if self.placed[where]}
+        return {
+            where: node
+            for where, node in preferred.items()
+            if node != self.led[where][0] and node in self.led[where][1] and node in self.racks
+        }
 
     @property
     def lasting(self) -> dict[Where, tuple[NodeId, ...]]:
@@ -86,18 +98,43 @@ def read_layout(bootstrap: str) -> Layout:
     asked = _controller_first(bootstrap)
     moving = read_moving(asked)
     alive = read_alive(asked)
-    answer = _metadata(asked, None)
+    partitions = {
+        Where(topic.name or "", each.partition_index): each
+        for topic in _metadata(asked, None).topics
+        for each in topic.partitions
+    }
     return Layout(
         racks={NodeId(node): broker.rack for node, broker in alive.items()},
         placed={
-            Where(topic.name or "", partition.partition_index): tuple(
-                NodeId(node) for node in partition.replica_nodes
-            )
-            for topic in answer.topics
-            for partition in topic.partitions
+            where: tuple(NodeId(node) for node in each.replica_nodes)
+            for where, each in partitions.items()
         },
         moving=moving,
+        led={
+            where: (NodeId(each.leader_id), list(each.isr_nodes))
+            for where, each in partitions.items()
+            if each.leader_id >= 0
+        },
     )
+
+
+def choose(layout: Layout, topic: str, numbers: Sequence[int] | None) -> list[Where]:
+    """Return the partitions of a topic that are named, each once; all if none is.
+
+    Raises:
+        CommandFailed: there is no such topic or partition.
+    """
+    there = [where for where in layout.placed if where.topic == topic]
+    if not there:
+        raise CommandFailed(f"topic {topic} does not exist", hint="kafkaesque topic list")
+    chosen = [Where(topic, number) for number in dict.fromkeys(numbers or ())]
+    for where in chosen:
+        if where not in layout.placed:
+            raise CommandFailed(
+                f"topic {topic} has no partition {where.partition}: it has 0 to {len(there) - 1}",
+                hint=f"kafkaesque topic describe {topic}",
+            )
+    return chosen or there
 
 
 def _metadata(bootstrap: str, topics: Sequence[MetadataRequestTopic] | None) -> MetadataResponse:
@@ -125,6 +162,7 @@ def request_moves(
     """
     wanted = list(moves.items())
     refused: list[str] = []
+    hint = "kafkaesque topic reassign --list"
     idle: list[Where] = []
     for begin in range(0, len(wanted), PER_REQUEST_MAX):
         topics: dict[str, list[ReassignablePartition]] = {}
@@ -148,9 +186,11 @@ def request_moves(
                     continue
                 if each.error_code:
                     refused.append(f"{topic.name}-{each.partition_index}: {each.error_message}")
+                if each.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+                    hint = "kafkaesque cluster status    (which brokers there are)"
     if refused:
         more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-        raise CommandFailed(f"{refused[0]}{more}", hint="kafkaesque topic reassign --list")
+        raise CommandFailed(f"{refused[0]}{more}", hint=hint)
     return idle
 
 
@@ -225,19 +265,15 @@ def _silent(_: str) -> None:
     """Say nothing."""
 
 
-def elect_preferred(bootstrap: str) -> int:
-    """Let first replicas lead where they are in sync; return of how many partitions.
+def elect_preferred(bootstrap: str) -> tuple[list[Where], dict[Where, str]]:
+    """Let first replicas lead in all partitions; return the same as `elect_leaders`.
 
     Raises:
-        CommandFailed: nobody answers.
+        CommandFailed: nobody answers, or the whole of it is refused.
     """
     request = ElectLeadersRequest(_PREFERRED, None, REQUEST_TIMEOUT_MS)
-    answer: ElectLeadersResponse = ask(bootstrap, ApiKey.ELECT_LEADERS, _ELECT_VERSION, request)
-    return sum(
-        not each.error_code
-        for topic in answer.replica_election_results
-        for each in topic.partition_result
-    )
+    wait_s = REQUEST_TIMEOUT_MS / 1000 + ANSWER_SPARE_S
+    return _elected(ask(bootstrap, ApiKey.ELECT_LEADERS, _ELECT_VERSION, request, timeout_s=wait_s))
 
 
 def elect_leaders(
@@ -248,7 +284,7 @@ def elect_leaders(
     What needs no election is in neither.
 
     Raises:
-        CommandFailed: nobody answers.
+        CommandFailed: nobody answers, or the whole of it is refused.
     """
     named: dict[str, list[int]] = {}
     for where in wanted:
@@ -263,6 +299,13 @@ def elect_leaders(
         request,
         timeout_s=timeout_s + ANSWER_SPARE_S,
     )
+    return _elected(answer)
+
+
+def _elected(answer: ElectLeadersResponse) -> tuple[list[Where], dict[Where, str]]:
+    if answer.error_code:
+        name = ErrorCode(answer.error_code).name
+        raise CommandFailed(f"no leader is elected: {name}", hint="kafkaesque doctor")
     elected: list[Where] = []
     refused: dict[Where, str] = {}
     for topic in answer.replica_election_results:

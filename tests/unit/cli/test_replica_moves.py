@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from kafkaesque.cli import replica_moves
 from kafkaesque.cli.app import app
-from kafkaesque.cli.exit_codes import TIMED_OUT
+from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.long_wait import LongWait
 from kafkaesque.cli.moving_replicas import Move, Where, missing_in_sync, sentences
 from kafkaesque.cli.replica_moves import Layout, await_moves, same_nodes
 from kafkaesque.cli.screen import Screen
 from kafkaesque.model.ids import NodeId
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
+from kafkaesque.protocols.kafka.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
 ORDERS = Where("orders", 0)
 
@@ -45,10 +60,13 @@ class Cluster:
         self.asked: list[object] = []
         self.requested: list[dict[Where, Sequence[int] | None]] = []
         self.idle: list[Where] = []
+        self.elections: list[ElectLeadersRequest] = []
+        self.outcome = ElectLeadersResponse()
         self._answers = itertools.chain(answers, itertools.repeat(answers[-1]))
         monkeypatch.setattr(replica_moves, "POLL_S", 0.001)
         monkeypatch.setattr(replica_moves, "read_layout", self.read_layout)
         monkeypatch.setattr(replica_moves, "request_moves", self.request_moves)
+        monkeypatch.setattr(replica_moves, "ask", self.ask)
 
     def read_layout(self, _: str) -> Layout:
         answer = next(self._answers)
@@ -62,6 +80,12 @@ class Cluster:
     ) -> list[Where]:
         self.requested.append(dict(moves))
         return self.idle
+
+    def ask(self, _: str, key: int, __: int, request: object, **___: float) -> ElectLeadersResponse:
+        assert key == ApiKey.ELECT_LEADERS
+        assert isinstance(request, ElectLeadersRequest)
+        self.elections.append(request)
+        return self.outcome
 
 
 BEFORE = layout({ORDERS: [1, 2]})
@@ -165,6 +189,116 @@ def test_an_election_that_nobody_is_there_for_says_what_is_left_to_do(
     assert f"{again}; if the disks of all its replicas are lost: {anew}" in done.stderr
     done = CliRunner().invoke(app, ["topic", "elect", "orders"])
     assert done.stderr.endswith(f"{again}\n")
+
+
+LED = layout({Where("t", number): [1, 2, 3] for number in range(6)})
+LED = replace(
+    LED,
+    led={
+        Where("t", 0): (NodeId(1), [1, 2]),
+        Where("t", 1): (NodeId(2), [1, 2]),
+        Where("t", 2): (NodeId(2), [2, 3]),  # the preferred one is not in sync
+        Where("t", 3): (NodeId(3), [1, 3]),
+        Where("t", 4): (NodeId(3), [1, 2, 3]),
+    },
+    racks={NodeId(1): None, NodeId(2): None, NodeId(3): None},
+)
+
+
+def test_a_dry_run_changes_no_leader_and_shows_which_would_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch, LED)
+    words = ["cluster", "rebalance", "--leaders", "--dry-run"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    assert done.stdout == "PARTITION\tLEADER\tTARGET\nt-1\t2\t1\nt-3\t3\t1\nt-4\t3\t1\n"
+    assert done.stderr == "3 leaders would change\n"
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert json.loads(done.stdout)[0] == {"partition": "t-1", "leader": 2, "target": 1}
+    done = CliRunner().invoke(app, ["cluster", "rebalance", "--dry-run"])
+    assert " would change, too: kafkaesque cluster rebalance --leaders --dry-run" in done.stderr
+    assert (cluster.requested, cluster.elections) == ([], [])
+    # Whose broker is down cannot lead.
+    Cluster(monkeypatch, replace(LED, racks={NodeId(2): None, NodeId(3): None}))
+    assert CliRunner().invoke(app, words).stderr == "0 leaders would change\n"
+
+
+def test_leaders_that_are_not_elected_are_told_and_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch, LED)
+    results = [
+        PartitionResult(0, ErrorCode.NONE, None),
+        PartitionResult(1, ErrorCode.ELECTION_NOT_NEEDED, "it leads"),
+        PartitionResult(2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "broker 1 is not alive"),
+        PartitionResult(3, ErrorCode.REQUEST_TIMED_OUT, None),
+    ]
+    cluster.outcome.replica_election_results = [ReplicaElectionResult("t", results)]
+    words = ["cluster", "rebalance", "--leaders"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert done.stdout == "0 partitions moved, 1 leader changed\n"
+    assert "error: t-2: broker 1 is not alive (and 1 more)\n" in done.stderr
+    refused = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["refused"]
+    assert refused == {"t-2": "broker 1 is not alive", "t-3": "REQUEST_TIMED_OUT"}
+    assert CliRunner().invoke(app, ["topic", "elect", "t"]).exit_code == 1
+    cluster.outcome.error_code = ErrorCode.NOT_CONTROLLER
+    for asked in (words, ["topic", "elect", "t"]):
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 1
+        assert "no leader is elected: NOT_CONTROLLER" in done.stderr
+
+
+def test_where_no_controller_leads_nothing_is_said_to_be_even(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Cluster(monkeypatch, CommandFailed("nobody says which replicas move"))
+    for words in (["--leaders"], ["--leaders", "--dry-run"], []):
+        done = CliRunner().invoke(app, ["cluster", "rebalance", *words])
+        assert done.exit_code == 1
+        assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["elect"], ["reassign", "--replicas", "1,2"], ["reassign", "--cancel"]],
+    ids=lambda words: words[-1],
+)
+def test_a_partition_or_topic_that_there_is_not_is_named(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(monkeypatch, LED)
+    done = CliRunner().invoke(app, ["topic", *words, "t", "-p", "1", "-p", "9"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: topic t has no partition 9: it has 0 to 5\n")
+    done = CliRunner().invoke(app, ["topic", *words, "u"])
+    assert done.stderr.startswith("error: topic u does not exist\n")
+    assert (cluster.requested, cluster.elections) == ([], [])
+
+
+def test_who_names_a_broker_that_there_is_not_is_told_where_brokers_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part = ReassignablePartitionResponse(
+        0, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is no broker 9"
+    )
+    answer = AlterPartitionReassignmentsResponse(
+        responses=[ReassignableTopicResponse("orders", [part])]
+    )
+    monkeypatch.setattr(replica_moves, "ask", lambda *_: answer)
+    with pytest.raises(CommandFailed, match="orders-0: there is no broker 9") as failure:
+        replica_moves.request_moves("-", {ORDERS: [1, 9]})
+    assert "kafkaesque cluster status" in failure.value.hint
+
+
+def test_a_broker_that_there_is_not_is_the_same_failure_to_drain_as_to_remove(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Cluster(monkeypatch, BEFORE)
+    done = CliRunner().invoke(app, ["cluster", "drain", "9"])
+    assert done.exit_code == FAILED
+    assert "there is no broker 9; there are 1,2,3" in done.stderr
 
 
 def test_moves_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from kafkaesque.cli.arguments import (
     JsonOption,
     TimeoutOption,
 )
-from kafkaesque.cli.exit_codes import TIMED_OUT, WRONG_USAGE
+from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROUNDS_MAX = 10
 
 PlanOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would move, and from where to where.")
+    bool, typer.Option("--dry-run", help="Only show what would be done, and do nothing.")
 ]
 
 
@@ -143,6 +143,8 @@ def rebalance(
 ) -> None:
     """Spread replicas and leaders evenly over the brokers that are up, moving as little as may be.
 
+    Ends with 1 if a preferred leader is not up or not in sync, or a partition has no leader.
+
     \b
     Example:
       kafkaesque cluster rebalance --dry-run
@@ -158,22 +160,34 @@ def rebalance(
     )
 
     screen = Screen(json=json)
-    moves: dict[Where, tuple[NodeId, ...]] = {}
-    if not leaders_only:
-        layout = read_layout(bootstrap)
-        settled = {w: each for w, each in layout.placed.items() if w not in layout.moving}
-        moves = plan_balance(settled, layout.racks)
-        if dry_run:
+    layout = read_layout(bootstrap)
+    settled = {w: each for w, each in layout.placed.items() if w not in layout.moving}
+    moves = {} if leaders_only else plan_balance(settled, layout.racks)
+    if dry_run:
+        if leaders_only:
+            _show_leaders(screen, layout)
+        else:
             _show_plan(screen, moves, layout.placed)
-            return
+            _note_leaders(screen, len(layout.to_lead.keys() - moves.keys()))
+        return
+    if moves:
         request_moves(bootstrap, moves)
         wanted = {where: same_nodes(target) for where, target in moves.items()}
         await_moves(screen, bootstrap, wanted, timeout)
-    elected = elect_preferred(bootstrap)
+    elected, refused = elect_preferred(bootstrap)
     screen.done(
-        f"{counted(len(moves), 'partition')} moved, {counted(elected, 'leader')} changed",
-        {"moved": [str(where) for where in moves], "elected": elected},
+        f"{counted(len(moves), 'partition')} moved, {counted(len(elected), 'leader')} changed",
+        {
+            "moved": [str(where) for where in moves],
+            "elected": len(elected),
+            "refused": {str(where): why for where, why in refused.items()},
+        },
     )
+    if refused:
+        where, why = next(iter(refused.items()))
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        CommandFailed(f"{where}: {why}{more}", hint="kafkaesque doctor").show()
+        raise typer.Exit(FAILED)
 
 
 def upgrade(
@@ -222,6 +236,27 @@ def _show_plan(
     screen.show(Table(columns=("PARTITION", "REPLICAS", "TARGET"), rows=rows), document)
 
 
+def _show_leaders(screen: Screen, layout: "Layout") -> None:
+    """Show which leaders would change."""
+    rows: list[tuple[Cell, ...]] = [
+        (str(where), layout.led[where][0], node) for where, node in layout.to_lead.items()
+    ]
+    document = [
+        {"partition": partition, "leader": leader, "target": target}
+        for partition, leader, target in rows
+    ]
+    screen.show(Table(columns=("PARTITION", "LEADER", "TARGET"), rows=rows), document)
+    screen.note(f"{counted(len(rows), 'leader')} would change")
+
+
+def _note_leaders(screen: Screen, count: int) -> None:
+    if count:
+        screen.note(
+            f"{counted(count, 'leader')} would change, too:"
+            " kafkaesque cluster rebalance --leaders --dry-run"
+        )
+
+
 def _list(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
 
@@ -230,5 +265,4 @@ def _no_such_broker(broker: int, there: Sequence[int]) -> CommandFailed:
     return CommandFailed(
         f"there is no broker {broker}; there are {_list(sorted(there))}",
         hint="kafkaesque cluster status",
-        exit_code=WRONG_USAGE,
     )

@@ -49,13 +49,9 @@ def elect(
       kafkaesque topic elect orders --partition 3 --unclean
     """
     from kafkaesque.cli.long_wait import LongWait
-    from kafkaesque.cli.moving_replicas import Where
-    from kafkaesque.cli.replica_moves import elect_leaders, read_layout
+    from kafkaesque.cli.replica_moves import choose, elect_leaders, read_layout
 
-    there = [where for where in read_layout(bootstrap).placed if where.topic == name]
-    if not there:
-        raise CommandFailed(f"topic {name} does not exist", hint="kafkaesque topic list")
-    chosen = [Where(name, number) for number in dict.fromkeys(partition or ())] or there
+    chosen = choose(read_layout(bootstrap), name, partition)
     if unclean and not yes and sys.stdin.isatty():
         typer.confirm(
             f"Give up what only the missing replicas of {name} have, where no leader is?",

@@ -14,7 +14,6 @@ from kafkaesque.cli.arguments import (
     TimeoutOption,
     wrong_usage,
 )
-from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
@@ -49,8 +48,13 @@ def reassign(
       kafkaesque topic reassign --list
       kafkaesque topic reassign orders --cancel
     """
-    from kafkaesque.cli.moving_replicas import Where
-    from kafkaesque.cli.replica_moves import await_moves, read_layout, request_moves, same_nodes
+    from kafkaesque.cli.replica_moves import (
+        await_moves,
+        choose,
+        read_layout,
+        request_moves,
+        same_nodes,
+    )
 
     if [replicas is not None, cancel, list_moves].count(True) != 1:
         raise wrong_usage(
@@ -60,14 +64,11 @@ def reassign(
         raise wrong_usage("a topic is to be named", "kafkaesque topic list")
     nodes = None if replicas is None else _brokers(replicas)
     layout = read_layout(bootstrap)
-    there = [where for where in layout.placed if name in (None, where.topic)]
-    if name is not None and not there:
-        raise CommandFailed(f"topic {name} does not exist", hint="kafkaesque topic list")
     screen = Screen(json=json)
     if list_moves:
         _list_moves(screen, layout, name, partition)
         return
-    chosen = [Where(str(name), number) for number in dict.fromkeys(partition or ())] or there
+    chosen = choose(layout, str(name), partition)
     if nodes is None:
         _cancel(screen, bootstrap, layout, chosen, timeout, is_all=partition is None)
         return
@@ -118,7 +119,10 @@ def _list_moves(
     screen: Screen, layout: "Layout", name: str | None, partitions: list[int] | None
 ) -> None:
     from kafkaesque.cli.moving_replicas import moves_document, moves_table
+    from kafkaesque.cli.replica_moves import choose
 
+    if name is not None:
+        choose(layout, name, None)  # raises if there is no such topic
     found = {
         where: move
         for where, move in layout.moving.items()
