@@ -13,10 +13,10 @@ from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from kafkaesque.cli.alive_brokers import read_alive
-from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
+from kafkaesque.cli.screen import counted
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import (
@@ -25,8 +25,18 @@ from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import 
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_response import DescribedGroup
 from kafkaesque.protocols.kafka.messages.list_groups_request import ListGroupsRequest
 from kafkaesque.protocols.kafka.messages.list_groups_response import ListGroupsResponse
+from kafkaesque.protocols.kafka.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from kafkaesque.protocols.kafka.messages.metadata_response import MetadataResponse
 
 AGAIN_S = 0.1
+#: Keeps the groups: who leads a partition coordinates those that fall to it.
+OFFSETS_TOPIC = "__consumer_offsets"
+#: Partitions that one sentence names.
+NAMED_MAX = 5
+_METADATA_VERSION = 9
 _DESCRIBE_VERSION = 0
 #: The first that tells the protocol.
 _LIST_VERSION = 5
@@ -94,34 +104,56 @@ def describe_group(admin: AdminClient, name: str) -> Group | None:
             return _with_members(group)
         if group.error_code not in _PASSING or time.monotonic() > deadline:
             reason = group.error_message or ErrorCode(group.error_code).name
-            raise CommandFailed(f"group {name}: {reason}", exit_code=UNREACHABLE)
+            raise CommandFailed(f"group {name}: {reason}")
         time.sleep(AGAIN_S)
 
 
 def list_groups(bootstrap: str, note: Callable[[str], None]) -> list[ListedGroup]:
     """Return the groups of all brokers that answer, in the order of their names.
 
-    `note` is told of those that do not: their groups are missing. librdkafka would wait for those
-    that Metadata lists, though they are lost.
+    `note` is told why groups are missing: those of a broker that does not answer, and those whose
+    partition has no leader. librdkafka would wait for brokers that Metadata lists, though they are
+    lost.
 
     Raises:
         CommandFailed: no broker answers.
     """
-    addresses = [f"{each.host}:{each.port}" for each in read_alive(bootstrap).values()]
+    alive = read_alive(bootstrap)
+    leaders = _coordinators(bootstrap)
+    addresses = [f"{each.host}:{each.port}" for each in alive.values()]
     with ThreadPoolExecutor(ASKED_AT_ONCE_MAX) as pool:
-        answers = list(pool.map(_groups_at, addresses))
-    failures = [each for each in answers if isinstance(each, CommandFailed)]
+        answers = dict(zip(alive, pool.map(_groups_at, addresses), strict=True))
+    failures = {broker: each for broker, each in answers.items() if isinstance(each, CommandFailed)}
     if failures and len(failures) == len(answers):
-        raise failures[0]
-    for failure in failures:
-        note(f"groups are missing: {failure.message}")
+        raise next(iter(failures.values()))
     groups = {
         each.group: each
-        for answer in answers
+        for answer in answers.values()
         if not isinstance(answer, CommandFailed)
         for each in answer
     }
+    for failure in failures.values():
+        note(f"groups are missing: {failure.message}")
+    leaderless = [number for number, leader in leaders.items() if leader not in alive]
+    if leaderless:
+        named = ", ".join(map(str, leaderless[:NAMED_MAX]))
+        more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""
+        note(
+            f"groups are missing: nobody coordinates those of {len(leaderless)} of"
+            f" {counted(len(leaders), 'partition')} of {OFFSETS_TOPIC} ({named}{more})"
+        )
     return [groups[name] for name in sorted(groups)]
+
+
+def _coordinators(bootstrap: str) -> dict[int, int]:
+    """Return which broker leads each partition of the groups' topic, if it exists; -1 for none."""
+    request = MetadataRequest(
+        [MetadataRequestTopic(name=OFFSETS_TOPIC)], allow_auto_topic_creation=False
+    )
+    answer: MetadataResponse = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, request)
+    return {
+        each.partition_index: each.leader_id for topic in answer.topics for each in topic.partitions
+    }
 
 
 def _groups_at(address: str) -> list[ListedGroup] | CommandFailed:
@@ -134,7 +166,7 @@ def _groups_at(address: str) -> list[ListedGroup] | CommandFailed:
         return failure
     if answer.error_code:
         reason = ErrorCode(answer.error_code).name
-        return CommandFailed(f"{address}: {reason}", exit_code=UNREACHABLE)
+        return CommandFailed(f"{address}: {reason}")
     return [
         ListedGroup(
             group=each.group_id,

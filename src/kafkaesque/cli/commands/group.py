@@ -34,6 +34,8 @@ CURRENT: Final = "current"
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
     """List the groups: what they are at, and how they share partitions (classic or consumer).
 
+    Ends with 1 when some are missing, because a broker does not answer or nobody coordinates them.
+
     \b
     Example:
       kafkaesque group list
@@ -43,11 +45,13 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
 
     connection = Connection(bootstrap)
     screen = Screen(json=json)
-    found = list_groups(connection.bootstrap, screen.note)
+    problems: list[str] = []
+    found = list_groups(connection.bootstrap, problems.append)
     rows = [(each.group, each.state, each.protocol) for each in found]
     screen.show(
         Table(columns=("GROUP", "STATE", "PROTOCOL"), rows=rows), [asdict(each) for each in found]
     )
+    _end_with(screen, problems)
 
 
 @app.command()
