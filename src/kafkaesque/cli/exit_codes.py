@@ -1,7 +1,8 @@
 """Exit codes of every command, for scripts; `docs/cli.md` has them for people."""
 
 OK = 0
-#: It was understood and could not be done, or was done in part.
+#: It was understood and could not be done, or was done in part; also if a broker answers and
+#: nobody does it in time, as without a controller.
 FAILED = 1
 #: The command line, a configuration or an option is wrong; nothing was done.
 WRONG_USAGE = 2

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from kafkaesque.cli.arguments import wrong_usage
-from kafkaesque.cli.exit_codes import DAMAGED, UNREACHABLE, WRONG_USAGE
+from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.troubles import why
 
@@ -79,6 +79,9 @@ _UNREACHABLE_NAMES = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE
 class Connection:
     """One cluster, named by some of its brokers."""
 
+    #: That of the command that runs, while it is not known that nobody answers there.
+    latest: ClassVar[str] = ""
+
     def __init__(self, bootstrap: str) -> None:
         """Check that somebody listens at one of the addresses at least.
 
@@ -91,6 +94,7 @@ class Connection:
         for host, port in addresses:
             problem = _why_not(host, port)
             if problem is None:
+                Connection.latest = bootstrap
                 return
             problems.append(f"{host}:{port} ({problem})")
         raise CommandFailed(
@@ -141,7 +145,7 @@ class Connection:
                 time.sleep(min(BROKEN_AGAIN_S, left_s))
         raise CommandFailed(
             f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
-            f" ({error.str()})",
+            f" ({_why_no_broker(self.bootstrap) or error.str()})",
             hint=_START_HINT,
             exit_code=UNREACHABLE,
         )
@@ -181,19 +185,46 @@ def result_of(future: "Future[Result]", what: str) -> Result:
     """Return what an administrative request gave.
 
     Raises:
-        CommandFailed: it was refused, or nobody answered; the sentence names `what`.
+        CommandFailed: it was refused, or not done in time; the sentence names `what`. The exit code
+            is that of an unreachable cluster only if no broker answers at all: the library does
+            not tell this from a cluster without a controller or a coordinator.
     """
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S + LIBRARY_SPARE_S)
     except KafkaException as raised:
-        raise explain(_error_of(raised), what) from None
+        error = _error_of(raised)
     except FutureTimeout:
-        raise explain(KafkaError(KafkaError._TIMED_OUT), what) from None
+        error = KafkaError(KafkaError._TIMED_OUT)
+    if error.code() == KafkaError._TIMED_OUT and (there := _who_answers()):
+        raise CommandFailed(
+            f"{what}: {there} answers, but this was not done in time", hint="kafkaesque doctor"
+        )
+    raise explain(error, what)
+
+
+def _who_answers() -> str:
+    """Return one of the brokers that were named, which answers; nothing if there is none."""
+    from kafkaesque.cli.kafka_request import greet_all
+
+    if not Connection.latest:
+        return ""
+    found = greet_all(Connection.latest)
+    there = next((address for address, problem in found.items() if not problem), "")
+    if not there:
+        Connection.latest = ""
+    return there
+
+
+def _why_no_broker(bootstrap: str) -> str:
+    """Return what answers there in place of a broker; nothing where that is not known."""
+    from kafkaesque.cli.kafka_request import SPEAKS_HTTP, greet_all
+
+    return SPEAKS_HTTP if SPEAKS_HTTP in greet_all(bootstrap).values() else ""
 
 
 def explain(error: KafkaError, what: str) -> CommandFailed:
     """Return the failure for an error of Kafka's, in a sentence about `what`."""
-    code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else 1
+    code = UNREACHABLE if error.name() in _UNREACHABLE_NAMES else FAILED
     if error.code() == KafkaError._BAD_MSG:
         code = DAMAGED
     if error.code() == KafkaError.INVALID_CONFIG:

@@ -21,6 +21,9 @@ ANSWER_BYTES_MAX = 100 * 1024 * 1024
 #: So long a broker may take to say which requests it knows, where another one can be asked.
 GREETING_TIMEOUT_S = 3.0
 _LENGTH = struct.Struct(">i")
+#: An answer that begins like this is an admin port's, or another server's.
+_HTTP = b"HTTP"
+SPEAKS_HTTP = "it speaks HTTP, as an admin port does; a broker has another port for Kafka"
 ASKED_AT_ONCE_MAX = 16
 _VERSIONS = 0
 
@@ -40,6 +43,7 @@ class Exchange:
         self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
+        self._speaks_http = False
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +59,12 @@ class Exchange:
             MalformedRequest: what answers is no Kafka broker.
         """
         self._socket.sendall(write_request(api_key, api_version, 1, "kafkaesque-cli", request))
-        (length,) = _LENGTH.unpack(_receive(self._socket, _LENGTH.size))
+        begin = _receive(self._socket, _LENGTH.size)
+        # Whoever asks once more gets what follows.
+        self._speaks_http = self._speaks_http or begin == _HTTP
+        if self._speaks_http:
+            raise MalformedRequest(SPEAKS_HTTP)
+        (length,) = _LENGTH.unpack(begin)
         if not 0 < length <= ANSWER_BYTES_MAX:
             raise MalformedRequest(f"an answer of {length} bytes")
         return read_response(memoryview(_receive(self._socket, length)), api_key, api_version)[1]
@@ -123,8 +132,24 @@ def _raise_if_there(address: tuple[str, int], timeout_s: float) -> None:
         raise CommandFailed(
             f"{address[0]}:{address[1]} answers, but has not done this within {timeout_s:g} s",
             hint="kafkaesque doctor",
-            exit_code=UNREACHABLE,
         ) from None
+
+
+def greet_all(bootstrap: str) -> dict[str, str]:
+    """Ask all at once whether a broker is there; return for each address why not, or nothing."""
+
+    def greet(address: tuple[str, int]) -> str:
+        try:
+            with Exchange(*address, GREETING_TIMEOUT_S) as exchange:
+                exchange.greet()
+        except (OSError, EOFError, MalformedRequest) as error:
+            return why(error)
+        return ""
+
+    addresses = parse_addresses(bootstrap)
+    with ThreadPoolExecutor(ASKED_AT_ONCE_MAX) as pool:
+        names = (f"{host}:{port}" for host, port in addresses)
+        return dict(zip(names, pool.map(greet, addresses), strict=True))
 
 
 def _hanging(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

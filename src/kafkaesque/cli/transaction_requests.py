@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, Connection
 from kafkaesque.cli.kafka_request import ask
@@ -339,9 +338,7 @@ def _failure(code: int, what: str) -> CommandFailed:
                 hint="kafkaesque cluster status",
             )
         case _ if code in _PASSING:
-            return CommandFailed(
-                f"{what}: no answer in time ({ErrorCode(code).name})", exit_code=UNREACHABLE
-            )
+            return CommandFailed(f"{what} was not ready in time ({ErrorCode(code).name})")
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
     return CommandFailed(f"{what} was refused ({name})")
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from typer.testing import CliRunner
 
-from kafkaesque.cli import kafka, kafka_request
+from kafkaesque.cli import group_states, kafka, kafka_request, transaction_requests
 from kafkaesque.cli.app import app
+from kafkaesque.cli.commands import cluster
 from kafkaesque.cli.doctor import probe
 from kafkaesque.cli.doctor.facts import Facts, View
-from kafkaesque.cli.exit_codes import UNREACHABLE
+from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.quorum import Quorum
 from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.describe_cluster_response import DescribeClusterBroker
+from kafkaesque.protocols.kafka.messages.list_groups_response import (
+    ListedGroup,
+    ListGroupsResponse,
+)
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+from kafkaesque.protocols.kafka.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from tests.unit.cli.made_up_facts import broker, closed, facts, view, without_controller
 
 METADATA = (ApiKey.METADATA, 12, MetadataRequest(None))
@@ -93,6 +107,7 @@ def test_one_that_is_there_and_cannot_do_it_is_not_said_to_be_away(
     with pytest.raises(CommandFailed, match="a:1 answers, but has not done this") as raised:
         ask(addresses, *METADATA)
     assert raised.value.hint == "kafkaesque doctor"
+    assert raised.value.exit_code == FAILED
     # Another one might do it a second time.
     assert brokers.asked == ["a"]
 
@@ -122,6 +137,130 @@ def test_what_changes_something_ends_in_a_quarter_of_a_minute(
         kafka.result_of(Never(), "topic t")
     assert raised.value.hint == "kafkaesque doctor"
     assert waited == [16.0]
+
+
+def timed_out() -> Future[None]:
+    request: Future[None] = Future()
+    request.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    return request
+
+
+def test_what_is_not_done_where_a_broker_answers_is_not_said_to_be_unreachable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka, "_why_not", lambda *_: None)
+    brokers = Brokers(monkeypatch, hang="a", down="b")
+    kafka.Connection("a:1,b:1,c:1")
+    for _ in range(2):
+        with pytest.raises(CommandFailed, match="topic t: c:1 answers, but this") as raised:
+            kafka.result_of(timed_out(), "topic t")
+        assert (raised.value.exit_code, raised.value.hint) == (FAILED, "kafkaesque doctor")
+    brokers = Brokers(monkeypatch, hang="ac", down="b")
+    for _ in range(9):
+        with pytest.raises(CommandFailed, match="topic t: no answer in time") as raised:
+            kafka.result_of(timed_out(), "topic t")
+        assert raised.value.exit_code == UNREACHABLE
+    assert sorted(brokers.greeted) == ["a", "c"], "they are waited for once"
+
+
+def test_a_wait_goes_on_where_a_broker_answers_and_cannot_say_it_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(code: int) -> None:
+        failure = CommandFailed("h:1 answers, but", exit_code=code)
+        monkeypatch.setattr(cluster, "read_status", Mock(side_effect=failure))
+
+    words = ["cluster", "wait", "--timeout", "0"]
+    for code, ending in ((FAILED, TIMED_OUT), (UNREACHABLE, UNREACHABLE), (2, 2)):
+        fail(code)
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == ending
+        assert "h:1 answers, but" in done.stderr
+
+
+class Groups:
+    """Stands in for brokers that coordinate a group each, as their names say."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, alive: dict[int, str], leaders: list[int]
+    ) -> None:
+        self.leaders = leaders
+        self.alive = alive
+        there = {node: DescribeClusterBroker(node, host, 1, None) for node, host in alive.items()}
+        monkeypatch.setattr(group_states, "read_alive", lambda _: there)
+        monkeypatch.setattr(group_states, "ask", self.ask)
+        monkeypatch.setattr(kafka, "_why_not", lambda *_: None)
+
+    def ask(self, address: str, key: int, *_: object) -> object:
+        if key == ApiKey.METADATA:
+            partitions = [
+                MetadataResponsePartition(0, number, leader, -1, [], [])
+                for number, leader in enumerate(self.leaders)
+            ]
+            return MetadataResponse(topics=[MetadataResponseTopic(partitions=partitions)])
+        host = address.split(":")[0]
+        if host.startswith("hangs"):
+            raise CommandFailed(f"no broker answers at {address} (no answer)", exit_code=3)
+        return ListGroupsResponse(groups=[ListedGroup(host, "consumer", "Empty", "classic")])
+
+
+def test_groups_that_nobody_coordinates_are_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["group", "list", "-b", "h:1"]
+    table = "GROUP\tSTATE\tPROTOCOL\na\tempty\tclassic\n"
+    Groups(monkeypatch, {1: "a"}, [1, 2, -1, 1])  # broker 2 is lost, and one has no leader
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (FAILED, table)
+    assert done.stderr == (
+        "groups are missing: nobody coordinates those of 2 of 4 partitions of __consumer_offsets"
+        " (1, 2)\n"
+    )
+    Groups(monkeypatch, {1: "a", 2: "hangs"}, [1, 2])
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (FAILED, table)
+    assert done.stderr == "groups are missing: no broker answers at hangs:1 (no answer)\n"
+    for leaders in ([1, 1, 1], []):  # without the topic there is no group
+        Groups(monkeypatch, {1: "a"}, leaders)
+        done = CliRunner().invoke(app, words)
+        assert (done.exit_code, done.stdout, done.stderr) == (0, table, "")
+
+
+@pytest.fixture
+def admin_port() -> Iterator[str]:
+    """Answers to whatever is sent to it as an admin port does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = server.accept()
+                except OSError:
+                    return
+                with client:
+                    client.recv(1 << 16)
+                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "words", [["doctor"], ["cluster", "controllers"], ["cluster", "status"], ["topic", "list"]]
+)
+def test_an_admin_port_is_said_to_be_one(
+    words: list[str], admin_port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FAIL))
+
+    monkeypatch.setattr(kafka, "_metadata", fail)
+    done = CliRunner().invoke(app, [*words, "-b", admin_port])
+    assert done.exit_code == (2 if words == ["doctor"] else UNREACHABLE)
+    assert "it speaks HTTP, as an admin port does" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -198,3 +337,10 @@ def test_to_know_no_controller_is_no_disagreement_and_groups_are_not_waited_for_
     assert probe._disagree(without_controller(3))
     assert not probe._disagree(closed(facts(), 3))
     assert probe.GROUPS_HURT_S + probe.ANSWER_TIMEOUT_S < 10
+
+
+def test_a_coordinator_that_is_not_ready_in_time_has_answered() -> None:
+    for code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        failure = transaction_requests._failure(code, "transactional id t")
+        assert failure.exit_code == FAILED
+        assert failure.message == f"transactional id t was not ready in time ({code.name})"

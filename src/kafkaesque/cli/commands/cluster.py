@@ -16,7 +16,7 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.commands.cluster_brokers import add_commands
 from kafkaesque.cli.commands.cluster_controllers import app as controllers_app
-from kafkaesque.cli.exit_codes import TIMED_OUT, UNREACHABLE
+from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kafkaesque.cli.quorum import Quorum
 
 POLL_S = 0.2
+#: How asking fails while a cluster is on its way: nobody answers, or a broker cannot say it yet.
+_MAY_PASS = (UNREACHABLE, FAILED)
 
 app = new_app(help="Look at a cluster, wait until it is ready, move what its brokers hold.")
 
@@ -174,7 +176,7 @@ def wait(
                 break
             long_wait.what = f"the cluster: {'; '.join(reasons)}"
             time.sleep(POLL_S)
-    if isinstance(found, CommandFailed):
+    if isinstance(found, CommandFailed) and found.exit_code == UNREACHABLE:
         raise found
     raise CommandFailed(
         f"not ready after {timeout:g} s: {'; '.join(reasons)}",
@@ -199,7 +201,7 @@ def _reasons_to_wait(
     try:
         return reasons_to_wait(look(bootstrap), brokers)
     except CommandFailed as failure:
-        if failure.exit_code != UNREACHABLE:
+        if failure.exit_code not in _MAY_PASS:
             raise
         return [failure.message]
 
@@ -298,7 +300,7 @@ def _try(bootstrap: str) -> ClusterStatus | CommandFailed:
     try:
         return read_status(bootstrap)
     except CommandFailed as failure:
-        if failure.exit_code != UNREACHABLE:
+        if failure.exit_code not in _MAY_PASS:
             raise
         return failure
 
