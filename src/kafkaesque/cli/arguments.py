@@ -23,6 +23,9 @@ AGE_S_MAX: Final = 1e10
 PARTITIONS_MAX: Final = 100_000
 REPLICAS_MAX: Final = 10_000
 
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask first; needed where nobody can be asked.")
+]
 BootstrapOption = Annotated[
     str,
     typer.Option(
@@ -94,6 +97,24 @@ def parse_pairs(pairs: Iterable[str], option: str, example: str) -> dict[str, st
             raise wrong_usage(f"{option} {name} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found
+
+
+def check_can_ask(what: str, *, yes: bool) -> None:
+    """Refuse what is to be asked first where nobody can be asked and --yes was not said.
+
+    Raises:
+        CommandFailed: it is so; nothing was done.
+    """
+    if not yes and not is_typed():
+        raise wrong_usage(
+            f"{what} asks first, and standard input is no terminal: nothing was done",
+            "the same with --yes",
+        )
+
+
+def is_typed() -> bool:
+    """Tell whether somebody sits at standard input; it may be closed."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def check_output(path: Path | None, option: str) -> None:

@@ -15,9 +15,11 @@ from confluent_kafka import KafkaError
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from kafkaesque.cli import arguments, replica_moves
 from kafkaesque.cli.app import app
 from kafkaesque.cli.kafka import outage_teller
 from kafkaesque.cli.lazy_group import COMMANDS
+from tests.unit.cli.test_replica_moves import LED
 
 NOBODY = "127.0.0.1:1"
 #: More than Kafka's messages have room for.
@@ -173,6 +175,9 @@ WRONG = [
     (["txn", "abort", "--topic", "x", "--partition", "0"], "a transactional id says what to abort"),
     (["log", "dump", "/nonexistent"], "kafkaesque log dump kafkaesque-data/broker-1"),
     (["log", "verify", "/nonexistent"], "kafkaesque log verify kafkaesque-data\n"),
+    (["topic", "delete", "t"], "topic delete asks first, and standard input is no terminal"),
+    (["topic", "delete", "t", "--if-exists"], "try:   the same with --yes\n"),
+    (["topic", "elect", "t", "--unclean"], "topic elect --unclean asks first"),
     (["sim", "run"], "one of --seed and --seeds"),
     (["sim", "run", "--seed", "1", "--seeds", "2"], "one of --seed and --seeds"),
     (["broker"], "--config"),
@@ -211,6 +216,25 @@ def test_no_option_of_any_command_takes_a_number_without_an_end(value: str) -> N
         assert (code, output) == (2, ""), words
         said = "nan is not a number" if value == "nan" else "inf is not in the range"
         assert said in errors, (words, option)
+
+
+@pytest.mark.parametrize("words", [["delete", "t"], ["elect", "t", "--unclean"]])
+def test_an_answer_out_of_a_pipe_is_none(words: list[str]) -> None:
+    for text in ("n\n", "y\n", ""):
+        code, _, errors = run("topic", *words, text=text)
+        assert code == 2
+        assert "nothing was done" in errors
+
+
+def test_who_types_is_asked_and_who_says_no_has_nothing_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arguments, "is_typed", lambda: True)
+    monkeypatch.setattr(replica_moves, "read_layout", lambda _: LED)
+    monkeypatch.setattr(replica_moves, "elect_leaders", lambda *_, **__: pytest.fail("elected"))
+    code, output, errors = run("topic", "elect", "t", "--unclean", text="n\n")
+    assert code == 1
+    assert "Give up what only the missing replicas of t have" in output + errors
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:

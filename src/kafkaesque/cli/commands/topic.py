@@ -1,6 +1,5 @@
 """`kafkaesque topic`: create, list, describe, alter and delete."""
 
-import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,8 @@ from kafkaesque.cli.arguments import (
     REPLICAS_MAX,
     BootstrapOption,
     JsonOption,
+    YesOption,
+    check_can_ask,
     new_app,
     parse_pairs,
     wrong_usage,
@@ -272,11 +273,11 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that does not exist is well, too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    yes: YesOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Delete topics with all their messages; asks first when a person types it.
+    """Delete topics with all their messages; asks first, so scripts say --yes.
 
     \b
     Example:
@@ -286,6 +287,7 @@ def delete(
     from kafkaesque.cli.kafka import OPERATION_TIMEOUT_S, Connection
     from kafkaesque.cli.outcomes import tell_deleted
 
+    check_can_ask("topic delete", yes=yes)
     connection = Connection(bootstrap)
     admin = connection.admin()
     known = connection.metadata(admin).topics
@@ -294,7 +296,7 @@ def delete(
     if len(there) < len(names) and not if_exists:
         # Said before anything is deleted: half of a wrong list is not what was meant.
         raise _missing(", ".join(name for name in names if name not in known))
-    if there and not yes and sys.stdin.isatty():
+    if there and not yes:
         typer.confirm(f"Delete {', '.join(there)} and all messages in it?", abort=True)
     screen = Screen(json=json)
     if there:

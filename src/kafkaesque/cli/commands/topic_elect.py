@@ -1,6 +1,5 @@
 """`kafkaesque topic elect`: preferred leaders, and partitions that are formed anew by request."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,8 @@ from kafkaesque.cli.arguments import (
     JsonOption,
     PartitionOption,
     TimeoutOption,
+    YesOption,
+    check_can_ask,
 )
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
@@ -31,7 +32,7 @@ def elect(
             help="Form partitions without a leader anew of the replicas that are left.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    yes: YesOption = False,
     timeout: TimeoutOption = TIMEOUT_S,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -41,7 +42,7 @@ def elect(
     A partition that has lost the majority of its replicas waits for them, because only they may
     have all that was acknowledged. With --unclean it goes on without them, whatever its options
     say, and what only they have is lost: docs/operations.md says when that is the right thing.
-    Partitions that have a leader stay as they are.
+    Partitions that have a leader stay as they are. It asks first; scripts say --yes.
 
     \b
     Example:
@@ -51,8 +52,10 @@ def elect(
     from kafkaesque.cli.long_wait import LongWait
     from kafkaesque.cli.replica_moves import choose, elect_leaders, read_layout
 
+    if unclean:
+        check_can_ask("topic elect --unclean", yes=yes)
     chosen = choose(read_layout(bootstrap), name, partition)
-    if unclean and not yes and sys.stdin.isatty():
+    if unclean and not yes:
         typer.confirm(
             f"Give up what only the missing replicas of {name} have, where no leader is?",
             abort=True,
