@@ -1,6 +1,8 @@
 """What a test asks for, checked before anything happens: a mistake is a sentence, not a fault."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+from kafkaesque.model.options import OptionValue, write_value
 
 
 def is_whole(value: object) -> bool:
@@ -88,3 +90,17 @@ def values(given: Iterable[object], key: object) -> None:
             raise TypeError(f"a value is bytes, not {each!r}")
     if key is not None and not isinstance(key, bytes):
         raise TypeError(f"a key is bytes or None, not {key!r}")
+
+
+def options(given: Mapping[str, OptionValue]) -> dict[str, str]:
+    """Return options as Kafka writes them: `2` is "2", and `True` is "true".
+
+    Raises:
+        TypeError: a name is no text, or a value neither text nor a number nor true or false.
+    """
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"an option is named by text, not by {name!r}")
+        if not isinstance(value, str | int | float):
+            raise TypeError(f"the value of {name} is text, a number or a bool, not {value!r}")
+    return {name: write_value(value) for name, value in given.items()}

@@ -8,6 +8,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.env.network import Address
+from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.options import SimOptions
@@ -32,7 +33,7 @@ class TestedCluster(SimCluster):
         self,
         world: World,
         brokers: int,
-        options: Mapping[str, str],
+        options: Mapping[str, OptionValue],
         advertised: Callable[[str], Address] | None = None,
     ) -> None:
         """`advertised` says where clients find the broker of a machine, if not in the simulator.

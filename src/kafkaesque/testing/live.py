@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
 from kafkaesque.env.network import Address
+from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.env import World
 from kafkaesque.testing.arguments import whole
 from kafkaesque.testing.bridge import Bridge
@@ -38,7 +39,7 @@ class LiveCluster(Faults):
     """Brokers in this process that listen on real ports."""
 
     def __init__(
-        self, seed: int = 0, *, brokers: int = 3, options: Mapping[str, str] | None = None
+        self, seed: int = 0, *, brokers: int = 3, options: Mapping[str, OptionValue] | None = None
     ) -> None:
         """Make a cluster; it runs from `start_serving` until `close`.
 

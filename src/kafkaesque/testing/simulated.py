@@ -10,6 +10,7 @@ from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.options import OptionValue
 from kafkaesque.model.records import Record, decode_batch
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -73,7 +74,7 @@ class SimulatedCluster(Faults):
     """Brokers, and a client of theirs, in one simulated world."""
 
     def __init__(
-        self, seed: int = 0, *, brokers: int = 3, options: Mapping[str, str] | None = None
+        self, seed: int = 0, *, brokers: int = 3, options: Mapping[str, OptionValue] | None = None
     ) -> None:
         """Start a cluster that is ready.
 
@@ -171,22 +172,26 @@ class SimulatedCluster(Faults):
         *,
         partitions: int = 1,
         replicas: int = -1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, OptionValue] | None = None,
     ) -> None:
         """Create a topic, and wait until its partitions have leaders.
 
+        Values of `configs` are text, or numbers and bools as options have them.
+
         Raises:
+            TypeError, ValueError: what is asked for cannot be meant.
             Refused: it exists, or cannot be.
             TimedOut: no controller does it.
         """
         partitions = arguments.whole("the number of partitions", partitions, 1)
         if replicas != -1:
             replicas = arguments.whole("the number of replicas", replicas, 1)
+        texts = arguments.options(configs or {})
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
             replication_factor=replicas if replicas > 0 else min(3, len(self.addresses)),
-            configs=[CreatableTopicConfig(key, each) for key, each in (configs or {}).items()],
+            configs=[CreatableTopicConfig(key, each) for key, each in texts.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
         client = self._client(name)

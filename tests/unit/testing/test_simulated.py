@@ -61,6 +61,33 @@ def test_the_same_seed_is_the_same_history_and_another_is_another() -> None:
     assert story(1)[0] != story(2)[0]
 
 
+def test_options_of_topics_are_numbers_and_bools_as_well(cluster: SimulatedCluster) -> None:
+    given = {"min.insync.replicas": 2, "write.caching": True, "min.cleanable.dirty.ratio": 0.25}
+    cluster.create_topic("t", configs={**given, "cleanup.policy": "compact"})
+    found = cluster._cluster.running()[0].state.topics["t"].configs
+    assert {name: found[name] for name in [*given, "cleanup.policy"]} == {
+        "min.insync.replicas": "2",
+        "write.caching": "true",
+        "min.cleanable.dirty.ratio": "0.25",
+        "cleanup.policy": "compact",
+    }
+
+
+@pytest.mark.parametrize(
+    ("configs", "sentence"),
+    [
+        ({"min.insync.replicas": None}, "the value of min.insync.replicas is text, a number"),
+        ({"cleanup.policy": ["compact"]}, "not \\['compact'\\]"),
+        ({1: "2"}, "an option is named by text, not by 1"),
+    ],
+)
+def test_options_of_topics_that_make_no_sense_are_named(
+    cluster: SimulatedCluster, configs: Any, sentence: str
+) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        cluster.create_topic("t", configs=configs)
+
+
 @pytest.mark.parametrize("fault", ["kill", "pause", "cut_power", "isolate", "lose_disk"])
 def test_a_leader_that_is_gone_is_replaced_and_comes_back(
     cluster: SimulatedCluster, fault: str
