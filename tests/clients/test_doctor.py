@@ -207,7 +207,7 @@ def test_a_topic_whose_only_copy_is_lost_is_to_be_created_anew(patient: Patient)
         done = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True, text=True)
         assert f"kafkaesque topic delete {topic}, and create it anew" in done.stderr
     finally:
-        subprocess.run([*KAFKAESQUE, "topic", "delete", topic, "-b", servers], check=True)
+        subprocess.run([*KAFKAESQUE, "topic", "delete", "--yes", topic, "-b", servers], check=True)
         patient.wait_until_ready(1)
 
 
