@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -311,6 +312,25 @@ def test_a_broker_that_hangs_keeps_doctor_from_no_other(
 
     monkeypatch.setattr(probe, "_view_at", view_at)
     assert probe._first_view("a:1,b:1") == (view(), {})
+
+
+@pytest.mark.parametrize("question", ["view", "broker"])
+def test_the_doctor_waits_for_a_broker_that_hangs_with_one_question_only(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_request, "GREETING_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        if question == "view":
+            with pytest.raises(TimeoutError):
+                probe._view_at(host, port)
+        else:
+            assert probe.look_at_broker(1, f"{host}:{port}").hangs
+        client, _ = server.accept()
+        with client:
+            said = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    size, api_key = struct.unpack_from(">ih", said)
+    assert (len(said), api_key) == (4 + size, ApiKey.API_VERSIONS)
 
 
 def test_brokers_that_know_no_controller_are_not_asked_for_it(

@@ -206,6 +206,7 @@ def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
 
 def _view_at(host: str, port: int) -> tuple[View, dict[int, str]]:
     with Exchange(host, port, ANSWER_TIMEOUT_S) as exchange:
+        exchange.greet()
         registered = _registered(exchange)
         return _view(exchange), registered
 
@@ -218,6 +219,7 @@ def look_at_broker(number: int, address: str) -> BrokerFacts:
         return BrokerFacts(id=number, address=address, problem=why(error))
     try:
         with exchange:
+            exchange.greet()
             options = _options(exchange, _BROKER, [str(number)])[str(number)]
             disk = _disk(exchange)
             view = _view(exchange)
