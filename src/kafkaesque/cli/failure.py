@@ -16,7 +16,7 @@ class CommandFailed(Exception):
 
     def show(self) -> None:
         """Write the message to stderr."""
-        lines = [f"error: {self.message}"]
+        lines = [f"error: {line}" for line in self.message.splitlines()]
         if self.hint:
             lines.append(f"try:   {self.hint}")
         sys.stderr.write("\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ def main() -> int:
     try:
         config = load_config(arguments.config)
     except ConfigError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.writelines(f"error: {line}\n" for line in str(error).splitlines())
         return 2
     return run_broker(config)
 

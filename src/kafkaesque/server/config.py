@@ -1,14 +1,15 @@
 """A broker's configuration: one TOML file, environment variables over it, flags over those.
 
-Everything is checked once, at the start. An unknown key, a wrong type or a value out of range is
-refused with its name, what is allowed, and the nearest valid name.
+Everything is checked once, at the start, and all that is wrong is said at once: an unknown key, a
+wrong type or a value out of range with its name, what is allowed, and the nearest valid name.
 """
 
 import ipaddress
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,17 +159,31 @@ def load_config(
     """Return the configuration.
 
     Raises:
-        ConfigError: the file cannot be read or something in it is not allowed.
+        ConfigError: the file cannot be read, or something in it is not allowed: a line for each.
     """
     document = {} if path is None else _read_toml(path)
-    for section in document:
-        if section not in _SECTIONS:
-            raise ConfigError(f"unknown section [{section}]: there are {', '.join(_SECTIONS)}")
-    broker: dict[str, object] = _flatten(document.get("broker", {}))
-    options: dict[str, object] = _flatten(document.get("options", {}))
+    faults = [
+        f"unknown section [{section}]: there are {', '.join(_SECTIONS)}"
+        for section in document
+        if section not in _SECTIONS
+    ]
+    broker: dict[str, object] = {}
+    options: dict[str, object] = {}
+    for name, values in (("broker", broker), ("options", options)):
+        with _gathered(faults):
+            values.update(_section(document, name))
     _take_environment(os.environ if environment is None else environment, broker, options)
     broker.update(flags or {})
-    return _make(broker, options, document.get("controllers", {}))
+    return _make(broker, options, document.get("controllers", {}), faults)
+
+
+@contextmanager
+def _gathered(faults: list[str]) -> Iterator[None]:
+    """What is wrong in here is said with the rest, and does not end the reading."""
+    try:
+        yield
+    except ConfigError as error:
+        faults.append(str(error))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -180,10 +195,15 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
-def _flatten(section: object, prefix: str = "") -> dict[str, object]:
-    """Return dotted keys, quoted or not, as one level."""
+def _section(document: Mapping[str, object], name: str) -> dict[str, object]:
+    section = document.get(name, {})
     if not isinstance(section, dict):
-        raise ConfigError(f"{prefix or 'a section'} must be a table of keys and values")
+        raise ConfigError(f"{name} must be a section, [{name}], of keys and values")
+    return _flatten(section)
+
+
+def _flatten(section: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return dotted keys, quoted or not, as one level."""
     flat: dict[str, object] = {}
     for key, value in section.items():
         if isinstance(value, dict):
@@ -205,18 +225,37 @@ def _take_environment(
 
 
 def _make(
-    broker: Mapping[str, object], options: Mapping[str, object], controllers: object
+    broker: Mapping[str, object],
+    options: Mapping[str, object],
+    controllers: object,
+    faults: list[str],
 ) -> ServerConfig:
-    values: dict[str, OptionValue] = {**SERVER_OPTIONS.defaults(), **SERVER_OPTIONS.parse(broker)}
-    _check_id_is_given(values, has_id="id" in broker, has_controllers=bool(controllers))
-    _check_ports(values)
+    """Return the configuration; raises ConfigError for faults found here, or before."""
+    values = {**SERVER_OPTIONS.defaults(), **_parse(SERVER_OPTIONS, broker, faults)}
+    parsed_options = _parse(BROKER_OPTIONS, options, faults)
     node = NodeId(int(values["id"]))
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
-    _check_can_be_told(advertised)
     peer_address = Address(advertised, int(values["peer.port"]))
     secret_file = str(values["cluster.secret.file"])
     text_port, admin_port = int(values["text.port"]), int(values["admin.port"])
+    first_controllers: dict[NodeId, Address | None] = {}
+    secrets: tuple[bytes, ...] = ()
+    seeds: tuple[Address, ...] = ()
+    with _gathered(faults):
+        _check_id_is_given(values, has_id="id" in broker, has_controllers=bool(controllers))
+    with _gathered(faults):
+        _check_ports(values)
+    with _gathered(faults):
+        _check_can_be_told(advertised)
+    with _gathered(faults):
+        first_controllers = _controllers(controllers, node, peer_address)
+    with _gathered(faults):
+        secrets = read_secrets(Path(secret_file)) if secret_file else ()
+    with _gathered(faults):
+        seeds = _seeds(str(values["seeds"]))
+    if faults:
+        raise ConfigError("\n".join(faults))
     config = BrokerConfig(
         node=node,
         cluster_id=str(values["cluster.id"]),
@@ -226,10 +265,10 @@ def _make(
         kafka_address=Address(advertised, int(values["kafka.port"])),
         text_address=Address(advertised, text_port) if text_port else None,
         admin_address=Address(advertised, admin_port) if admin_port else None,
-        controllers=_controllers(controllers, node, peer_address),
-        secrets=read_secrets(Path(secret_file)) if secret_file else (),
-        seeds=_seeds(str(values["seeds"])),
-        options=BROKER_OPTIONS.parse(options),
+        controllers=first_controllers,
+        secrets=secrets,
+        seeds=seeds,
+        options=parsed_options,
         data_dir=str(values["data"]),
     )
     return ServerConfig(
@@ -239,6 +278,16 @@ def _make(
         log_format=str(values["log.format"]),
         broker=config,
     )
+
+
+def _parse(
+    table: OptionTable, given: Mapping[str, object], faults: list[str]
+) -> dict[str, OptionValue]:
+    parsed: dict[str, OptionValue] = {}
+    for name, value in given.items():
+        with _gathered(faults):
+            parsed[name] = table.get(name).parse(value)
+    return parsed
 
 
 def _check_id_is_given(

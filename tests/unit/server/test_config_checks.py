@@ -34,6 +34,33 @@ def with_seeds(directory: Path, seeds: str) -> ServerConfig:
     return load(directory, f'id = 1\nseeds = "{seeds}"\ncluster.secret.file = "{secret}"')
 
 
+def test_all_that_is_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
+    broker = """id = 0
+kafka.prot = 9092
+admin.port = 9092
+host = "0.0.0.0"
+seeds = "10.0.0.1"
+cluster.secret.file = "/nowhere/secret"
+[options]
+log.segment.bytes = "much"
+log.retenton.ms = 1
+[controllers]
+1 = "10.0.0.1"
+[more]
+"""
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, broker)
+    said = str(refused.value).splitlines()
+    wrong = ("[more]", "id = 0 is not", "kafka.prot", "log.segment.bytes", "log.retenton.ms")
+    wrong += ("admin.port and kafka.port", "0.0.0.0", "[controllers] 1", "secret", "seeds")
+    assert len(said) == len(wrong)
+    for line, words in zip(said, wrong, strict=True):
+        assert words in line
+    (tmp_path / "broker.toml").write_text("broker = 1\noptions = 2\n")
+    with pytest.raises(ConfigError, match=r"broker must be a section.*\noptions must be"):
+        load_config(tmp_path / "broker.toml", environment={})
+
+
 @pytest.mark.parametrize(
     ("broker", "more", "named"),
     [
