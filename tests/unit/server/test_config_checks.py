@@ -51,8 +51,8 @@ log.retenton.ms = 1
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, broker)
     said = str(refused.value).splitlines()
-    wrong = ("[more]", "id = 0 is not", "kafka.prot", "log.segment.bytes", "log.retenton.ms")
-    wrong += ("admin.port and kafka.port", "0.0.0.0", "[controllers] 1", "secret", "seeds")
+    wrong = ["[more]", "id = 0 is not", "kafka.prot", "log.segment.bytes", "log.retenton.ms"]
+    wrong += ["admin.port and kafka.port", "0.0.0.0", "[controllers] 1", "secret", "seeds"]
     assert len(said) == len(wrong)
     for line, words in zip(said, wrong, strict=True):
         assert words in line
