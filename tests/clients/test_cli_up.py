@@ -15,6 +15,7 @@ import pytest
 
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.compacted_topics import compacted_topics
+from kafkaesque.cli.message_format import Format, line_reader
 from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.checksum import crc32c
@@ -152,7 +153,11 @@ def check_offline(data: Path) -> None:
     dumped = [offline("dump", broker, "-p", name, *words).stdout.splitlines() for name in names]
     dumps = [[json.loads(line) for line in lines] for lines in dumped]
     assert sorted(each["value"] for dump in dumps for each in dump) == ["one", "three", "two"]
-    name, last = next((dump[0]["partition"], dump[-1]) for dump in dumps if dump)
+    read = line_reader(Format.JSON, None)
+    assert {read(line.encode()).partition for lines in dumped for line in lines} <= {0, 1}
+    last = next(dump[-1] for dump in dumps if dump)
+    assert last["topic"] == "kept"
+    name = f"kept-{last['partition']}"
     only = offline("dump", broker, "-p", name, *words, "--offset", str(last["offset"]))
     assert json.loads(only.stdout) == last
     batches = offline("dump", broker, "-p", name).stdout.splitlines()

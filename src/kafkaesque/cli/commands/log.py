@@ -19,6 +19,7 @@ from kafkaesque.cli.screen import Cell, Screen, Table
 
 if TYPE_CHECKING:
     from kafkaesque.env.disk import Disk
+    from kafkaesque.storage.entries import LogIdentity
     from kafkaesque.storage.offline import DumpedBatch, Finding
 
 #: What one batch may take when it is decompressed.
@@ -171,6 +172,9 @@ def dump(
 ) -> None:
     """Print what is in the segments: batches, or the messages in them, a line each.
 
+    Messages in JSON are as `consume --json` shows them, and `publish --format json` takes them.
+    Unlike there, those of aborted transactions are among them.
+
     \b
     Example:
       kafkaesque log dump kafkaesque-data/broker-1 --partition orders-0
@@ -224,9 +228,11 @@ Line = dict[str, Any]
 
 def dump_partition(disk: "Disk", name: str, choice: Choice, write: Callable[[Line], None]) -> bool:
     """Write a partition's lines; return whether the dump ended at something that is damaged."""
+    from kafkaesque.storage.directory import read_partition_metadata
     from kafkaesque.storage.offline import Finding, dump_segment
 
     written = 0
+    identity = read_partition_metadata(disk, name)
     segments = [each for each in disk.list_dir(name) if each.endswith(SEGMENT_SUFFIX)]
     for segment in _from_offset(segments, choice.offset_min):
         for item in dump_segment(disk, f"{name}/{segment}"):
@@ -235,7 +241,11 @@ def dump_partition(disk: "Disk", name: str, choice: Choice, write: Callable[[Lin
                 return True
             if item.header.last_offset < choice.offset_min:
                 continue
-            for line in _lines(name, segment, item, choice):
+            if choice.records:
+                lines = _record_lines(name, identity, item, choice.offset_min)
+            else:
+                lines = iter([_batch_line(name, segment, item)])
+            for line in lines:
                 write(line)
                 written += 1
                 if written == choice.count_max:
@@ -274,16 +284,18 @@ def dump_wal_files(disk: "Disk", write: Callable[[Line], None]) -> bool:
     return damaged
 
 
-def _lines(name: str, segment: str, batch: "DumpedBatch", choice: Choice) -> Iterator[Line]:
-    if not choice.records:
-        yield _batch_line(name, segment, batch)
-        return
+def _record_lines(
+    name: str, identity: "LogIdentity | None", batch: "DumpedBatch", offset_min: int
+) -> Iterator[Line]:
     from kafkaesque.model.records import decode_batch
 
+    if batch.header.is_control:
+        return  # the end of a transaction, and no message
     for record in decode_batch(batch.data, DECOMPRESSED_BYTES_MAX):
-        if record.offset >= choice.offset_min:
+        if record.offset >= offset_min:
             yield {
-                "partition": name,
+                "topic": name if identity is None else identity.topic,
+                "partition": None if identity is None else identity.partition,
                 "offset": record.offset,
                 "timestamp_ms": record.timestamp_ms,
                 "key": json_bytes(record.key),
