@@ -137,6 +137,19 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others(
         reader.communicate()
 
 
+def test_a_topic_is_described_where_there_is_no_controller(trio: KafkaesqueCluster) -> None:
+    topic = TopicMaker(trio.bootstrap_servers)(partitions=1, retention_ms="86400001")
+    for broker in trio.brokers[1:]:
+        broker.kill()
+    words = ["-b", trio.bootstrap_servers]
+    described = CliRunner().invoke(app, ["topic", "describe", topic, "--json", *words])
+    assert described.exit_code == 0, described.stderr
+    assert json.loads(described.stdout)[0]["options"]["retention.ms"] == "86400001"
+    shown = CliRunner().invoke(app, ["config", "describe", "--topic", topic, *words])
+    assert shown.exit_code == 0, shown.stderr
+    assert "86400001" in shown.stdout
+
+
 def test_a_message_that_a_disk_has_changed_is_an_error_and_not_printed(tmp_path: Path) -> None:
     with KafkaesqueCluster(1, directory=tmp_path) as cluster:
         topic = TopicMaker(cluster.bootstrap_servers)(partitions=1, replication=1)

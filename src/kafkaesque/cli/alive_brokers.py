@@ -21,7 +21,25 @@ def read_alive(bootstrap: str) -> Mapping[int, DescribeClusterBroker]:
     Raises:
         CommandFailed: nobody answers.
     """
+    return {each.broker_id: each for each in _ask(bootstrap).brokers}
+
+
+def controller_first(bootstrap: str) -> str:
+    """Return the addresses with the controller's before them, if there is one.
+
+    It knows what has just been changed; what is older each broker knows.
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
+    answer = _ask(bootstrap)
+    leading = [each for each in answer.brokers if each.broker_id == answer.controller_id]
+    addresses = [f"{each.host}:{each.port}" for each in leading]
+    return ",".join(dict.fromkeys([*addresses, *bootstrap.split(",")]))
+
+
+def _ask(bootstrap: str) -> DescribeClusterResponse:
     answer: DescribeClusterResponse = ask(
         bootstrap, ApiKey.DESCRIBE_CLUSTER, VERSION, DescribeClusterRequest()
     )
-    return {each.broker_id: each for each in answer.brokers}
+    return answer

@@ -1,7 +1,8 @@
 """Options of topics and brokers, read and changed over the network.
 
-librdkafka wants a number for a broker: what is set for all brokers at once is asked for in Kafka's
-own messages.
+librdkafka wants a number for a broker, and asks nobody but the controller for a topic's options.
+So what is set for all brokers at once, and for a topic, is asked for in Kafka's own messages: each
+broker knows it, also where there is no controller.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkaesque.cli.alive_brokers import read_alive
+from kafkaesque.cli.alive_brokers import controller_first, read_alive
 from kafkaesque.cli.config_target import Target
 from kafkaesque.cli.exit_codes import FAILED, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
@@ -33,7 +34,7 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request impor
     IncrementalAlterConfigsRequest,
 )
 
-_BROKER = 4
+_TOPIC, _BROKER = 2, 4
 _SET, _DELETE = 0, 1
 _DESCRIBE_VERSION = 4
 _ALTER_VERSION = 1
@@ -58,8 +59,8 @@ def read_values(bootstrap: str, target: Target) -> list[ValueRow]:
     Raises:
         CommandFailed: no broker answers, or what is asked for does not exist.
     """
-    if target.topic is None and target.broker is None:
-        return _values_of_all_brokers(bootstrap)
+    if target.broker is None:
+        return _read_from_any(bootstrap, target)
     resource = _resource(target)
     admin = _admin(bootstrap, target)
     entries = result_of(admin.describe_configs([resource])[resource], str(target))
@@ -124,12 +125,13 @@ def _resource(target: Target, changes: list[ConfigEntry] | None = None) -> Confi
     return ConfigResource(ResourceType.BROKER, str(target.broker), incremental_configs=changes)
 
 
-def _values_of_all_brokers(bootstrap: str) -> list[ValueRow]:
-    resource = DescribeConfigsResource(_BROKER, "", None)
+def _read_from_any(bootstrap: str, target: Target) -> list[ValueRow]:
+    kind = _BROKER if target.topic is None else _TOPIC
+    resource = DescribeConfigsResource(kind, target.topic or "", None)
     request = DescribeConfigsRequest([resource], False, False)
-    answer = ask(bootstrap, ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_VERSION, request)
+    answer = ask(controller_first(bootstrap), ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_VERSION, request)
     for result in answer.results:
-        _check(result.error_code, result.error_message)
+        _check(target, result.error_code, result.error_message)
     return [
         ValueRow(
             option=each.name,
@@ -150,14 +152,14 @@ def _change_all_brokers(bootstrap: str, changes: Mapping[str, str | None]) -> No
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(_BROKER, "", configs)])
     answer = ask(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, _ALTER_VERSION, request)
     for result in answer.responses:
-        _check(result.error_code, result.error_message)
+        _check(Target(topic=None, broker=None), result.error_code, result.error_message)
 
 
-def _check(code: int, message: str | None) -> None:
+def _check(target: Target, code: int, message: str | None) -> None:
     if code:
         name = ErrorCode(code).name
         raise CommandFailed(
-            f"all brokers: {message or 'refused'} ({name})",
+            f"{target}: {message or 'refused'} ({name})",
             exit_code=WRONG_USAGE if code == ErrorCode.INVALID_CONFIG else FAILED,
         )
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkaesque.cli.alive_brokers import read_alive
+from kafkaesque.cli.alive_brokers import controller_first, read_alive
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
@@ -95,7 +95,7 @@ def read_layout(bootstrap: str) -> Layout:
     Raises:
         CommandFailed: nobody answers, or no controller leads.
     """
-    asked = _controller_first(bootstrap)
+    asked = controller_first(bootstrap)
     moving = read_moving(asked)
     alive = read_alive(asked)
     partitions = {
@@ -141,13 +141,6 @@ def _metadata(bootstrap: str, topics: Sequence[MetadataRequestTopic] | None) -> 
     request = MetadataRequest(topics, allow_auto_topic_creation=False)
     answer: MetadataResponse = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, request)
     return answer
-
-
-def _controller_first(bootstrap: str) -> str:
-    """Return the addresses with that of the controller before them, as one of them knows it."""
-    answer = _metadata(bootstrap, ())
-    found = [each for each in answer.brokers if each.node_id == answer.controller_id]
-    return ",".join([*(f"{each.host}:{each.port}" for each in found), bootstrap])
 
 
 def request_moves(

@@ -68,7 +68,7 @@ class Sender:
         self._partitions = wait_for_topic(connection, admin, target.topic)
         if target.shared.partition is not None:
             self._check_partition(target.shared.partition)
-        options = _options(admin, target.topic)
+        options = _options(connection.bootstrap, target.topic)
         self._needs_keys = "compact" in options.get("cleanup.policy", "")
         limits = _limits(options.get("max.message.bytes"))
         self._producer = connection.producer({**settings, **limits})
@@ -208,18 +208,16 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
         time.sleep(POLL_S)
 
 
-def _options(admin: "AdminClient", topic: str) -> Mapping[str, str]:
+def _options(bootstrap: str, topic: str) -> Mapping[str, str]:
     """Return the topic's options, if the cluster says them."""
-    from confluent_kafka.admin import ConfigResource, ResourceType
+    from kafkaesque.cli.config_requests import read_values
+    from kafkaesque.cli.config_target import Target as ConfigTarget
 
-    from kafkaesque.cli.kafka import result_of
-
-    resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
-        found = result_of(admin.describe_configs([resource])[resource], f"topic {topic}")
+        found = read_values(bootstrap, ConfigTarget(topic=topic, broker=None))
     except CommandFailed:
         return {}
-    return {name: entry.value for name, entry in found.items() if entry.value is not None}
+    return {row.option: row.value for row in found if row.value is not None}
 
 
 def _limits(accepted: str | None) -> dict[str, Any]:

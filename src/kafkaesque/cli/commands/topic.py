@@ -20,6 +20,7 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.commands.topic_elect import elect
 from kafkaesque.cli.commands.topic_reassign import reassign
+from kafkaesque.cli.config_target import Target
 from kafkaesque.cli.exit_codes import TIMED_OUT
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 LEADERS_TIMEOUT_S = 15.0
 POLL_S = 0.05
-#: Kafka's number for "this value was given for this topic".
-TOPIC_CONFIG_SOURCE = 1
 
 app = new_app(help="Create, list, describe, alter and delete topics; move and elect their leaders.")
 app.command()(reassign)
@@ -75,7 +74,7 @@ class Description:
 
     topic: str
     partitions: list[PartitionRow]
-    options: dict[str, str]
+    options: dict[str, str | None]
 
 
 @app.command()
@@ -205,7 +204,7 @@ def describe(
             partitions=_with_moves(
                 _partitions(_existing(connection, admin, name), name, offline, formed), name, moves
             ),
-            options=_options(admin, name, all_options),
+            options=_options(bootstrap, name, all_options),
         )
         for name in names
     ]
@@ -379,18 +378,11 @@ def _with_moves(rows: list[PartitionRow], name: str, moves: "Moves") -> list[Par
     return found
 
 
-def _options(admin: "AdminClient", name: str, with_defaults: bool) -> dict[str, str]:
-    from confluent_kafka.admin import ConfigResource, ResourceType
+def _options(bootstrap: str, name: str, with_defaults: bool) -> dict[str, str | None]:
+    from kafkaesque.cli.config_requests import read_values
 
-    from kafkaesque.cli.kafka import result_of
-
-    resource = ConfigResource(ResourceType.TOPIC, name)
-    found = result_of(admin.describe_configs([resource])[resource], f"topic {name}")
-    return {
-        option: entry.value
-        for option, entry in sorted(found.items())
-        if with_defaults or int(entry.source) == TOPIC_CONFIG_SOURCE
-    }
+    found = read_values(bootstrap, Target(topic=name, broker=None))
+    return {row.option: row.value for row in found if with_defaults or row.source == "topic"}
 
 
 def _alter_options(
