@@ -64,6 +64,8 @@ REPLACED = {
     # C has no such letters.
     r'"\ud800" <= each <= "\udfff"': "0xD800 <= ord(each) <= 0xDFFF",
 }
+#: The sources that were compiled, of which results carry the name.
+AS_THEY_WERE = "sources"
 FIRST_COMPARED = 941
 
 _SETUP = """\
@@ -204,9 +206,10 @@ def prepare(directory: Path) -> None:
     """Copy the sources, and change in the copy what mypyc does not take."""
     package = directory / "src" / "kafkaesque"
     names = list(simulated_modules())
-    shutil.copytree(
-        Path(kafkaesque.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for copy in (package, directory / AS_THEY_WERE):
+        shutil.copytree(
+            Path(kafkaesque.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__")
+        )
     # Packages are not compiled, and this one has a class that every door is reached by.
     (package / "env" / "__init__.py").rename(package / "env" / "whole.py")
     (package / "env" / "__init__.py").write_text("from kafkaesque.env.whole import Env as Env\n")
@@ -224,6 +227,11 @@ def prepare(directory: Path) -> None:
     (directory / "modules.txt").write_text("\n".join(f"src/kafkaesque/{name}" for name in names))
     (directory / "mypy.ini").write_text(_MYPY)
     (directory / "setup.py").write_text(_SETUP)
+
+
+def has_compiler() -> bool:
+    """Tell whether there is a C compiler."""
+    return shutil.which(os.environ.get("CC", "cc")) is not None
 
 
 def compile_in(directory: Path) -> None:
@@ -244,7 +252,7 @@ def compile_in(directory: Path) -> None:
         _LAUNCHER.format(
             python=sys.executable,
             compiled=str(directory / "src"),
-            sources=str(Path(kafkaesque.__file__).parent),
+            sources=str(directory / AS_THEY_WERE),
         )
     )
     launcher.chmod(0o755)
@@ -266,6 +274,8 @@ def compare(directory: Path, count: int) -> bool:
 
 
 def main() -> int:
+    if not has_compiler():
+        raise SystemExit("bench.compiled_simulator: there is no C compiler; install gcc")
     parser = argparse.ArgumentParser(prog="bench.compiled_simulator", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("directory", type=Path, help="to be made; must not be there")
