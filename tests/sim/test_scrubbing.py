@@ -9,6 +9,7 @@ from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.log_scrubber import FIRST_PASS_MS
 from kafkaesque.env.disk import FileRange
+from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage.group_log import GroupLog
 from tests.sim.scenario import TOPIC, Scenario
@@ -98,6 +99,30 @@ def test_a_follower_that_is_damaged_says_so_and_is_whole_when_its_copy_is_made_a
     pass_over(scenario, follower)
     assert damaged(scenario.broker(follower)) == []
     assert scenario.committed(follower) == scenario.committed(leader)
+
+
+def test_nobody_hands_leadership_to_a_copy_that_is_known_to_be_damaged() -> None:
+    scenario = written(9)
+    names = scenario.cluster.names
+    preferred = names[scenario.partition(names[0]).state.replicas[0] - 1]
+    for name in names:
+        scenario.broker(name).options["leader.imbalance.check.interval.seconds"] = 2
+    scenario.loop.run_until(lambda: scenario.leaders() == [preferred], 20_000)
+    scenario.damage(preferred, segment=1, batch=9, byte=BROKEN_RECORDS)
+    pass_over(scenario, preferred)
+    scenario.loop.run_until(lambda: scenario.leaders() not in ([], [preferred]), 10_000)
+    (leader,) = scenario.leaders()
+    scenario.loop.run_for(60_000)
+    assert scenario.leaders() == [leader]
+    group = scenario.partition(leader).state.group
+    with pytest.raises(TransferRefused, match="damaged"):
+        scenario.broker(leader).driver.transfer_leadership(group, scenario.broker(preferred).node)
+    # Made anew it is whole, and leads again.
+    scenario.kill(preferred)
+    remove_copy(scenario, preferred)
+    scenario.boot(preferred)
+    scenario.loop.run_until(lambda: scenario.leaders() == [preferred], 60_000)
+    assert scenario.findings.anomalies == []
 
 
 def test_who_is_alone_goes_on_leading_and_says_what_is_wrong() -> None:

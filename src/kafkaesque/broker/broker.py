@@ -199,6 +199,7 @@ class Broker:
         self.log_scrubber = LogScrubber(self)
         self.space_watch = SpaceWatch(self)
         self.driver.on_damaged = self.log_scrubber.note
+        self.peers.write_damaged = self.log_scrubber.damaged_groups
         self.group_coordinators = GroupCoordinators(self)
         self.transaction_coordinators = TransactionCoordinators(self)
         self.producer_ids = ProducerIds(node=self.node, controller=self.controller_client)
@@ -349,6 +350,7 @@ class Broker:
                 f"{counted.commit_syncs} synced group commits, {counted.checkpoints} checkpoints"
             )
             self.batch_checks.close()
+            self.store.look_at_disk()
             self.driver.stop()
             self.peers.close()
             self.partitions.close()

@@ -8,8 +8,8 @@ with its checksum. Followers do it as leaders do: each answers for its own disk.
 A copy that is found damaged is told of by the log, `/health/ready`, `/offline-replicas` and metrics
 until a later look finds it whole, whoever has found it: this one, a follower that was to get what
 is not there, or compaction. Its replica goes on voting, because what is appended from now on is as
-good here as anywhere; but it does not go on leading if another one can. It is made anew when an
-operator says so: which copies are whole, the brokers do not know of one another.
+good here as anywhere; but it does not go on leading if another one can, and heartbeats tell the
+other brokers, which hand it no leadership meanwhile. It is made anew when an operator says so.
 
 What is found damaged, or cannot be read, is read once more before it is believed: files may be
 replaced meanwhile. A disk that cannot read is reported, and led from no more than a damaged one.
@@ -37,6 +37,8 @@ FIRST_PASS_MS = 60_000
 WAIT_MS_MAX = 1_000
 #: Logs that have nothing to be read are passed over, so many in one sweep.
 LOOKED_AT_MAX = 200
+#: Groups that other brokers are told of as damaged here.
+DAMAGED_TOLD_MAX = 1_000
 
 
 class LogScrubber:
@@ -63,6 +65,10 @@ class LogScrubber:
         partitions = self._broker.partitions
         named = ((partitions.get(group), why) for group, why in self._damaged.items())
         return {partition.name: why for partition, why in named if partition is not None}
+
+    def damaged_groups(self) -> tuple[int, ...]:
+        """Return the groups of such copies, not all if there are very many."""
+        return tuple(self._damaged)[:DAMAGED_TOLD_MAX]
 
     def note(self, group: GroupId, error: Exception) -> None:
         """Something in the log of a group is not what was written."""

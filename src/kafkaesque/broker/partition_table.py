@@ -381,7 +381,7 @@ class PartitionTable:
         try:
             self._broker.driver.transfer_leadership(partition.state.group, preferred)
         except RequestRefused:
-            return False  # it has just gone, or a transfer is under way
+            return False  # it has just gone, has a damaged copy, or a transfer is under way
         return True
 
     def _retain(self, partition: Partition, wall_ms: int) -> None:
@@ -402,10 +402,12 @@ class PartitionTable:
 
     def close(self) -> None:
         """Save what makes the next start quick; without it that start is a slow one."""
+        if self._broker.store.failure is not None:
+            return
         for partition in self._partitions.values():
             try:
                 partition.save()
-            except DiskFailed as error:
+            except (DiskFailed, FileNotFoundError) as error:
                 self._broker.report(f"{partition.name}: its next start reads more: {error}")
 
 

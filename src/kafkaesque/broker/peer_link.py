@@ -200,6 +200,7 @@ class _Peer:
     __slots__ = (
         "advertised",
         "alive",
+        "damaged",
         "doubted",
         "heard",
         "heard_ms",
@@ -220,6 +221,8 @@ class _Peer:
         self.lost_ms = now_ms
         self.incarnation = 0
         self.sequence_seen = 0
+        #: Groups of which it has a damaged copy.
+        self.damaged: frozenset[int] = frozenset()
         self.inbound: _Inbound | None = None
         #: Where the process that has greeted last says that it is.
         self.advertised: Address | None = None
@@ -250,6 +253,8 @@ class PeerNetwork:
         #: What heartbeats say of this broker's controller, and who is told what others' say.
         self.write_word: Callable[[NodeId], ControllerWord] = lambda node: ControllerWord()
         self.on_word: OnWord = _no_word
+        #: The groups that heartbeats name as damaged here.
+        self.write_damaged: Callable[[], tuple[int, ...]] = tuple
         #: Told of every dial that is refused, with the address.
         self.on_dial_refused: Callable[[NodeId, Address], None] = lambda node, address: None
         self._timings = timings
@@ -353,6 +358,11 @@ class PeerNetwork:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
+    def is_damaged(self, node: NodeId, group: int) -> bool:
+        """Tell whether a peer has said of its copy of a group that it is damaged."""
+        peer = self._peers.get(node)
+        return peer is not None and group in peer.damaged
+
     def peers(self) -> list[NodeId]:
         """Return the peers that are dialled."""
         return list(self._outbound)
@@ -396,6 +406,7 @@ class PeerNetwork:
         self.sequence += 1
         self.hold_flush()
         wall_ms = self.env.clock.wall_ms()
+        damaged = self.write_damaged()
         for node, link in self._outbound.items():
             peer = self._peers[node]
             if peer.alive and now_ms - peer.heard_ms > self._timings.peer_timeout_ms:
@@ -403,7 +414,7 @@ class PeerNetwork:
                 if peer.inbound is not None and peer.inbound.connection is not None:
                     peer.inbound.connection.abort()
             word = self.write_word(node)
-            beat = Heartbeat(self.sequence, peer.sequence_seen, wall_ms, *word)
+            beat = Heartbeat(self.sequence, peer.sequence_seen, wall_ms, *word, damaged)
             link.add(write_section(SectionKind.HEARTBEAT, beat))
         self.flush()
         self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
@@ -570,6 +581,7 @@ class PeerNetwork:
 
     def _on_heartbeat(self, node: NodeId, peer: _Peer, beat: Heartbeat) -> None:
         peer.sequence_seen = beat.sequence
+        peer.damaged = frozenset(beat.damaged)
         echoed = beat.echoed_sequence
         if not self._first_sequence < echoed <= self.sequence:
             echoed = 0

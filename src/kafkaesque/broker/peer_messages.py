@@ -117,6 +117,8 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     standing: int = 0
     founding: int = 0
     term: int = 0
+    #: Groups of which the sender's copy is damaged, and serves; earlier releases do not tell.
+    damaged: tuple[int, ...] = ()
 
 
 class LeaderReport(msgspec.Struct, frozen=True, array_like=True):

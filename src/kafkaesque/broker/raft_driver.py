@@ -40,7 +40,7 @@ from kafkaesque.model.record_errors import CorruptBatch
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.entries import EntryKind, HardState
-from kafkaesque.raft.errors import MalformedRaftMessage
+from kafkaesque.raft.errors import MalformedRaftMessage, TransferRefused
 from kafkaesque.raft.messages import AppendRequest, NotHere, SnapshotRequest
 from kafkaesque.raft.wire import read_message, write_message
 from kafkaesque.storage.group_log import GroupLog
@@ -228,13 +228,15 @@ class RaftDriver:
         Raises:
             UnknownTopicOrPartition: the group is not here.
             NotLeader: this broker does not lead it.
-            TransferRefused: the node cannot lead.
+            TransferRefused: the node cannot lead, or has a damaged copy.
         """
         replica = self._replicas.get(group)
         if replica is None:
             raise UnknownTopicOrPartition(f"group {group} is not on this broker")
         if not replica.is_leader:
             raise NotLeader(f"this broker does not lead group {group}", replica.leader)
+        if self.peers.is_damaged(to, group):
+            raise TransferRefused(f"the copy of {replica.name} on broker {to} is damaged")
         replica.core.transfer_leadership(to)
         self.touch(replica)
 

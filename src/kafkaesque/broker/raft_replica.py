@@ -584,17 +584,18 @@ class Replica:
     def _caught_up_voter(self) -> NodeId | None:
         """Return the live voter that has most of the log, if it has all that is committed.
 
-        Of such as are as good, not the same one for all groups.
+        One with a damaged copy only for want of others; of such as are as good, not the same one
+        for all groups.
         """
-        core = self.core
-        count = len(core.peers)
+        core, is_damaged = self.core, self.driver.peers.is_damaged
+        group, count = self.group, len(core.peers)
         found = [
-            (peer.synced_index, (self.group + peer.node) % count, peer.node)
+            (not is_damaged(node, group), peer.synced_index, (group + node) % count, node)
             for peer in core.peers
-            if peer.is_alive
+            if core.configuration.is_voter(node := peer.node)
+            and peer.is_alive
             and not peer.is_absent
             and not peer.amnesia
-            and core.configuration.is_voter(peer.node)
             and peer.synced_index >= core.commit_index
         ]
         return max(found)[-1] if found else None

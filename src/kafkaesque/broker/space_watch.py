@@ -1,4 +1,7 @@
-"""Tells when the disk has too little space for records, and when it has enough again."""
+"""Tells when the disk has too little space for records, and when it has enough again.
+
+It also notices a disk that is gone, of which nobody may have any need for a long time.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -35,6 +38,9 @@ class SpaceWatch:
         broker = self._broker
         if broker.failure is not None:
             return
+        broker.store.look_at_disk()
+        if broker.store.failure is not None:
+            return  # The broker hears of that, and tells it.
         reason = self.reason
         if (reason is not None) == self._told:
             return

@@ -91,7 +91,7 @@ class BlockingDisk(Protocol):
         """Open for reading and writing; with `create` make it if missing.
 
         Raises:
-            FileNotFoundError: missing, and not to be created.
+            FileNotFoundError: missing, and not to be created, or its directory is missing.
             DiskFailed: the device refused.
         """
 
@@ -117,7 +117,7 @@ class BlockingDisk(Protocol):
         """Return how many bytes can still be written.
 
         Raises:
-            DiskFailed: the device refused.
+            DiskFailed: the device refused, or this data directory has gone or been replaced.
         """
 
     def total_bytes(self) -> int:

@@ -39,6 +39,7 @@ class RealDisk(RealDirectory):
             self._lock_fd = _lock(self.root)
             #: What the process before has left there, under names that may be ours again.
             self._left_over: Final = frozenset(os.listdir(f"{self.root}/{TRASH_NAME}"))
+            self._place: Final = os.stat(self.root)
         except OSError as error:
             raise disk_error(error, "cannot use the directory", self.root) from error
         self._thread: Final = threading.get_ident()
@@ -67,6 +68,17 @@ class RealDisk(RealDirectory):
             pool.close()
         self._freeing.close()
         os.close(self._lock_fd)
+
+    # Space
+
+    def free_bytes(self) -> int:
+        try:
+            place = os.stat(self.root)
+        except OSError as error:
+            raise disk_error(error, "cannot find the data directory", self.root) from error
+        if not os.path.samestat(place, self._place):
+            raise DiskFailed(f"{self.root} is not the directory any more that was opened")
+        return super().free_bytes()
 
     # Names
 

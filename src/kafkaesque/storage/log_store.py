@@ -145,6 +145,8 @@ class LogStore:
                     log.segments.close_segment(log.segments.segments[-1])
         except DiskFailed as error:
             self._fail(error)
+        except FileNotFoundError as error:
+            self._fail(DiskFailed(f"a directory is missing: {error}"))
 
     def _close_now(self) -> None:
         on_done, self._on_closed = self._on_closed, None
@@ -333,6 +335,15 @@ class LogStore:
         if self._bench.blocked is not None and not self._bench.has_failed:
             self._check_space()
 
+    def look_at_disk(self) -> None:
+        """Notice that the disk is gone, or another one is in its place, though nobody writes."""
+        if self._bench.has_failed:
+            return
+        try:
+            self._bench.disk.free_bytes()
+        except DiskFailed as error:
+            self._fail(error)
+
     def submit(self, on_durable: Callable[[], None] | None = None) -> None:
         """Make everything queued so far durable; `on_durable` then, in the order of asking.
 
@@ -361,6 +372,12 @@ class LogStore:
             self._maybe_close()
 
     def _start_commit(self) -> None:
+        try:
+            self._commit_queued()
+        except DiskFailed as error:
+            self._fail(error)
+
+    def _commit_queued(self) -> None:
         bench = self._bench
         can_checkpoint = self._can_checkpoint_now()
         if not bench.wal.has_queued and not can_checkpoint:
@@ -379,18 +396,14 @@ class LogStore:
         )
         if is_rolling:
             bench.wal.roll()
-        try:
-            bench.statistics.count_commit(bench.wal.queued_records)
-            file, directories = bench.wal.write(commit)
-            files, names = self._what_else_to_sync()
-            if is_rolling:
-                self._on_rolled(can_checkpoint=can_checkpoint)
-            elif self._should_prepare():
-                following, directories = bench.wal.prepare()
-                files.append(following)
-        except DiskFailed as error:
-            self._fail(error)
-            return
+        bench.statistics.count_commit(bench.wal.queued_records)
+        file, directories = bench.wal.write(commit)
+        files, names = self._what_else_to_sync()
+        if is_rolling:
+            self._on_rolled(can_checkpoint=can_checkpoint)
+        elif self._should_prepare():
+            following, directories = bench.wal.prepare()
+            files.append(following)
         self._maybe_check_space()
 
         def sync_files() -> None:
@@ -542,15 +555,16 @@ class LogStore:
         if bench.has_failed:
             return
         self._space_checked_ms = bench.clock.now_ms()
-        free, least = bench.disk.free_bytes(), bench.config.free_bytes_min
+        least = bench.config.free_bytes_min
         enough = least + least // 2
-        if free < 2 * least:
-            try:
+        try:
+            free = bench.disk.free_bytes()
+            if free < 2 * least:
                 bench.wal.give_up_spares()
                 free = bench.disk.free_bytes()
-            except DiskFailed as error:
-                self._fail(error)
-                return
+        except DiskFailed as error:
+            self._fail(error)
+            return
         if free >= enough or (free >= least and bench.blocked is None):
             bench.blocked = None
             return

@@ -27,6 +27,22 @@ def test_a_directory_is_free_again_after_close(tmp_path: Path) -> None:
     loop.close()
 
 
+def test_a_directory_that_is_moved_or_replaced_is_not_this_disk_any_more(
+    world: RealWorld,
+) -> None:
+    root = world.doors.disk.root
+    assert world.env.disk.free_bytes() > 0
+    os.rename(root, f"{root}.moved")
+    with pytest.raises(DiskFailed, match=f"cannot find the data directory {root}"):
+        world.env.disk.free_bytes()
+    os.mkdir(root)
+    with pytest.raises(DiskFailed, match=f"{root} is not the directory any more"):
+        world.env.disk.free_bytes()
+    os.rmdir(root)
+    os.rename(f"{root}.moved", root)
+    assert world.env.disk.free_bytes() > 0
+
+
 def test_a_full_device_says_so(world: RealWorld) -> None:
     os.symlink("/dev/full", f"{world.doors.disk.root}/full")
     file = world.env.disk.open("full")

@@ -258,3 +258,56 @@ def test_a_file_that_was_written_on_beyond_its_size_gives_that_back(end: str) ->
     spares = world.store._bench.wal._spares
     assert [len(world.disk.inode(wal_path(at)).data) for at in spares] == [16_384] * len(spares)
     assert sum(sizes_of_wal(world)) < 2 * ROOMY.wal_bytes + 2048
+
+
+class Gone:
+    """A disk of which only what was opened before can be used: asked for its space it says so."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._disk, name)
+
+    def free_bytes(self) -> int:
+        raise DiskFailed("cannot find the data directory")
+
+
+def test_a_disk_that_is_gone_is_noticed_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.log()
+    world.commit()
+    world.store.look_at_disk()
+    assert world.store.failure is None
+    monkeypatch.setattr(world.store._bench, "disk", Gone(world.disk))
+    world.store.look_at_disk()
+    world.disk.settle()
+    assert [str(each).split(":")[0] for each in world.failures] == [
+        "cannot find the data directory"
+    ]
+    fenced(world)
+
+
+def test_a_store_whose_disk_is_gone_in_the_midst_of_a_commit_can_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(dataclasses.replace(BIG, free_bytes_min=1 << 10))
+    log = world.log()
+    world.commit()
+    monkeypatch.setattr(world.store._bench, "disk", Gone(world.disk))
+    # So much that it is looked how much space is left.
+    add(log, 1, value=b"v" * 10_000)
+    with pytest.raises(DiskFailed):
+        world.store.submit()
+    world.disk.settle()
+    assert world.store.failure is not None
+    world.close()
+
+
+def test_a_log_whose_directory_was_removed_does_not_keep_a_store_from_closing() -> None:
+    world = World()
+    add(world.log(), 1)
+    world.commit()
+    world.disk.remove_tree("topic1-0")
+    world.close()
+    assert ["a directory is missing" in str(each) for each in world.failures] == [True]
