@@ -8,7 +8,8 @@ of one partition do not all land on broker 1. A broker that is away gets replica
 others are too few, and less than half of a partition's, so that it can be written to at once.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkaesque.model.errors import InvalidReplicationFactor
@@ -180,12 +181,15 @@ def _cost(
 
 
 def plan_balance(
-    placed: Mapping[Placed, Sequence[NodeId]], racks: Mapping[NodeId, str | None]
+    placed: Mapping[Placed, Sequence[NodeId]],
+    racks: Mapping[NodeId, str | None],
+    topic_of: Callable[[Placed], Hashable],
 ) -> dict[Placed, tuple[NodeId, ...]]:
     """Return new replicas of as few partitions as make all brokers hold and lead about as many.
 
-    No partition comes to have more replicas in one rack than it had. Those that have a replica on
-    a broker that may not be used are left alone.
+    Of those that could move, first the ones that make their topic more even, too. No partition
+    comes to have more replicas in one rack than it had. Those that have a replica on a broker that
+    may not be used are left alone.
     """
     now = {
         key: tuple(replicas)
@@ -193,19 +197,28 @@ def plan_balance(
         if all(node in racks for node in replicas)
     }
     before = dict(now)
-    _even_replicas(now, racks)
-    _even_leaders(now, racks)
+    for evens_topics in (True, False):
+        _even_replicas(now, racks, topic_of, evens_topics=evens_topics)
+    for evens_topics in (True, False):
+        _even_leaders(now, racks, topic_of, evens_topics=evens_topics)
     return {key: replicas for key, replicas in now.items() if replicas != before[key]}
 
 
 def _even_replicas(
-    now: dict[Placed, tuple[NodeId, ...]], racks: Mapping[NodeId, str | None]
+    now: dict[Placed, tuple[NodeId, ...]],
+    racks: Mapping[NodeId, str | None],
+    topic_of: Callable[[Placed], Hashable],
+    *,
+    evens_topics: bool,
 ) -> None:
     holds = dict.fromkeys(sorted(racks), 0)
-    for replicas in now.values():
+    of_topics = Counter[tuple[Hashable, NodeId]]()
+    for key, replicas in now.items():
         for node in replicas:
             holds[node] += 1
+            of_topics[topic_of(key), node] += 1
     for key, replicas in now.items():
+        topic = topic_of(key)
         for node in replicas:
             others = [each for each in now[key] if each != node]
             free = [
@@ -213,12 +226,15 @@ def _even_replicas(
                 for each in holds
                 if each not in now[key]
                 and holds[each] + 1 < holds[node]
+                and (not evens_topics or of_topics[topic, each] < of_topics[topic, node])
                 and _spread([*others, each], racks) >= _spread(now[key], racks)
             ]
             if free:
-                chosen = min(free, key=lambda each: (holds[each], each))
+                chosen = min(free, key=lambda each: (holds[each], of_topics[topic, each], each))
                 holds[node] -= 1
                 holds[chosen] += 1
+                of_topics[topic, node] -= 1
+                of_topics[topic, chosen] += 1
                 now[key] = tuple(chosen if each == node else each for each in now[key])
 
 
@@ -227,17 +243,26 @@ def _spread(replicas: Sequence[NodeId], racks: Mapping[NodeId, str | None]) -> i
 
 
 def _even_leaders(
-    now: dict[Placed, tuple[NodeId, ...]], racks: Mapping[NodeId, str | None]
+    now: dict[Placed, tuple[NodeId, ...]],
+    racks: Mapping[NodeId, str | None],
+    topic_of: Callable[[Placed], Hashable],
+    *,
+    evens_topics: bool,
 ) -> None:
     leads = dict.fromkeys(sorted(racks), 0)
-    for replicas in now.values():
+    of_topics = Counter[tuple[Hashable, NodeId]]()
+    for key, replicas in now.items():
         leads[replicas[0]] += 1
+        of_topics[topic_of(key), replicas[0]] += 1
     for _ in range(len(leads)):  # leadership may have to be handed on over several brokers
         for key, replicas in now.items():
-            first = replicas[0]
-            chosen = min(replicas, key=lambda node: (leads[node], node))
-            if leads[chosen] + 1 < leads[first]:
+            first, topic = replicas[0], topic_of(key)
+            chosen = min(replicas, key=lambda node: (leads[node], of_topics[topic, node], node))
+            is_evener = of_topics[topic, chosen] < of_topics[topic, first]
+            if leads[chosen] + 1 < leads[first] and (is_evener or not evens_topics):
                 leads[first] -= 1
                 leads[chosen] += 1
+                of_topics[topic, first] -= 1
+                of_topics[topic, chosen] += 1
                 others = [node for node in replicas if node != chosen]
                 now[key] = (chosen, *others)

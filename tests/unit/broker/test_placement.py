@@ -142,7 +142,7 @@ def test_a_balanced_cluster_is_even_and_stays_as_it_is(drawn: tuple[int, list[li
     brokers, lists = drawn
     placed = {number: tuple(map(NodeId, each)) for number, each in enumerate(lists)}
     racks = _racks(*[None] * brokers)
-    moves = plan_balance(placed, racks)
+    moves = plan_balance(placed, racks, lambda _: 0)
     after = {**placed, **moves}
     assert all(len(set(after[number])) == len(each) for number, each in placed.items())
     holds = Counter(node for replicas in after.values() for node in replicas)
@@ -156,8 +156,31 @@ def test_a_balanced_cluster_is_even_and_stays_as_it_is(drawn: tuple[int, list[li
 def test_a_new_broker_gets_its_share_and_leads_it() -> None:
     nodes = [NodeId(1), NodeId(2), NodeId(3)]
     placed = {number: tuple(nodes[(number + at) % 3] for at in range(2)) for number in range(12)}
-    after = {**placed, **plan_balance(placed, _racks(None, None, None, None))}
+    after = {**placed, **plan_balance(placed, _racks(None, None, None, None), lambda _: 0)}
     holds = Counter(node for replicas in after.values() for node in replicas)
     leads = Counter(replicas[0] for replicas in after.values())
     assert max(holds.values()) - min(holds.values()) <= 1
     assert max(leads.values()) - min(leads[NodeId(node)] for node in range(1, 5)) <= 1
+
+
+@pytest.mark.parametrize("first", [("a", 3), ("offsets", 50)])
+def test_a_small_topic_stays_spread_beside_a_large_one(first: tuple[str, int]) -> None:
+    sizes = dict([first, ("offsets", 50), ("a", 3)])
+    placed: dict[tuple[str, int], tuple[NodeId, ...]] = {}
+    racks = _racks(None, None, None)
+    for topic, count in sizes.items():
+        lists = place_partitions(
+            racks=racks,
+            existing=list(placed.values()),
+            partition_count=count,
+            replication_factor=3,
+            start=0,
+        )
+        placed.update({(topic, number): each for number, each in enumerate(lists)})
+    moves = plan_balance(placed, _racks(None, None, None, None, None), lambda key: key[0])
+    after = {**placed, **moves}
+    leads = Counter(replicas[0] for replicas in after.values())
+    assert max(leads.values()) - min(leads[NodeId(node)] for node in range(1, 6)) <= 1
+    assert len({after["a", number][0] for number in range(3)}) == 3
+    held = Counter(node for number in range(3) for node in after["a", number])
+    assert max(held.values()) <= 2

@@ -162,7 +162,7 @@ def rebalance(
     screen = Screen(json=json)
     layout = read_layout(bootstrap)
     settled = {w: each for w, each in layout.placed.items() if w not in layout.moving}
-    moves = {} if leaders_only else plan_balance(settled, layout.racks)
+    moves = {} if leaders_only else plan_balance(settled, layout.racks, lambda where: where.topic)
     if dry_run:
         if leaders_only:
             _show_leaders(screen, layout)
