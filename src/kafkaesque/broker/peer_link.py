@@ -53,6 +53,7 @@ from kafkaesque.broker.peer_messages import (
     read_sections,
     write_answer,
     write_denial,
+    write_heartbeat,
     write_raft_section,
     write_request,
     write_section,
@@ -415,7 +416,7 @@ class PeerNetwork:
                     peer.inbound.connection.abort()
             word = self.write_word(node)
             beat = Heartbeat(self.sequence, peer.sequence_seen, wall_ms, *word, damaged)
-            link.add(write_section(SectionKind.HEARTBEAT, beat))
+            link.add(write_heartbeat(beat))
         self.flush()
         self._beat = self.env.clock.call_later(self._timings.heartbeat_ms, self._on_beat)
 

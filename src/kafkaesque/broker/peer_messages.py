@@ -169,6 +169,12 @@ def write_section(kind: SectionKind, body: object) -> list[Buffer]:
     return write_raw_section(kind, _encoder.encode(body))
 
 
+def write_heartbeat(beat: Heartbeat) -> list[Buffer]:
+    """Return a heartbeat's section; where nothing is damaged it is what earlier releases send."""
+    fields = msgspec.structs.astuple(beat)
+    return write_section(SectionKind.HEARTBEAT, fields if beat.damaged else fields[:-1])
+
+
 def write_raw_section(kind: SectionKind, payload: bytes) -> list[Buffer]:
     """Return a section whose body is written already."""
     return [_SECTION.pack(kind, len(payload)), payload]
