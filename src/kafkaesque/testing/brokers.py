@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.options import BROKER_OPTIONS
@@ -69,6 +70,13 @@ class TestedCluster(SimCluster):
         if machine.name in self.names:
             self.boot(machine)
 
+    def reboot_failed(self) -> None:
+        """Start those brokers anew, and at once, that have given up their disks."""
+        for name in self.failed():
+            machine = self.world.machines[name]
+            machine.kill()
+            self.boot(machine)
+
     def running(self) -> list[Broker]:
         """Return the brokers whose machines run and are not paused."""
         found = []
@@ -100,9 +108,9 @@ class TestedCluster(SimCluster):
     def lacking(self) -> str:
         """Return why the cluster is not whole."""
         if stopped := self.stopped():
-            return f"brokers that do not run: {', '.join(map(str, stopped))}"
+            return f"brokers that do not run: {', '.join(map(self._why_stopped, stopped))}"
         if not self.is_up():
-            return "some brokers are not ready, or do not hear of all others"
+            return "; ".join(self._why_not_up())
         lacking = find_lacking(self.running())
         return f"{lacking} has no leader, or not all copies vote and are in sync"
 
@@ -112,6 +120,32 @@ class TestedCluster(SimCluster):
             broker.is_ready and len(broker.alive_brokers()) == len(self.names)
             for broker in self.running()
         )
+
+    def _why_stopped(self, number: int) -> str:
+        """Return a broker's number, and why it could not start, if that is what it tried last."""
+        told = [line.split(maxsplit=3)[2:] for line in self.world.loop.history.lines()]
+        own = [what for name, what in told if name == self.names[number - 1] and what != "killed"]
+        return (
+            f"{number}, which {own[-1]}"
+            if own and own[-1].startswith("cannot start")
+            else str(number)
+        )
+
+    def _why_not_up(self) -> list[str]:
+        """Return what keeps the brokers that run from being up, a sentence each.
+
+        Of one that is not ready nobody is told that others do not hear of it, too.
+        """
+        unready = [each for each in self.running() if each.failure is not None or not each.is_ready]
+        reasons = [reasons_against(each)[0] for each in unready]
+        unready_nodes = {int(each.node) for each in unready}
+        for broker in self.running():
+            heard = unready_nodes | {int(each.node) for each in broker.alive_brokers()}
+            unheard = sorted(set(range(1, len(self.names) + 1)) - heard)
+            if unheard and broker not in unready:
+                others = ", ".join(map(str, unheard))
+                reasons.append(f"broker {broker.node} does not hear of broker {others}")
+        return reasons or ["a broker does not run yet"]
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return which broker leads, as a running one says that leads it; None if none does."""

@@ -146,8 +146,17 @@ class Faults:
     # -- the end of it
 
     def heal(self) -> None:
-        """End whatever is wrong, and start what does not run; lost data stays lost."""
-        self._do(lambda: Ground(self._cluster.world, self._cluster.boot_if_broker).heal())
+        """End whatever is wrong; start what does not run, and anew who has given up its disk.
+
+        Lost data stays lost.
+        """
+        self._do(self._heal)
+
+    def _heal(self) -> None:
+        Ground(self._cluster.world, self._cluster.boot_if_broker).heal()
+        # A broker that was paused hears only now of what it has missed: that its disk failed, say.
+        self._cluster.world.loop.run_for(0)
+        self._cluster.reboot_failed()
 
     def _on(self, broker: int, act: Callable[[Machine], object]) -> None:
         machine = self._cluster.machine(broker)

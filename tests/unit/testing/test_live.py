@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,24 @@ def test_a_broker_that_is_down_hangs_up(live: LiveCluster) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
         assert client.recv(1) == b""
     live.heal()
+
+
+def test_a_broker_that_has_given_up_its_disk_comes_back_when_all_is_healed(
+    live: LiveCluster,
+) -> None:
+    make_topic(live, "given-up")
+    live.fail_syncs(2)
+    assert produce(live, "given-up", 1) == []
+    await_that(lambda: any("the disk failed" in line for line in live.history()))
+    live.heal()
+    await_that(live.is_whole)
+
+
+def await_that(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_clients_leave_a_broker_that_is_cut_off(live: LiveCluster) -> None:

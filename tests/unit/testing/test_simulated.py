@@ -161,6 +161,41 @@ def test_a_broker_that_stays_away_keeps_it_from_being_whole(cluster: SimulatedCl
         cluster.wait_until_whole(20_000)
 
 
+@pytest.mark.parametrize("is_paused", [False, True], ids=["runs", "paused"])
+@pytest.mark.parametrize("fault", ["fail_syncs", "fill_disk"])
+def test_a_broker_that_has_given_up_its_disk_comes_back_when_all_is_healed(
+    cluster: SimulatedCluster, fault: str, is_paused: bool
+) -> None:
+    cluster.create_topic("t")
+    cluster.slow_disk(3, 200)
+    getattr(cluster, fault)(3)
+    cluster.produce("t", b"before")
+    if is_paused:
+        cluster.pause(3)
+    cluster.run_for(5_000)
+    cluster.heal()
+    cluster.wait_until_whole()
+    cluster.produce("t", b"after")
+    assert len(cluster.read("t", count=2)) == 2
+
+
+def test_brokers_that_are_not_ready_are_named_with_the_reason(cluster: SimulatedCluster) -> None:
+    cluster.create_topic("t")
+    cluster.fail_syncs(3)
+    cluster.produce("t", b"v")
+    with pytest.raises(TimedOut, match="ms: the disk of broker 3 failed: cannot sync on b3"):
+        cluster.wait_until_whole(20_000)
+    cluster.heal()
+    cluster.isolate(2)
+    with pytest.raises(TimedOut, match="; broker 2 does not hear of broker 1, 3"):
+        cluster.wait_until_whole(20_000)
+    cluster.heal()
+    cluster.fill_disk(3)
+    cluster.restart(3)
+    with pytest.raises(TimedOut, match=r"not run: 3, which cannot start: .*: No space left"):
+        cluster.wait_until_whole(20_000)
+
+
 def test_what_is_lost_with_its_only_copy_is_named(cluster: SimulatedCluster) -> None:
     cluster.create_topic("t", replicas=1)
     cluster.produce("t", b"v")
