@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.model.errors import ConfigError
-from kafkaesque.testing import LiveCluster, Refused, SimulatedCluster, TimedOut
+from kafkaesque.testing import ConfigError, LiveCluster, Refused, SimulatedCluster, TimedOut
 
 #: What is promised; the best of some starts counts, for the machine is busy with other tests.
 READY_S_MAX = 0.5
