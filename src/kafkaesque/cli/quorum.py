@@ -1,6 +1,7 @@
 """Which brokers are controllers, as the cluster's leading controller says."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
@@ -24,14 +25,19 @@ class QuorumMember:
     votes: bool
     leads: bool
     is_up: bool
-    #: Records of the log that it has not, of those that are committed; None: it is not known.
+    #: Records of the log that it has not, of those that are committed; None: it is not known, as of
+    #: one that nobody hears.
     behind: int | None
     #: It has all that is committed, and could vote.
     has_all: bool
+    #: It accepts connections and answers nothing; the one that leads cannot see that.
+    hangs: bool = False
 
     @property
     def state(self) -> str:
         """What it is, in a word or two."""
+        if self.hangs:
+            return "hangs"
         if not self.is_up:
             return "down"
         return "up" if self.has_all else "behind"
@@ -75,12 +81,13 @@ def read_quorum(bootstrap: str) -> Quorum:
         )
 
     def member(state: ReplicaState, *, votes: bool) -> QuorumMember:
-        is_known = state.log_end_offset >= 0
+        is_up = state.last_fetch_timestamp >= 0
+        is_known = is_up and state.log_end_offset >= 0
         return QuorumMember(
             broker=state.replica_id,
             votes=votes,
             leads=state.replica_id == found.leader_id,
-            is_up=state.last_fetch_timestamp >= 0,
+            is_up=is_up,
             behind=max(0, found.high_watermark - state.log_end_offset) if is_known else None,
             has_all=state.last_caught_up_timestamp >= 0,
         )
@@ -88,3 +95,12 @@ def read_quorum(bootstrap: str) -> Quorum:
     members = [member(each, votes=True) for each in found.current_voters]
     members += [member(each, votes=False) for each in found.observers]
     return Quorum(leader=found.leader_id, term=found.leader_epoch, members=members)
+
+
+def with_hanging(quorum: Quorum, hanging: Collection[int]) -> Quorum:
+    """Return what the one that leads says, with what only who asks all brokers sees: who hangs."""
+    members = [
+        replace(each, hangs=True, behind=None) if each.broker in hanging else each
+        for each in quorum.members
+    ]
+    return replace(quorum, members=members)

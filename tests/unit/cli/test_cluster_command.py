@@ -16,7 +16,15 @@ from kafkaesque.cli.doctor import probe
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.moving_replicas import Move, Where
+from kafkaesque.cli.quorum import Quorum
+from kafkaesque.protocols.kafka.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
 from tests.unit.cli.made_up_facts import closed, facts, partition, view, without_controller
+from tests.unit.cli.made_up_facts import quorum as made_up_quorum
 
 SEEN = ClusterStatus(
     cluster_id="c",
@@ -29,7 +37,9 @@ SEEN = ClusterStatus(
 )
 
 
-def run(monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str) -> tuple[str, list[str]]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str, quorum_is: Quorum | None = None
+) -> tuple[str, list[str]]:
     """Run a command; return its output, and which brokers were asked beside `look`."""
     asked: list[str] = []
 
@@ -37,14 +47,16 @@ def run(monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str) -> tuple[str
         asked.append(bootstrap)
         return SEEN
 
-    def refuse(bootstrap: str) -> None:
+    def read_quorum(bootstrap: str) -> Quorum:
         asked.append(bootstrap)
+        if quorum_is is not None:
+            return quorum_is
         raise CommandFailed("nobody says who the controllers are")
 
     monkeypatch.setattr(kafka, "Connection", lambda _: None)
     monkeypatch.setattr(cluster, "read_status", read_status)
     monkeypatch.setattr(probe, "look", lambda _: found)
-    monkeypatch.setattr(quorum, "read_quorum", refuse)
+    monkeypatch.setattr(quorum, "read_quorum", read_quorum)
     for module in (gossip_members, recoveries):
         monkeypatch.setattr(module, "read_page", lambda *_: None)
     done = CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"])
@@ -75,6 +87,50 @@ def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyP
     assert "controllers\t1, 2, 3\n" in output
     document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
     assert document["controller"] == 1
+
+
+def test_controllers_that_hang_are_told_from_those_that_are_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hanging = closed(facts(), 3, problem="no answer", hangs=True)
+    # The one that leads has not noticed yet, or takes it to be down.
+    for told in (made_up_quorum(3), made_up_quorum(3, 3)):
+        output, asked = run(monkeypatch, hanging, "controllers", quorum_is=told)
+        assert asked == ["h:1,h:2"]
+        assert output.splitlines()[1:] == [
+            "1\tleads\tup\t0",
+            "2\tvotes\tup\t0",
+            "3\tvotes\thangs\t-",
+        ]
+        output, _ = run(monkeypatch, hanging, "status", "--json", quorum_is=told)
+        assert [each["hangs"] for each in json.loads(output)["quorum"]["members"]] == [
+            False,
+            False,
+            True,
+        ]
+
+
+def test_of_a_controller_that_is_down_nobody_says_how_far_behind_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def replica(node: int, seen_ms: int) -> ReplicaState:
+        return ReplicaState(
+            replica_id=node,
+            log_end_offset=9,
+            last_fetch_timestamp=seen_ms,
+            last_caught_up_timestamp=seen_ms,
+        )
+
+    data = PartitionData(
+        error_message=None,
+        leader_id=1,
+        high_watermark=11,
+        current_voters=[replica(1, 1), replica(2, -1)],
+    )
+    answer = DescribeQuorumResponse(topics=[TopicData("__cluster_metadata", [data])])
+    monkeypatch.setattr(quorum, "ask", lambda *_: answer)
+    found = quorum.read_quorum("h:1").members
+    assert [(each.state, each.behind) for each in found] == [("up", 2), ("down", None)]
 
 
 def test_status_has_a_row_for_each_partition_that_is_not_well() -> None:

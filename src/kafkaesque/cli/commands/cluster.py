@@ -121,7 +121,7 @@ def status(
         tables.append(moves_table(facts.moves))
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
-    quorum = None if facts.has_no_controller else _quorum(bootstrap)
+    quorum = None if facts.has_no_controller else _quorum(bootstrap, facts.hanging_brokers)
     voters = facts.controllers if quorum is None else quorum.voters
     rows: list[tuple[Cell, ...]] = [
         ("moving", None if facts.unseen else len(facts.moves)),
@@ -287,11 +287,11 @@ def status_of(metadata: "ClusterMetadata", alive: Collection[int]) -> ClusterSta
     )
 
 
-def _quorum(bootstrap: str) -> "Quorum | None":
-    from kafkaesque.cli.quorum import read_quorum
+def _quorum(bootstrap: str, hanging: Collection[int]) -> "Quorum | None":
+    from kafkaesque.cli.quorum import read_quorum, with_hanging
 
     try:
-        return read_quorum(bootstrap)
+        return with_hanging(read_quorum(bootstrap), hanging)
     except CommandFailed:
         return None  # nobody leads them; the rest can be told all the same
 

@@ -33,17 +33,23 @@ def controllers(
 ) -> None:
     """Show who votes on the cluster's metadata, who leads, and how far behind everybody is.
 
+    Of a broker that is down or hangs it is not known how far behind it is.
+
     \b
     Example:
       kafkaesque cluster controllers
       kafkaesque cluster controllers add 4
       kafkaesque cluster controllers remove 1
     """
-    from kafkaesque.cli.quorum import read_quorum
+    from kafkaesque.cli.doctor.probe import look
+    from kafkaesque.cli.quorum import read_quorum, with_hanging
 
     if context.invoked_subcommand is not None:
         return
-    found = read_quorum(bootstrap)
+    facts = look(bootstrap)
+    # Those that hang would be waited for again.
+    quorum = read_quorum(facts.alive_addresses or bootstrap)
+    found = with_hanging(quorum, facts.hanging_brokers)
     rows = [
         (
             each.broker,

@@ -227,6 +227,11 @@ class Facts:
         """Those that do not answer, or that nobody says how to reach."""
         return [node for node in self.known_brokers if not self.answers(node)]
 
+    @property
+    def hanging_brokers(self) -> list[int]:
+        """Those that accept connections and answer nothing."""
+        return [each.id for each in self.brokers if each.hangs]
+
     def recovery_of(self, name: PartitionName) -> Recovery | None:
         """Return what is known of a partition that was formed anew, or is being."""
         return next((e for e in self.recoveries if (e.topic, e.partition) == name), None)
