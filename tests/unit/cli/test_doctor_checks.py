@@ -38,6 +38,8 @@ from tests.unit.cli.made_up_facts import (
 )
 from tests.unit.project.test_documentation import ROOT
 
+MISSING = "controllers-missing"
+
 
 def test_a_healthy_cluster_has_no_findings() -> None:
     assert diagnose(facts(), Limits()) == []
@@ -53,6 +55,21 @@ def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
     (critical,) = diagnose(replace(facts(), quorum=quorum(3, 3)), Limits())
     assert critical.severity is Severity.CRITICAL
     assert "remove" not in critical.command  # it runs
+
+
+def test_a_broker_that_could_vote_instead_is_named() -> None:
+    gone = closed(facts(), 3)
+    assert "add BROKER && " in checks_of(replace(gone, quorum=quorum(3, 3)))[MISSING].command
+    wide = replace(gone, brokers=[*gone.brokers, broker(4), broker(5)], quorum=quorum(3, 3))
+    wanted = "controllers add {} && kafkaesque cluster controllers remove 3"
+    assert wanted.format(4) in checks_of(wide)[MISSING].command
+    unready = replace(admin(), reasons=["orders-0: not opened yet"])
+    for unfit in (
+        closed(wide, 4),
+        with_broker(wide, 4, admin=unready),
+        with_broker(wide, 4, admin=FAILED),
+    ):
+        assert wanted.format(5) in checks_of(unfit)[MISSING].command
 
 
 def test_a_controller_that_runs_is_not_to_be_started() -> None:

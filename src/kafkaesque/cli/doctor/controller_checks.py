@@ -50,9 +50,22 @@ def _helps(facts: Facts, missing: list[QuorumMember]) -> Iterator[str]:
         yield "kafkaesque doctor    (again, in a minute: who is behind catches up)"
     if down := [node for node in dead if state_of(facts, node) == "is down"]:
         yield (
-            f"or, if broker {down[0]} is gone for good: kafkaesque cluster controllers add BROKER "
-            f"&& kafkaesque cluster controllers remove {down[0]}"
+            f"or, if broker {down[0]} is gone for good: kafkaesque cluster controllers add "
+            f"{_successor(facts)} && kafkaesque cluster controllers remove {down[0]}"
         )
+
+
+def _successor(facts: Facts) -> str:
+    """Return which broker could vote in place of another, or the word for one that is to come."""
+    fit = [
+        each.id
+        for each in facts.brokers
+        if each.id not in facts.controllers
+        and facts.answers(each.id)
+        and not each.has_failed
+        and not (each.admin is not None and each.admin.reasons)
+    ]
+    return str(min(fit, default="BROKER"))
 
 
 def _nobody_leads(facts: Facts) -> Finding:
