@@ -28,6 +28,7 @@ SHOWN_MAX = 10
 SEGMENT_SUFFIX = ".log"
 PARTITION_METADATA = "partition.metadata"
 META = "meta.json"
+CHECKPOINT = "checkpoint"
 
 app = new_app(help="Read a data directory offline: dump and verify.")
 
@@ -72,8 +73,8 @@ def verify(
     Of several brokers the partitions' replicas are compared with one another, too: byte for byte,
     up to the end of the shortest.
 
-    Ends with 4 when something that was durable is not as it was. What is only a note is settled by
-    the next start of the broker.
+    Ends with 4 when something that was durable is not as it was, or the broker would not start with
+    it. What is only a note is settled by the next start of the broker.
 
     \b
     Example:
@@ -81,7 +82,8 @@ def verify(
       kafkaesque log verify kafkaesque-data/broker-1 --json
       kafkaesque log verify /mnt/one/broker-1 /mnt/two/broker-2 /mnt/three/broker-3
     """
-    from kafkaesque.storage.offline import Severity, verify
+    from kafkaesque.cli.directory_check import check_directory
+    from kafkaesque.storage.offline import Severity
 
     screen = Screen(json=json)
     brokers = _all_brokers(directories)
@@ -97,7 +99,8 @@ def verify(
     size = sum(_size(path) for path in brokers)
     with screen.progress("reading", size, is_bytes=True) as bar:
         for path, disk in disks.items():
-            found += [(path, finding) for finding in verify(disk)]
+            findings = check_directory(disk, read_only_disk(path))
+            found += [(path, finding) for finding in findings]
     compared, differences = _compare_replicas(screen, brokers)
     found += differences
     errors = sum(finding.severity is Severity.ERROR for _, finding in found)
@@ -215,12 +218,17 @@ def broker_directories(directory: Path, example: str) -> list[Path]:
     Raises:
         CommandFailed: there is none; it shows the example of a command that finds some.
     """
-    if (directory / META).exists():
+    if _is_brokers(directory):
         return [directory]
-    found = sorted(path.parent for path in directory.glob(f"broker-*/{META}"))
+    found = sorted(path for path in directory.glob("broker-*") if _is_brokers(path))
     if not found:
         raise wrong_usage(f"{directory} holds no broker's data: there is no {META}", example)
     return found
+
+
+def _is_brokers(directory: Path) -> bool:
+    """Tell whether it holds a broker's data, maybe not all of it any more."""
+    return any((directory / name).exists() for name in (META, CHECKPOINT))
 
 
 Line = dict[str, Any]
