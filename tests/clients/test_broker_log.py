@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
+from kafkaesque.cli.exit_codes import DAMAGED
 from tests.clients.cluster import KafkaesqueCluster, broker_command
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, produce
 
@@ -41,3 +43,29 @@ def test_a_start_that_the_disk_refuses_names_the_data_directory(tmp_path: Path) 
     assert " level=error broker=1 " in second.stderr
     assert "broker 1 cannot start: " in second.stderr
     assert f'(the data directory is {given.parent / "data"})"\n' in second.stderr
+
+
+def test_a_start_with_a_damaged_directory_says_what_helps(tmp_path: Path) -> None:
+    with KafkaesqueCluster(1, directory=tmp_path) as cluster:
+        (given,) = tmp_path.glob("*/broker-1/broker.toml")
+        cluster.brokers[0].stop()
+        data = given.parent / "data"
+        (data / "meta.json").write_text("garbage\n")
+        second = subprocess.run(
+            broker_command(given), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        assert verify(data) == DAMAGED
+        (data / "meta.json").unlink()
+        assert verify(data) == DAMAGED
+    assert second.returncode == 1
+    assert "broker 1 cannot start: 'meta.json' in the data directory cannot be" in second.stderr
+    wanted = f"(the data directory is {data}): move that directory away as a whole, and start"
+    assert wanted in second.stderr
+
+
+def verify(*directories: Path) -> int:
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "log", "verify"]
+    done = subprocess.run(
+        [*command, *map(str, directories)], capture_output=True, timeout=DEADLINE_S, check=False
+    )
+    return done.returncode

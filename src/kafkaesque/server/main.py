@@ -18,8 +18,16 @@ from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
 from kafkaesque.server.logs import set_up_logging
+from kafkaesque.storage.errors import StorageCorrupt
 
 EXIT_CANNOT_START = 1
+#: What helps where all of a data directory cannot be used. Nothing in it is to be mended by hand:
+#: who has the wrong id or an older state votes and answers for what it has not got.
+_BEGIN_ANEW = (
+    "move that directory away as a whole, and start the broker with an empty one and its old id, "
+    "so that its copies are made anew from the other brokers; keep the old one until every "
+    "partition has a leader, and do so with one broker at a time"
+)
 
 _log = logging.getLogger("kafkaesque.server")
 
@@ -146,6 +154,8 @@ def run_broker(config: ServerConfig) -> int:
                 f": remove other files on that disk, or enlarge it. With {least} bytes free the "
                 "broker nearly always starts, and deletes then what topics keep no longer"
             )
+        if isinstance(error, StorageCorrupt):
+            where = f" (the data directory is {config.data}): {_BEGIN_ANEW}"
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
     return EXIT_CANNOT_START if servers[0].is_doomed else status
