@@ -401,6 +401,40 @@ def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path)
         patient.cluster.close()
 
 
+def test_a_broker_with_another_secret_says_so_until_it_has_the_right_one(patient: Patient) -> None:
+    broker = patient.cluster.broker(3)
+    right = broker.config_path.read_text()
+    wrong = broker.config_path.with_name("wrong.secret")
+    wrong.write_text("the secret of quite another cluster\n")
+    wrong.chmod(0o600)
+    lines = [
+        f'cluster.secret.file = "{wrong}"' if line.startswith("cluster.secret.file") else line
+        for line in right.splitlines()
+    ]
+    patient.stop(3)
+    try:
+        broker.config_path.write_text("\n".join(lines))
+        broker.start(patient.cluster.events)
+
+        def is_said() -> bool:
+            finding = patient.examine()[1].get("broker-not-ready", {"cause": "", "command": ""})
+            return (
+                "turns this broker away: it does not know this broker's secret" in finding["cause"]
+                and "cluster.secret.file in broker-3.toml" in finding["command"]
+            )
+
+        eventually(is_said, "that it is turned away")
+        assert any(
+            "level=error" in line and "turns this broker away" in line
+            for line in broker.log_path.read_text().splitlines()
+        )
+        patient.stop(3)
+    finally:
+        broker.config_path.write_text(right)
+        patient.start_those_that_are_down()
+    assert patient.get(3, "/health/ready") == (200, "ready\n")
+
+
 def test_nobody_to_ask_is_another_exit_code() -> None:
     done = subprocess.run(
         [*KAFKAESQUE, "doctor", "-b", "127.0.0.1:1"], capture_output=True, text=True, check=False

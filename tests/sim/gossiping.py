@@ -25,6 +25,8 @@ class Cluster:
         self.loop = self.world.loop
         self.brokers: dict[str, Broker] = {}
         self.reports: dict[str, list[str]] = {}
+        #: Of these, what somebody has to look after.
+        self.errors: dict[str, list[str]] = {}
         self.contested: list[str] = []
 
     def start(
@@ -60,7 +62,19 @@ class Cluster:
             }
         )
         env = self.world.machines[name].boot()
-        broker = Broker(env=env, config=config, report=lambda line: reports.append(str(line)))
+        errors = self.errors.setdefault(name, [])
+
+        def report_error(line: str) -> None:
+            errors.append(str(line))
+            reports.append(str(line))
+
+        broker = Broker(
+            env=env,
+            config=config,
+            report=lambda line: reports.append(str(line)),
+            report_error=report_error,
+            report_warning=lambda line: reports.append(str(line)),
+        )
         broker.on_contested = lambda: self._on_contested(name)
         broker.start(lambda: None)
         self.brokers[name] = broker

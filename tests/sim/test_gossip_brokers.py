@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from kafkaesque.admin.health import reasons_against
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.membership.errors import Refusal
@@ -127,12 +128,38 @@ def test_a_stranger_is_kept_out_and_both_sides_say_why(secrets: tuple[bytes, ...
     turned_away = cluster.told("b9", "turns this broker away")
     assert len(turned_away) == 2, turned_away
     assert "cluster.secret.file" in turned_away[0]
+    assert set(turned_away) <= set(cluster.errors["b9"])
+    (reason,) = reasons_against(stranger)
+    assert reason.startswith("broker 1 turns this broker away: ")
+    assert reason.endswith("cluster.secret.file (and so does broker 2)")
+    # It may be the others that do not let in whom they turn away: they serve all the same.
+    assert reasons_against(cluster.brokers["b1"]) == []
     assert len(cluster.told("b9", "has answered yet")) == bool(secrets)
     assert not any(
         broker.peers.is_alive(NodeId(9))
         for broker in cluster.brokers.values()
         if broker is not stranger
     )
+
+
+def test_who_was_turned_away_says_so_until_it_is_let_in() -> None:
+    cluster = Cluster()
+    cluster.found()
+    for node in (1, 2):
+        cluster.kill(node)
+    # The two that vote come back with a secret that the third does not have.
+    for node in (1, 2):
+        cluster.start(node, secrets=(NEW,), knows=True)
+    third = cluster.brokers["b3"]
+    cluster.loop.run_for(10_000)
+    (reason,) = reasons_against(third)
+    assert "turns this broker away: it does not know this broker's secret" in reason
+    for node in (1, 2):
+        cluster.kill(node)
+        cluster.start(node, [3])
+    cluster.until_whole()
+    cluster.loop.run_until(lambda: not reasons_against(third), 10_000)
+    assert third.peers.denials() == {}
 
 
 def test_a_cluster_without_a_secret_turns_a_broker_with_one_away() -> None:

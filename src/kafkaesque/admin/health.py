@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 from kafkaesque.admin.http import Answer, text_answer
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.greeting import explain
+from kafkaesque.broker.peer_messages import Denial
+from kafkaesque.model.ids import NodeId
 
 #: Partitions that a reason names, or damaged ones with a reason each.
 NAMED_MAX = 5
@@ -33,22 +36,46 @@ def reasons_against(broker: Broker) -> list[str]:
         return [f"the disk of broker {broker.node} failed: {broker.failure}"]
     if broker.is_stopping:
         return [f"broker {broker.node} is being stopped"]
-    reasons = []
-    if not broker.is_ready:
-        reasons.append(
-            f"broker {broker.node} is not registered with the controller yet: a majority of the "
-            "controllers has to be up and to reach it"
-        )
+    reasons = _controller_reasons(broker)
     if not broker.controller.is_caught_up:
         reasons.append(
             f"broker {broker.node} has not got all metadata again that it knew before it stopped"
         )
-    if broker.controller_node() is None:
-        reasons.append(f"broker {broker.node} knows no controller: none may be elected")
     if broker.space_watch.reason is not None:
         reasons.append(broker.space_watch.reason)
     reasons += _partition_reasons(broker)
     return reasons
+
+
+def _controller_reasons(broker: Broker) -> list[str]:
+    """Return why this broker has no part in the cluster: the reasons that are known best."""
+    knows_none = broker.controller_node() is None
+    if broker.is_ready and not knows_none:
+        return []
+    who = f"broker {broker.node}"
+    reasons = _denied(broker.peers.denials())
+    if reasons:
+        return reasons
+    if not broker.is_ready:
+        reasons.append(
+            f"{who} is not registered with the controller yet: a majority of the controllers has "
+            "to be up and to reach it"
+        )
+    if knows_none:
+        reasons.append(f"{who} knows no controller: none may be elected")
+    return reasons
+
+
+def _denied(denials: Mapping[NodeId, Denial]) -> list[str]:
+    """Return who turns this broker away, a sentence for each reason."""
+    found: dict[Denial, list[str]] = {}
+    for node, denial in sorted(denials.items()):
+        found.setdefault(denial, []).append(str(node))
+    return [
+        f"broker {first} turns this broker away: {explain(denial)}"
+        + (f" (and so does broker {_named(others)})" if others else "")
+        for denial, (first, *others) in found.items()
+    ]
 
 
 def _partition_reasons(broker: Broker) -> list[str]:

@@ -158,6 +158,8 @@ class Broker:
             timings=config.timings,
             events=self,
             report=self.report,
+            report_error=self.report_error,
+            report_warning=self.report_warning,
         )
         self.gossip = make_gossip(self)
         self.identity = Identity(self)

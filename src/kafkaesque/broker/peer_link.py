@@ -241,11 +241,16 @@ class PeerNetwork:
         timings: PeerTimings,
         events: PeerEvents,
         report: Callable[[str], None],
+        report_error: Callable[[str], None] | None = None,
+        report_warning: Callable[[str], None] | None = None,
     ) -> None:
+        """Without `report_error` and `report_warning`, `report` is told what they would be."""
         self.env = env
         self.node = node
         self.greeter = greeter
         self.report = report
+        self.report_error = report_error or report
+        self.report_warning = report_warning or report
         self.closed = False
         self.door = PeerDoor(env.clock, report)
         self.claims = ClaimDesk(self)
@@ -383,6 +388,11 @@ class PeerNetwork:
     def addresses(self) -> list[Address]:
         """Return where peers are dialled."""
         return [link.address for link in self._outbound.values()]
+
+    def denials(self) -> dict[NodeId, Denial]:
+        """Return which peers do not let this broker in, and why, as they have said."""
+        denied = {node: link.denied_for() for node, link in self._outbound.items()}
+        return {node: denial for node, denial in denied.items() if denial is not None}
 
     def is_linked(self, node: NodeId) -> bool:
         """Tell whether the connection that was dialled to a peer stands."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 #: Raft messages to a peer that reads too slowly are dropped beyond this; Raft sends them again.
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
-#: A connection that stood for this long was a good one: it is dialled again at once.
+#: A connection that stood for this long was a good one: it is dialled again at once. Who does not
+#: let us in says so before that.
 STABLE_MS = 1_000
 #: Short: a dying process may take one more connection before it refuses the next.
 RECONNECT_MS_MIN = 5
@@ -83,6 +84,8 @@ class Outbound:
     def _on_failed(self, error: Exception) -> None:
         self.state = "idle"
         if isinstance(error, ConnectionRefusedError):
+            # Who has turned us away is gone: another process may let us in.
+            self.denial = None
             self._owner.on_refused(self.node, self.address)
         self._redial_later()
 
@@ -115,14 +118,25 @@ class Outbound:
         else:
             if denial is not self.denial:
                 self.denial = denial
-                self._owner.report(
-                    f"broker {self.node} at {self.address} turns this broker away: "
-                    f"{explain(denial)}"
-                )
+                self._tell_of(denial)
             if denial is Denial.ID_IN_USE:
                 self._owner.on_id_in_use(self.node)
         if self.connection is not None:
             self.connection.abort()
+
+    def _tell_of(self, denial: Denial) -> None:
+        sentence = f"broker {self.node} at {self.address} turns this broker away: {explain(denial)}"
+        # After a kill the process before may be taken for alive for a moment.
+        is_passing = denial in (Denial.ID_IN_USE, Denial.OUTDATED)
+        owner = self._owner
+        (owner.report_warning if is_passing else owner.report_error)(sentence)
+
+    def denied_for(self) -> Denial | None:
+        """Return why the peer does not let us in; None if it does, or is not known not to."""
+        opened = self._opened_ms if self.state == "open" else None
+        if opened is not None and self._owner.env.clock.now_ms() - opened >= STABLE_MS:
+            return None
+        return self.denial
 
     def on_writable(self) -> None:
         pass

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from kafkaesque.broker.greeting import explain
+from kafkaesque.broker.peer_messages import Denial
 from kafkaesque.cli.doctor.admin_port import read_metrics
 from kafkaesque.cli.doctor.checks import CHECKS, diagnose
 from kafkaesque.cli.doctor.facts import (
@@ -103,6 +105,21 @@ def test_without_a_majority_of_controllers_that_is_said_and_no_network_is_blamed
     assert finding.cause.endswith("changed; 2 of 3 have to be up")
     assert finding.command == "start broker 2; do what is said of broker 3, which is running"
     assert finding.names == ["2", "3"]
+
+
+@pytest.mark.parametrize("denial", list(Denial))
+def test_who_is_turned_away_is_not_told_to_wait(denial: Denial) -> None:
+    reason = f"broker 1 turns this broker away: {explain(denial)}"
+    found = closed(facts(), 3, admin=replace(admin(), reasons=[reason]))
+    finding = checks_of(found)["broker-not-ready"]
+    assert finding.cause == reason
+    assert "curl" not in finding.command
+    option = "cluster.secret.file" if "secret" in reason else "cluster.id"
+    asked = {Denial.OUTDATED: "timedatectl", Denial.ID_IN_USE: "ps axo"}.get(denial, option)
+    assert asked in finding.command
+    if denial is Denial.ID_IN_USE:
+        return
+    assert finding.command.endswith("start it: kafkaesque broker --config broker-3.toml")
 
 
 def test_controllers_that_are_up_and_have_no_leader_do_not_reach_one_another() -> None:

@@ -25,6 +25,21 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 NEARLY_FULL = 1 / 3
 #: What a broker says of copies that it makes anew.
 COPIED = "being copied from other replicas"
+#: What a broker says of others that do not let it in, ...
+TURNED_AWAY = "turns this broker away"
+#: ... and what helps, by a word of the reason that they give.
+_TURNED_AWAY = {
+    "this broker has none": "set cluster.secret.file in {file} to a copy of the other brokers' "
+    "file; then {start}",
+    "this broker has one": "take cluster.secret.file out of {file}, or give the others the same "
+    "file, as all of them need it; then {start}",
+    "cluster.secret.file": "compare the file that cluster.secret.file in {file} names with the "
+    "other brokers' (sha256sum: they have to be the same); then {start}",
+    "cluster.id": "compare cluster.id in {file} with the other brokers'; then {start}",
+    "process of this broker's id": "ps axo pid,args | grep kafkaesque    (there and on the other "
+    "machines: another process has its id, and one of them has to stop)",
+    "in use twice": "timedatectl status, and look for another process of its id; then {start}",
+}
 #: Of the files that may be open.
 FILES_USED_MAX = 0.8
 #: What a broker says whose disk is full.
@@ -73,8 +88,7 @@ def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
                 what=f"broker {broker.id} is up and not ready"
                 + ("" if broker.problem is None else ", and lets no clients in"),
                 cause="; ".join(reasons),
-                command=f"curl http://{broker.options.get('admin.listener', '')}/health/ready    "
-                "(until it says ready)",
+                command=_makes_ready(broker, reasons),
                 names=[str(broker.id)],
             )
 
@@ -94,6 +108,16 @@ def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
         and not (broker.admin.is_full and FULL in reason)
         and not (is_lost and COPIED in reason)
     ]
+
+
+def _makes_ready(broker: BrokerFacts, reasons: Sequence[str]) -> str:
+    """Return what to do that a broker becomes ready, if more than to wait."""
+    ready = f"curl http://{broker.options.get('admin.listener', '')}/health/ready"
+    start = f"stop it, and start it: kafkaesque broker --config broker-{broker.id}.toml"
+    for sign, advice in _TURNED_AWAY.items():
+        if any(TURNED_AWAY in each and sign in each for each in reasons):
+            return f"on its machine: {advice.format(file=f'broker-{broker.id}.toml', start=start)}"
+    return f"{ready}    (until it says ready)"
 
 
 def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
