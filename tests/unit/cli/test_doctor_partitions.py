@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkaesque.cli.doctor.checks import diagnose
+from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.findings import Limits
 from kafkaesque.cli.moving_replicas import Move, Where
 from tests.unit.cli.made_up_facts import (
@@ -129,6 +130,55 @@ def test_who_was_there_when_it_was_formed_anew_goes_on_alone_again() -> None:
     assert "may have" not in found["leaderless"].cause
     found = checks_of(reformed(closed(closed(leaderless([1, 2, 3]), 1), 2), [1, 2]))
     assert "brokers 1, 2 may have acknowledged records" in found["leaderless"].cause
+
+
+def many_leaderless(*counts: tuple[str, int]) -> Facts:
+    """Return topics without leaders, of which brokers 2 and 3 have lost all that they had."""
+    lost = partition(leader=-1, in_sync=[])
+    names = [f"{topic}-{number}" for topic, count in counts for number in range(count)]
+    found = facts(view(dict.fromkeys(names, lost)))
+    for node in (2, 3):
+        found = with_broker(found, node, admin=replace(admin(), copied=names))
+    return found
+
+
+def test_a_command_for_each_topic_heals_all_that_are_named_and_users_come_first() -> None:
+    finding = checks_of(many_leaderless(("__consumer_offsets", 30), ("prices", 1)))["leaderless"]
+    assert finding.what == (
+        "31 partitions without a leader, neither written nor read: 1 of prices, "
+        "30 of __consumer_offsets"
+    )
+    assert finding.command == (
+        "kafkaesque topic elect prices --partition 0 --unclean; "
+        "kafkaesque topic elect __consumer_offsets --unclean"
+    )
+    assert finding.names[0] == "prices-0"
+    few = checks_of(many_leaderless(("__consumer_offsets", 1), ("prices", 2)))["leaderless"]
+    assert few.what.endswith(": prices-0, prices-1, __consumer_offsets-0")
+
+
+def test_what_waits_to_be_formed_anew_is_healed_by_a_command_for_each_topic() -> None:
+    waiting = [
+        replace(recovery(60_000, told=[1]), topic=topic, partition=number)
+        for topic in ("__consumer_offsets", "prices")
+        for number in range(2)
+    ]
+    finding = checks_of(replace(facts(), recoveries=waiting))["recovery-waits"]
+    assert finding.what.endswith("prices-0, prices-1, __consumer_offsets-0, __consumer_offsets-1")
+    assert finding.command == (
+        "kafkaesque topic elect prices --unclean; "
+        "kafkaesque topic elect __consumer_offsets --unclean"
+    )
+
+
+def test_every_topic_of_which_all_is_lost_is_to_be_created_anew() -> None:
+    found = many_leaderless(("__consumer_offsets", 2), ("prices", 1))
+    names = [str(name) for name in found.view.partitions if name.topic != "orders"]
+    found = with_broker(found, 1, admin=replace(admin(), copied=names))
+    assert checks_of(found)["leaderless"].command == (
+        "kafkaesque topic delete prices, and create it anew; "
+        "kafkaesque topic delete __consumer_offsets, and create it anew"
+    )
 
 
 def test_before_replicas_have_had_time_to_tell_it_is_not_said_that_they_wait() -> None:

@@ -1,8 +1,10 @@
 """Words that several checks use: who is meant, how a broker is, and what brings it back."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.doctor.facts import Facts, PartitionName
+from kafkaesque.cli.doctor.findings import NAMED_MAX, named
 from kafkaesque.cli.screen import counted
 
 
@@ -33,18 +35,48 @@ def lets_nobody_in(facts: Facts, node: int) -> bool:
     )
 
 
-def elect_unclean(topic: str, partition: int, holders: Sequence[int]) -> str:
-    """Return how to go on without brokers that may have what the others do not."""
-    command = f"kafkaesque topic elect {topic} --partition {partition} --unclean"
+def users_first(name: PartitionName) -> tuple[bool, PartitionName]:
+    """Return by what partitions are sorted: users' before the brokers' own."""
+    return name.topic.startswith("__"), name
+
+
+def name_partitions(names: Sequence[PartitionName]) -> str:
+    """Return partitions as words, users' first: each, or of many how many of each topic."""
+    ordered = sorted(names, key=users_first)
+    if len(ordered) <= NAMED_MAX:
+        return named(ordered)
+    counts = Counter(each.topic for each in ordered)
+    return named([f"{count} of {topic}" for topic, count in counts.items()])
+
+
+def elect_unclean(names: Sequence[PartitionName], holders: Sequence[int]) -> str:
+    """Return how all of these go on without brokers that may have what the others do not.
+
+    A command for each topic, users' first.
+    """
+    counts = Counter(each.topic for each in names)
+    commands = []
+    for name in sorted(names, key=users_first):
+        if count := counts.pop(name.topic, 0):
+            only = f" --partition {name.number}" if count == 1 else ""
+            commands.append(f"kafkaesque topic elect {name.topic}{only} --unclean")
+    command = "; ".join(commands)
     if holders:
         command += f"    (gives up acknowledged records that only {in_words(holders)} may have)"
     return command
 
 
-def begin_anew(facts: Facts, topic: str) -> str:
-    """Return what is left to do where no replica of a partition has anything any more."""
+def begin_anew(facts: Facts, names: Sequence[PartitionName]) -> str:
+    """Return what is left to do where no replica of some partitions has anything any more."""
+    counts = Counter(each.topic for each in names)
+    ordered = sorted(names, key=users_first)
+    topics = dict.fromkeys(each.topic for each in ordered)
+    return "; ".join(_begin_topic_anew(facts, topic, counts[topic]) for topic in topics)
+
+
+def _begin_topic_anew(facts: Facts, topic: str, lost: int) -> str:
     command = f"kafkaesque topic delete {topic}, and create it anew"
-    others = sum(name.topic == topic for name in facts.view.partitions) - 1
+    others = sum(name.topic == topic for name in facts.view.partitions) - lost
     if others > 0:
         command += f"    (with {counted(others, 'other partition')}: copy first what is there)"
     return command

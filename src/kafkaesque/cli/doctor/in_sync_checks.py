@@ -6,9 +6,16 @@ Nothing is committed there that was not before, so a change of replicas is not, 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kafkaesque.cli.doctor.advice import alter_min_insync, bring_back, in_words, state_of
+from kafkaesque.cli.doctor.advice import (
+    alter_min_insync,
+    bring_back,
+    in_words,
+    name_partitions,
+    state_of,
+    users_first,
+)
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
-from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
+from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
 from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.screen import counted
 
@@ -31,7 +38,8 @@ def check_in_sync(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Partitions that take nothing with `acks=all`, and moves that wait for the same."""
     refusing: list[_Shortfall] = []
     waiting: list[_Shortfall] = []
-    for name, each in sorted(facts.view.partitions.items()):
+    for name in sorted(facts.view.partitions, key=users_first):
+        each = facts.view.partitions[name]
         if each.leader < 0:
             continue  # another finding says so
         move = facts.moves.get(Where(*name))
@@ -142,7 +150,7 @@ def _dead(facts: Facts, found: Sequence[_Shortfall]) -> list[int]:
 
 
 def _names(found: Sequence[_Shortfall]) -> str:
-    return named([each.name for each in found])
+    return name_partitions([each.name for each in found])
 
 
 def _others(found: Sequence[_Shortfall]) -> str:

@@ -11,7 +11,9 @@ from kafkaesque.cli.doctor.advice import (
     elect_unclean,
     in_words,
     lets_nobody_in,
+    name_partitions,
     runs,
+    users_first,
 )
 from kafkaesque.cli.doctor.facts import Facts, PartitionFacts, PartitionName
 from kafkaesque.cli.doctor.findings import NAMED_MAX, Finding, Limits, Severity, named
@@ -70,7 +72,7 @@ class _Leaderless(NamedTuple):
 
 def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
     """Partitions without a leader, or with replicas missing."""
-    partitions = sorted(facts.view.partitions.items())
+    partitions = sorted(facts.view.partitions.items(), key=lambda each: users_first(each[0]))
     led = {
         name
         for broker in facts.brokers
@@ -167,7 +169,7 @@ def _has_waited(facts: Facts, name: PartitionName) -> bool:
 
 def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     """Return the finding for partitions with the same outlook."""
-    outlook, first = found[0].outlook, found[0].name
+    outlook, names = found[0].outlook, [each.name for each in found]
     dead = sorted({node for each in found for node in each.dead})
     copied = sorted({node for each in found for node in each.copied})
     holders = sorted({node for each in found for node in each.holders})
@@ -189,18 +191,17 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     elif outlook is _Outlook.STARTS:
         command = bring_back(facts, sorted({node for each in found for node in each.closed}))
     elif outlook is _Outlook.IS_LOST:
-        command = begin_anew(facts, first.topic)
+        command = begin_anew(facts, names)
     elif outlook is _Outlook.HAS_NOTHING:
-        command += f"; if their disks are lost, too: {begin_anew(facts, first.topic)}"
+        command += f"; if their disks are lost, too: {begin_anew(facts, names)}"
     elif holders or (outlook is not _Outlook.ELECTS and copied):
-        elect = elect_unclean(first.topic, first.number, holders)
+        elect = elect_unclean(names, holders)
         command = f"{command}; if that cannot be: {elect}" if command else elect
-    names = [each.name for each in found]
     return Finding(
         check="leaderless",
         severity=CRITICAL,
         what=f"{counted(len(found), 'partition')} without a leader, neither written nor "
-        f"read: {named(names)}",
+        f"read: {name_partitions(names)}",
         cause="; ".join(causes),
         command=command or "kafkaesque doctor    (again)",
         names=[str(name) for name in names],
@@ -341,6 +342,7 @@ def _waits_for_replicas(facts: Facts, stuck: Sequence[Recovery]) -> Finding:
     silent = sorted({node for each in stuck for node in each.replicas if node not in each.told})
     missing = [node for node in silent if node in dead]
     up = [node for node in silent if node not in dead]
+    names = sorted(map(_name_of, stuck), key=users_first)
     causes = []
     if missing:
         causes.append(f"{in_words(missing)} may have what the others do not, and {are(missing)}")
@@ -350,25 +352,36 @@ def _waits_for_replicas(facts: Facts, stuck: Sequence[Recovery]) -> Finding:
         check="recovery-waits",
         severity=CRITICAL,
         what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
-        f"{max(each.open_ms for each in stuck) // 1000} s: {named([e.name for e in stuck])}",
+        f"{max(each.open_ms for each in stuck) // 1000} s: {name_partitions(names)}",
         cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
-        command=_go_on_without(facts, stuck[0], missing),
-        names=[each.name for each in stuck],
+        command=_go_on_without(facts, stuck, missing),
+        names=[str(name) for name in names],
     )
 
 
-def _go_on_without(facts: Facts, waiting: Recovery, missing: Sequence[int]) -> str:
-    """Return what brings a partition back, and what to do if its missing replicas do not come."""
-    empty = _copied(facts, PartitionName(waiting.topic, waiting.partition))
+def _name_of(recovery: Recovery) -> PartitionName:
+    return PartitionName(recovery.topic, recovery.partition)
+
+
+def _go_on_without(facts: Facts, waiting: Sequence[Recovery], missing: Sequence[int]) -> str:
+    """Return what brings partitions back, and what to do if missing replicas do not come."""
     words = [bring_back(facts, missing)] if missing else []
-    if waiting.told or not empty.union(missing).issuperset(waiting.replicas):
-        elect = elect_unclean(waiting.topic, waiting.partition, missing)
+    if able := [each for each in waiting if each.told or not _is_empty(facts, each, missing)]:
+        elect = elect_unclean([_name_of(each) for each in able], missing)
         words.append(f"if that cannot be: {elect}" if missing else elect)
-    if not waiting.told:
-        anew = begin_anew(facts, waiting.topic)
-        is_lost = empty.issuperset(waiting.replicas)
-        words.append(anew if is_lost else f"if the disks of all its replicas are lost: {anew}")
+    untold = [each for each in waiting if not each.told]
+    if untold:
+        anew = begin_anew(facts, [_name_of(each) for each in untold])
+        is_lost = all(_is_empty(facts, each, ()) for each in untold)
+        whose = "its" if len(untold) == 1 else "their"
+        lost = f"if the disks of all {whose} replicas are lost: "
+        words.append(anew if is_lost else lost + anew)
     return "; ".join(words)
+
+
+def _is_empty(facts: Facts, waiting: Recovery, missing: Sequence[int]) -> bool:
+    """Tell whether all replicas have nothing, but for those that are missing."""
+    return _copied(facts, _name_of(waiting)).union(missing).issuperset(waiting.replicas)
 
 
 def _under_replicated(facts: Facts, node: int, names: Sequence[PartitionName]) -> Finding:
