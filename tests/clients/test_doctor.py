@@ -401,6 +401,45 @@ def test_a_broker_that_holds_nothing_is_down_until_it_is_removed(tmp_path: Path)
         patient.cluster.close()
 
 
+def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals_it(
+    tmp_path: Path,
+) -> None:
+    patient = Patient(tmp_path / "data")
+    cluster = patient.cluster
+    servers = cluster.bootstrap_servers
+    try:
+        topic = TopicMaker(servers)(partitions=1, replication=3)
+        produce(servers, topic, [b"kept"])
+        for number in (1, 2):
+            patient.stop(number, signal.SIGKILL)
+            cluster.broker(number).data.rename(tmp_path / f"kept-{number}")
+        for number in (1, 2):
+            cluster.broker(number).start(cluster.events)
+
+        def is_said() -> bool:
+            found = patient.examine()[1].get("controllers-missing", {"cause": ""})
+            return "brokers 1, 2 have lost their disks" in found["cause"]
+
+        eventually(is_said, "that the disks are lost")
+        found = patient.examine()[1]
+        assert "broker 2 has lost its disk" in found["broker-not-ready"]["cause"]
+        assert found["leaderless"]["command"].startswith("first what is said of brokers 1, 2")
+        assert (
+            "has an empty directory in a cluster that is not new"
+            in patient.get(1, "/health/ready")[1]
+        )
+        # What it says to do.
+        assert found["controllers-missing"]["command"].startswith("stop brokers 1, 2, put the dir")
+        patient.stop(1)
+        shutil.rmtree(cluster.broker(1).data)
+        (tmp_path / "kept-1").rename(cluster.broker(1).data)
+        patient.start_those_that_are_down()
+        assert "controllers-missing" not in patient.examine()[1]
+        assert describe(servers, topic)["leader"] > 0
+    finally:
+        cluster.close()
+
+
 def test_a_broker_with_another_secret_says_so_until_it_has_the_right_one(patient: Patient) -> None:
     broker = patient.cluster.broker(3)
     right = broker.config_path.read_text()

@@ -13,11 +13,13 @@ JSON: Final = "application/json"
 def answer_controllers(broker: Broker) -> Answer:
     """Return the controllers as this broker knows them, and which of them leads, if it knows one.
 
-    The Kafka port says who they are only while one of them leads.
+    The Kafka port says who they are only while one of them leads. Also, whether this one is a
+    controller that has lost its disk, so that it has no vote.
     """
     body = {
         "seen_by": broker.node,
         "leader": broker.controller_node(),
         "voters": broker.controller_voters.current(),
+        "has_lost_log": broker.controller_voters.has_lost_log,
     }
     return Answer(status=200, body=msgspec.json.encode(body), content_type=JSON)

@@ -54,6 +54,11 @@ def _controller_reasons(broker: Broker) -> list[str]:
         return []
     who = f"broker {broker.node}"
     reasons = _denied(broker.peers.denials())
+    if knows_none and broker.controller_voters.has_lost_log:
+        reasons.append(
+            f"{who} has lost its disk: it has an empty directory in a cluster that is not new, and "
+            "no vote among the controllers until a majority of them that have theirs lets it in"
+        )
     if reasons:
         return reasons
     if not broker.is_ready:

@@ -38,6 +38,15 @@ class ControllerVoters:
         configuration = self.replica.core.configuration
         return tuple(each for each in configuration.members if configuration.is_voter(each))
 
+    @property
+    def has_lost_log(self) -> bool:
+        """Whether this broker is a controller, and what it had of the log is gone with its disk.
+
+        It has no vote until the others have taken it in, for which a majority has to have its log.
+        """
+        replica = self.replica
+        return replica is not None and replica.core.amnesia > 0 and self._node in self.current()
+
     def known(self) -> list[NodeId]:
         """Return whom to ask for the controller: who votes now, and whom this broker's file names.
 

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque import __version__
 from kafkaesque.admin import connection as bounds
+from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.config import BrokerConfig
@@ -146,6 +147,36 @@ def test_a_broker_that_the_others_cannot_reach_says_why_it_is_not_ready() -> Non
     assert ground.visit().ask("/health/live") == (200, "live\n")
 
 
+def test_a_controller_that_lost_its_disk_with_the_majority_says_that() -> None:
+    ground = Ground()
+    ground.wait_until_ready()
+    _, body = ground.visit().ask("/controllers")
+    assert json.loads(body)["has_lost_log"] is False
+    for name in ("b1", "b2"):
+        machine = ground.world.machines[name]
+        machine.kill()
+        machine.drive.volume.clear()
+        ground.cluster.boot(machine)
+    ground.world.loop.run_for(30_000)
+    broker = ground.cluster.brokers["b1"]
+    (reason,) = reasons_against(broker)
+    assert reason.startswith("broker 1 has lost its disk: it has an empty directory in a cluster")
+    assert json.loads(answer_controllers(broker).body)["has_lost_log"] is True
+    (left,) = reasons_against(ground.cluster.brokers["b3"])
+    assert left == "broker 3 knows no controller: none may be elected"
+
+
+def test_a_controller_that_lost_its_disk_alone_is_ready_again_by_itself(ground: Ground) -> None:
+    machine = ground.world.machines["b1"]
+    machine.kill()
+    machine.drive.volume.clear()
+    ground.cluster.boot(machine)
+    ground.run_until(lambda: "b1" in ground.cluster.brokers)
+    broker = ground.cluster.brokers["b1"]
+    ground.run_until(lambda: broker.is_ready and not broker.controller_voters.has_lost_log)
+    assert reasons_against(broker) == []
+
+
 def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) -> None:
     ground.broker.driver.fail(OSError("I/O error"))
     for path in ("/health/live", "/health/ready"):
@@ -189,11 +220,11 @@ def test_the_controllers_are_told_also_while_none_of_them_leads(ground: Ground) 
 
     leader = ground.broker.controller_node()
     assert leader is not None
-    assert told() == {"seen_by": 1, "leader": leader, "voters": [1, 2, 3]}
+    assert told() == {"seen_by": 1, "leader": leader, "voters": [1, 2, 3], "has_lost_log": False}
     for name in ("b2", "b3"):
         ground.world.machines[name].kill()
     ground.run_until(lambda: ground.broker.controller_node() is None)
-    assert told() == {"seen_by": 1, "leader": None, "voters": [1, 2, 3]}
+    assert told() == {"seen_by": 1, "leader": None, "voters": [1, 2, 3], "has_lost_log": False}
 
 
 def test_one_connection_serves_one_request_after_another(ground: Ground) -> None:

@@ -34,6 +34,7 @@ class _Controllers(msgspec.Struct, frozen=True):
     """The page `/controllers`; earlier releases have none."""
 
     voters: list[int]
+    has_lost_log: bool = False
 
 
 def ask_admin(address: str, number: int) -> AdminFacts:
@@ -53,10 +54,10 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         offline, damaged = _get(connection, "/offline-replicas")
         copies = msgspec.json.decode(damaged, type=_OfflineReplicas) if offline == 200 else None
         there, page_of_controllers = _get(connection, "/controllers")
-        voters = (
-            msgspec.json.decode(page_of_controllers, type=_Controllers).voters
+        controllers = (
+            msgspec.json.decode(page_of_controllers, type=_Controllers)
             if there == 200
-            else []
+            else _Controllers([])
         )
     except (HTTPException, ValueError) as error:
         raise OSError(f"{address} is no admin port: {error!r}") from None
@@ -76,7 +77,8 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         clock_error_s=(ended - begun) / 2,
         damaged={e.partition: e.reason for e in copies.replicas} if copies is not None else {},
         copied=copies.copied if copies is not None else (),
-        controllers=voters,
+        controllers=controllers.voters,
+        has_lost_log=controllers.has_lost_log,
     )
 
 

@@ -89,6 +89,8 @@ def alter_min_insync(topic: str, count: int) -> str:
 
 def state_of(facts: Facts, node: int) -> str:
     """Return how a broker is that does not serve."""
+    if node in facts.lost_controllers:
+        return have_lost([node])
     for broker in facts.brokers:
         if broker.id == node:
             if broker.has_failed:
@@ -103,6 +105,11 @@ def state_of(facts: Facts, node: int) -> str:
 def are(nodes: Sequence[int], what: str = "down") -> str:
     """Return a verb that fits so many."""
     return f"is {what}" if len(nodes) == 1 else f"are {what}"
+
+
+def have_lost(nodes: Sequence[int]) -> str:
+    """Return that brokers' directories are empty that were not."""
+    return "has lost its disk" if len(nodes) == 1 else "have lost their disks"
 
 
 def in_words(nodes: Sequence[int]) -> str:

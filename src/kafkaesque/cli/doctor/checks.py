@@ -88,7 +88,7 @@ def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
                 what=f"broker {broker.id} is up and not ready"
                 + ("" if broker.problem is None else ", and lets no clients in"),
                 cause="; ".join(reasons),
-                command=_makes_ready(broker, reasons),
+                command=_makes_ready(facts, broker, reasons),
                 names=[str(broker.id)],
             )
 
@@ -110,9 +110,11 @@ def _own_reasons(facts: Facts, broker: BrokerFacts) -> list[str]:
     ]
 
 
-def _makes_ready(broker: BrokerFacts, reasons: Sequence[str]) -> str:
+def _makes_ready(facts: Facts, broker: BrokerFacts, reasons: Sequence[str]) -> str:
     """Return what to do that a broker becomes ready, if more than to wait."""
     ready = f"curl http://{broker.options.get('admin.listener', '')}/health/ready"
+    if broker.id in facts.lost_controllers:
+        return f"what is said of the controllers    ({ready} says when it is over)"
     start = f"stop it, and start it: kafkaesque broker --config broker-{broker.id}.toml"
     for sign, advice in _TURNED_AWAY.items():
         if any(TURNED_AWAY in each and sign in each for each in reasons):

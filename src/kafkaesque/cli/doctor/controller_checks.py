@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from kafkaesque.cli.doctor.advice import bring_back, in_words, state_of
+from kafkaesque.cli.doctor.advice import bring_back, have_lost, in_words, state_of
 from kafkaesque.cli.doctor.facts import Facts
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity
 from kafkaesque.cli.quorum import QuorumMember
 
+#: What is left to do without them.
+_LOST = 'docs/operations.md, "Controllers that have lost their majority"'
 _WITHOUT = "without a majority of its controllers nothing can be created, moved or changed"
 
 
@@ -70,7 +72,8 @@ def _successor(facts: Facts) -> str:
 
 def _nobody_leads(facts: Facts) -> Finding:
     voters = facts.controllers
-    missing = [node for node in voters if not facts.answers(node)]
+    lost = [node for node in voters if node in facts.lost_controllers]
+    missing = [node for node in voters if node in lost or not facts.answers(node)]
     needed = len(voters) // 2 + 1
     states = ", ".join(f"broker {node} {state_of(facts, node)}" for node in missing)
     is_lost = len(voters) - len(missing) < needed
@@ -79,14 +82,18 @@ def _nobody_leads(facts: Facts) -> Finding:
         what += f", which are {', '.join(map(str, voters))}"
     if states:
         what += f": {states}"
-    if is_lost:
+    if lost and len(voters) - len(lost) < needed:
+        cause, command = _majority_is_lost(facts, voters, lost)
+    elif is_lost:
         cause = f"{_WITHOUT}; {needed} of {len(voters)} have to be up"
-        command = bring_back(facts, missing)
+        if lost:
+            cause += f", and {in_words(lost)}, which {have_lost(lost)}, cannot vote before that"
+        command = bring_back(facts, [node for node in missing if node not in lost])
     else:
         cause = f"{_WITHOUT}; so many are up, and do not reach one another, or elect at this moment"
         command = "kafkaesque doctor    (again), and check the peer ports between their machines"
-        if missing:
-            command += f"; {bring_back(facts, missing)}"
+        if down := [node for node in missing if node not in lost]:
+            command += f"; {bring_back(facts, down)}"
     return Finding(
         check="controllers-missing",
         severity=Severity.CRITICAL,
@@ -95,3 +102,27 @@ def _nobody_leads(facts: Facts) -> Finding:
         command=command if voters else "start all brokers that [controllers] names in their files",
         names=[str(node) for node in missing or voters],
     )
+
+
+def _majority_is_lost(facts: Facts, voters: list[int], lost: list[int]) -> tuple[str, str]:
+    """Return why nobody can ever be elected with what is left, and what to do."""
+    sound = [node for node in voters if node not in lost]
+    needed = len(voters) // 2 + 1
+    those_left = f"only {in_words(sound)} {'has' if len(sound) == 1 else 'have'}"
+    cause = (
+        f"{_WITHOUT}; {in_words(lost)} {have_lost(lost)}, and no majority has their log any more: "
+        f"{needed} of {len(voters)} have to, and {those_left if sound else 'none has'}; without "
+        "that who has an empty directory gets no vote, so this does not heal by itself"
+    )
+    fewest = needed - len(sound)
+    enough = f"    ({fewest} of them {'is' if fewest == 1 else 'are'} enough)"
+    down = [node for node in sound if not facts.answers(node)]
+    words = [f"stop {in_words(lost)}, put the directories back that they had, start them{enough}"]
+    if down:
+        words.insert(0, bring_back(facts, down))
+    words.append(
+        "if those are gone for good, a new cluster, and there what the directories hold that are "
+        "left: kafkaesque log dump DIR -p TOPIC-N --records --json | kafkaesque publish TOPIC "
+        f"--format json --keep-partitions    (each broker stopped; {_LOST})"
+    )
+    return cause, "; ".join(words)

@@ -83,6 +83,8 @@ class AdminFacts:
     copied: Sequence[str] = ()
     #: The controllers, as it knows them; none in earlier releases.
     controllers: Sequence[int] = ()
+    #: Whether it is one of them and has lost its disk: it has no vote until they have taken it in.
+    has_lost_log: bool = False
 
     @property
     def has_failed(self) -> bool:
@@ -210,6 +212,13 @@ class Facts:
             if each.admin is not None and each.admin.controllers
         )
         return list(told.most_common(1)[0][0]) if told else []
+
+    @property
+    def lost_controllers(self) -> list[int]:
+        """Controllers that have lost their disks, while none leads that could take them in."""
+        if not self.has_no_controller:
+            return []
+        return [e.id for e in self.brokers if e.admin is not None and e.admin.has_lost_log]
 
     @property
     def alive_addresses(self) -> str:

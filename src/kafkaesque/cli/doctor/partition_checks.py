@@ -9,6 +9,7 @@ from kafkaesque.cli.doctor.advice import (
     begin_anew,
     bring_back,
     elect_unclean,
+    have_lost,
     in_words,
     lets_nobody_in,
     name_partitions,
@@ -103,9 +104,10 @@ def check_partitions(facts: Facts, _: Limits) -> Iterator[Finding]:
 
 def _look_ahead(facts: Facts, name: PartitionName, partition: PartitionFacts) -> _Leaderless:
     replicas = partition.replicas
-    closed = {node for node in replicas if lets_nobody_in(facts, node)}
-    dead = {node for node in replicas if node in facts.dead_brokers} - closed
-    copied = _copied(facts, name) & set(replicas) - dead
+    lost = set(facts.lost_controllers).intersection(replicas)
+    closed = {node for node in replicas if lets_nobody_in(facts, node)} - lost
+    dead = {node for node in replicas if node in facts.dead_brokers} - closed - lost
+    copied = lost | _copied(facts, name) & set(replicas) - dead
     up = set(replicas) - dead - copied
     left, majority = len(up - closed), len(replicas) // 2 + 1
     holders = _holders(facts, name, set(replicas), up)
@@ -177,7 +179,11 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     alone_s = patience * _session_ms(facts) / 1000
     causes = _votes_missing(found)
     command = bring_back(facts, dead)
-    if outlook in (_Outlook.GOES_ON, _Outlook.MAY_GO_ON):
+    lost = [node for node in facts.lost_controllers if node in copied]
+    if lost and outlook is not _Outlook.ELECTS:
+        # Whatever else helps, a controller has to do it.
+        command = f"first what is said of {in_words(lost)}, which {have_lost(lost)}"
+    elif outlook in (_Outlook.GOES_ON, _Outlook.MAY_GO_ON):
         times = "four times " if patience > 1 else ""
         alone = f"goes on alone {alone_s:g} s after it lost its leader ({times}{_SESSION})"
         if outlook is _Outlook.GOES_ON:
