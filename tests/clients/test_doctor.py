@@ -282,7 +282,8 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
     resource.prlimit(patient.cluster.broker(3).pid, resource.RLIMIT_FSIZE, limit)
     try:
         produce(servers, topic, [b"v" * 10_000] * (3 * FILE_BYTES_MAX // 10_000))
-        eventually(lambda: "disk-failed" in patient.examine()[1], "the doctor sees it")
+        wanted = {"disk-failed", "under-replicated"}
+        eventually(lambda: wanted <= set(patient.examine()[1]), "the doctor sees it")
         assert patient.cluster.broker(3).is_running()
         _, found = patient.examine()
         assert found["disk-failed"]["names"] == ["3"]
