@@ -32,12 +32,13 @@ broker does, which is 127.0.0.1 unless `host` says otherwise.
 | `/metrics` | all below, in Prometheus's text format |
 | `/metrics?topic=orders` | the partitions of this topic as well; up to {TOPICS_MAX} topics |
 | `/health/live` | 200, or 503 when only a restart of the broker helps |
-| `/health/ready` | 200, or 503 with one line for each reason why not: not registered, metadata \
-not caught up, no controller known, partitions of its own still recovering or damaged, stopping |
+| `/health/ready` | 200, or 503 with one line for each reason why not: not registered, turned \
+away by other brokers, a controller that has lost its disk, metadata not caught up, no controller \
+known, partitions of its own still recovering or damaged, stopping |
 | `/brokers` | all brokers that are registered, where their ports are, and whether this one \
 hears of them, as JSON |
 | `/controllers` | the brokers that are controllers, as this one knows them, and which of them \
-leads, as JSON |
+leads, as JSON; and whether it is one that has lost its disk, and with that its vote |
 | `/offline-replicas` | copies that this broker cannot read, or not all of: what is wrong, in \
 which file, and what helps; and those that it makes anew from others, as JSON |
 | `/members` | what the broker knows of the others by gossip, as JSON |
