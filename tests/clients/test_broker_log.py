@@ -59,8 +59,9 @@ def test_a_start_with_a_damaged_directory_says_what_helps(tmp_path: Path) -> Non
         assert verify(data) == DAMAGED
     assert second.returncode == 1
     assert "broker 1 cannot start: 'meta.json' in the data directory cannot be" in second.stderr
-    wanted = f"(the data directory is {data}): move that directory away as a whole, and start"
+    wanted = f"(the data directory is {data}): start this broker with an empty directory"
     assert wanted in second.stderr
+    assert second.stderr.count("empty directory") == 1
 
 
 def verify(*directories: Path) -> int:

@@ -24,9 +24,12 @@ EXIT_CANNOT_START = 1
 #: What helps where all of a data directory cannot be used. Nothing in it is to be mended by hand:
 #: who has the wrong id or an older state votes and answers for what it has not got.
 _BEGIN_ANEW = (
-    "move that directory away as a whole, and start the broker with an empty one and its old id, "
-    "so that its copies are made anew from the other brokers; keep the old one until every "
-    "partition has a leader, and do so with one broker at a time"
+    "start this broker with an empty directory and its old id, so that its replicas are copied "
+    "from the other brokers"
+)
+_KEEP_OLD = (
+    "move the old one away as a whole, keep it until every partition has a leader, and do so with "
+    "one broker at a time"
 )
 
 _log = logging.getLogger("kafkaesque.server")
@@ -147,7 +150,8 @@ def run_broker(config: ServerConfig) -> int:
         make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
-        where = f" (the data directory is {config.data})" if isinstance(error, DiskFailed) else ""
+        is_disks = isinstance(error, DiskFailed | StorageCorrupt)
+        where = f" (the data directory is {config.data})" if is_disks else ""
         if isinstance(error, DiskFull):
             least = config.broker.storage.free_bytes_min
             where += (
@@ -155,7 +159,9 @@ def run_broker(config: ServerConfig) -> int:
                 "broker nearly always starts, and deletes then what topics keep no longer"
             )
         if isinstance(error, StorageCorrupt):
-            where = f" (the data directory is {config.data}): {_BEGIN_ANEW}"
+            # Storage says the cure itself where it knows what is damaged.
+            has_cure = "with an empty directory" in str(error)
+            where += f": {_KEEP_OLD if has_cure else f'{_BEGIN_ANEW}: {_KEEP_OLD}'}"
         _log.error("broker %d cannot start: %s%s", config.broker.node, error, where)
         return EXIT_CANNOT_START
     return EXIT_CANNOT_START if servers[0].is_doomed else status
