@@ -24,6 +24,7 @@ from kafkaesque.broker.commands import (
     WantedReplicas,
 )
 from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.metadata_records import AnyMetadataRecord
 from kafkaesque.broker.raft_driver import RaftDriver
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replica_mover import ReplicaMover
@@ -211,6 +212,43 @@ def test_a_replica_that_comes_back_outlasts_a_power_cut(scenario: Scenario) -> N
 
 #: A rate holds on average: so much may come before the first pause.
 SENT_AT_ONCE_BYTES = 2 * CHUNK_BYTES_MIN
+
+
+def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 2393: a replica was moved back to a broker that had not heard yet that it had left."""
+    on_record = Broker._on_record
+
+    def on_each_record(self: Broker, record: AnyMetadataRecord) -> None:
+        on_record(self, record)
+        if self.node == NodeId(4):
+            # As if each came in a turn of its own.
+            self.partitions.reconcile()
+
+    monkeypatch.setattr(Broker, "_on_record", on_each_record)
+    scenario = Scenario(1, SimOptions(brokers=6))
+    move(scenario, [5, 4])
+    await_placed(scenario, (5, 4))
+    scenario.write(200)
+    if scenario.leader != "b5":
+        scenario.broker("b4").driver.transfer_leadership(scenario.group, NodeId(5))
+        scenario.loop.run_until(lambda: scenario.leaders() == ["b5"], 10_000)
+    controller = f"b{scenario.broker('b5').controller_node()}"
+    scenario.world.wire.block(controller, "b4")
+    scenario.world.wire.block("b4", controller)
+    move(scenario, [5])
+    state = scenario.partition("b5")
+    scenario.loop.run_until(lambda: state.state.replicas == (NodeId(5),), 30_000)
+    assert len(scenario.partition("b4").state.replicas) == 2
+    move(scenario, [4])
+    scenario.loop.run_until(lambda: scenario.leaders() == ["b4"], 30_000)
+    scenario.world.wire.heal()
+    await_placed(scenario, (4,))
+    scenario.write(200)
+    reader = scenario.read_from_start()
+    scenario.loop.run_until(lambda: reader.position >= 400, 30_000)
+    check(scenario)
 
 
 def test_a_throttled_copy_takes_its_time(scenario: Scenario) -> None:

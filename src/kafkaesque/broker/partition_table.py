@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OPENED_PER_TURN_MAX = 50
 #: A partition whose disk could not be read is tried again after this long.
 OPEN_AGAIN_MS = 1_000
+#: So long it may take to find out whether a log that is elsewhere now surely is; then again.
+LEAVE_MS_MAX = 10_000
 #: Partitions that one report names.
 LOST_NAMED_MAX = 5
 #: Partitions whose leadership is handed back in one sweep.
@@ -53,6 +55,10 @@ class PartitionTable:
         self._is_retry_asked = False
         #: Groups whose logs here cannot be used, and why.
         self._damaged: dict[GroupId, str] = {}
+        #: Closed groups that are elsewhere, as far as this broker has heard: their logs go when it
+        #: has heard all that was decided before it was asked for, and they were not opened again.
+        self._leaving: dict[GroupId, None] = {}
+        self._is_leaving = False
         #: When retention was applied last.
         self._retained_ms: int | None = None
         self._rebalanced_ms = broker.env.clock.now_ms()
@@ -201,30 +207,66 @@ class PartitionTable:
     def _delete_strays(self) -> int:
         """Delete logs of topics that were deleted while this broker was away, and damaged ones.
 
-        Group ids grow: one below the next that is not placed here now never will be again, and one
-        above it is of a record that this broker has yet to apply again. One that was moved here may
-        be of such a record, too.
+        Group ids grow: one below the next that is not there now never will be again, and one above
+        it is of a record that this broker has yet to apply again. One that is elsewhere now may
+        have been moved here since: that is found out first.
         """
         broker, store = self._broker, self._broker.store
         if not broker.controller.is_caught_up:
             return 0
         placed, next_group = broker.state.partitions_by_group, broker.state.next_group
         count = 0
+        elsewhere: list[GroupId] = []
         for number in [*(log.group for log in store.logs), *store.damaged]:
             group = GroupId(number)
             if group == CONTROLLER_GROUP or group in self._partitions or group >= next_group:
                 continue
-            if group in placed and broker.node in placed[group].replicas:
-                continue
-            log = store.get(group)
-            if log is not None:
-                store.delete_log(log)
-            else:
-                store.delete_damaged(group)
-            if self._damaged.pop(group, None) is not None:
-                broker.driver.close_group(group)
-            count += 1
+            if group not in placed:
+                self._delete_stray(group)
+                count += 1
+            elif broker.node not in placed[group].replicas:
+                elsewhere.append(group)
+        self._leave(elsewhere)
         return count
+
+    def _delete_stray(self, group: GroupId) -> None:
+        broker, store = self._broker, self._broker.store
+        log = store.get(group)
+        if log is not None:
+            store.delete_log(log)
+        else:
+            store.delete_damaged(group)
+        if self._damaged.pop(group, None) is not None:
+            broker.driver.close_group(group)
+
+    def _leave(self, elsewhere: list[GroupId]) -> None:
+        """Delete the logs of groups that are elsewhere, when they surely are.
+
+        A broker that hears late of what was decided may be in a group by a move that it has not
+        heard of yet, and hear of the one before, by which it was to leave: the group may have no
+        other copy any more. From here on it acknowledges nothing there; what it has acknowledged
+        was for a move that was decided before, and is heard of until the answer comes (ADR 17).
+        """
+        if self._is_leaving or not elsewhere:
+            return
+        self._is_leaving = True
+        self._leaving = dict.fromkeys(elsewhere)
+        self._broker.when_metadata_current(LEAVE_MS_MAX, self._on_metadata_current)
+
+    def _on_metadata_current(self, is_current: bool) -> None:
+        broker = self._broker
+        leaving, self._leaving, self._is_leaving = self._leaving, {}, False
+        if broker.is_stopping or broker.failure is not None:
+            return
+        if not is_current:
+            self._retry_later()
+            return
+        placed = broker.state.partitions_by_group
+        for group in leaving:
+            is_there = broker.store.get(group) is not None or group in broker.store.damaged
+            if is_there and (group not in placed or broker.node not in placed[group].replicas):
+                self._delete_stray(group)
+        self.reconcile_soon()
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
@@ -252,6 +294,7 @@ class PartitionTable:
         broker = self._broker
         config = self._config(state)
         log = self._open_log(state, config)
+        self._leaving.pop(state.group, None)
         if broker.group_recovery.is_given_up(state.group, log):
             broker.group_recovery.tell_given_up(state, log)
             broker.store.delete_log(log)
@@ -298,23 +341,28 @@ class PartitionTable:
         self.reconcile_soon()
 
     def _remove(self, group: GroupId) -> None:
-        self._delete(group)
         leaders = self._broker.leaders
         if group not in self._broker.state.partitions_by_group:
+            self._delete(group)
             leaders.forget(group)
             return
-        # It is elsewhere now; who leads it there is still to be told to clients.
+        # It is elsewhere now (see `_leave`); who leads it there is still to be told to clients.
+        self._close(group)
         report = leaders.get(group)
         if report is not None and report.leader == self._broker.node:
             leaders.retire(group, report.term)
 
     def _delete(self, group: GroupId) -> None:
+        self._broker.store.delete_log(self._close(group).log)
+
+    def _close(self, group: GroupId) -> Partition:
+        """Take part in a group no more; its log stays."""
         partition = self._partitions.pop(group)
         broker = self._broker
         broker.driver.close_group(group)
         broker.group_coordinators.on_removed(partition)
         broker.transaction_coordinators.on_removed(partition)
-        broker.store.delete_log(partition.log)
+        return partition
 
     def _on_leadership(self, partition: Partition) -> None:
         """A partition here has another leader: what is coordinated from it may have to move."""
