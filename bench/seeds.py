@@ -27,7 +27,8 @@ from typing import Any
 
 from bench.compiled_simulator import compile_in, has_compiler, prepare
 from kafkaesque.cli.exit_codes import DAMAGED
-from kafkaesque.cli.sim_results import name_code
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.sim_results import ResultsFile, name_code
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "bench" / "kept_seeds.jsonl.xz"
@@ -84,10 +85,12 @@ def begin_with_kept(results: Path) -> None:
 
 
 def of_this_code(results: Path) -> dict[int, Any]:
-    """Return what this code has run with every fault, by seed."""
-    lines = results.read_text("utf-8").splitlines() if results.exists() else []
-    wanted = {"code": name_code(), "how": HOW}
-    return {line["seed"]: line for line in map(json.loads, lines) if wanted.items() <= line.items()}
+    """Return what this code has run with every fault, by seed.
+
+    Raises:
+        CommandFailed: the file has something else in it, such as half a line.
+    """
+    return {line["seed"]: line for line in ResultsFile(results, HOW).done()}
 
 
 def keep(results: Path) -> None:
@@ -118,11 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
 def main() -> int:
     """Run, or keep what was run; return the exit code."""
     arguments = read_arguments()
-    if arguments.keep:
+    try:
+        if not arguments.keep:
+            return run(arguments)
         keep(arguments.results)
         return 0
-    try:
-        return run(arguments)
+    except CommandFailed as failure:
+        failure.show()
+        return failure.exit_code
     except KeyboardInterrupt:
         print(f"stopped; the same command goes on ({arguments.results})", file=sys.stderr)
         return 130

@@ -109,7 +109,8 @@ class ResultsFile:
                 is_ours = (line["code"], line["how"]) == (self._code, self._how)
             except (ValueError, KeyError, TypeError):
                 raise wrong_usage(
-                    f"line {number} of {self._path} is not a seed's result", "another file"
+                    f"line {number} of {self._path} is not a seed's result",
+                    "another file; or without that line, if it was cut off",
                 ) from None
             if is_ours:
                 yield line

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench import seeds
+from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.sim_results import name_code
 
 LINE = {"code": name_code(), "how": seeds.HOW, "seed": 7, "anomalies": []}
@@ -44,3 +46,14 @@ def test_a_long_run_begins_with_what_is_kept_of_this_code(
     ]
     seeds.begin_with_kept(results)
     assert len(results.read_text("utf-8").splitlines()) == 4
+
+
+def test_a_line_that_was_cut_off_is_named(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = results.read_bytes()
+    results.write_bytes(whole[:-9])
+    monkeypatch.setattr(sys, "argv", ["scripts/seeds", "--keep", "--results", str(results)])
+    assert seeds.main() == WRONG_USAGE
+    assert f"line 4 of {results} is not a seed's result" in capsys.readouterr().err
+    assert results.read_bytes() == whole[:-9]
