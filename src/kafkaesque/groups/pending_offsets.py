@@ -6,6 +6,7 @@ outside of transactions or in one that was committed before its own, never count
 in the log is what holds, because it is what compaction leaves.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from kafkaesque.groups.offsets import OffsetChange
@@ -18,12 +19,13 @@ _Key = tuple[str, TopicPartition]
 class PendingOffsets:
     """Pending offsets of all groups of a table, by producer."""
 
-    __slots__ = ("_by_producer", "_counts", "_last_number")
+    __slots__ = ("_by_producer", "_counts", "_in_flight", "_last_number")
 
     def __init__(self) -> None:
         #: With numbers that grow in the order of the log.
         self._by_producer: dict[int, dict[_Key, tuple[int, CommittedOffset]]] = {}
         self._last_number = 0
+        self._in_flight: dict[_Key, deque[CommittedOffset]] = {}
         #: How many producers have one pending, or on its way to the log, of each partition.
         self._counts: dict[str, dict[TopicPartition, int]] = {}
 
@@ -36,26 +38,29 @@ class PendingOffsets:
         return self._counts.get(group_id, {})
 
     def changes(self) -> Iterator[OffsetChange]:
-        """Yield what is pending of all groups, without what is on its way to the log."""
+        """Yield what is pending of all groups, and what may be when writes in flight have ended."""
         for pending in self._by_producer.values():
             for key, (_, committed) in pending.items():
                 yield OffsetChange(*key, committed)
+        for key, queue in self._in_flight.items():
+            for committed in queue:
+                yield OffsetChange(*key, committed)
 
-    def stage(self, group_id: str, partition: TopicPartition) -> None:
+    def stage(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
         """Note that one is on its way to the log."""
-        counts = self._counts.setdefault(group_id, {})
-        counts[partition] = counts.get(partition, 0) + 1
+        self._in_flight.setdefault((group_id, partition), deque()).append(committed)
+        self._hold(group_id, partition)
 
     def settle(
-        self,
-        producer_id: int,
-        group_id: str,
-        partition: TopicPartition,
-        committed: CommittedOffset | None,
+        self, producer_id: int, group_id: str, partition: TopicPartition, *, is_written: bool
     ) -> None:
-        """Note that one that was staged is in the log now, or with None that it never will be."""
+        """Note that the oldest in flight of this partition is in the log, or never will be."""
+        queue = self._in_flight[group_id, partition]
+        committed = queue.popleft()
+        if not queue:
+            del self._in_flight[group_id, partition]
         self._release(group_id, partition)
-        if committed is not None:
+        if is_written:
             self.add(producer_id, group_id, partition, committed)
 
     def add(
@@ -64,7 +69,7 @@ class PendingOffsets:
         """Note one that is in the log, behind all that were noted before."""
         pending = self._by_producer.setdefault(producer_id, {})
         if (group_id, partition) not in pending:
-            self.stage(group_id, partition)
+            self._hold(group_id, partition)
         self._last_number += 1
         pending[group_id, partition] = (self._last_number, committed)
 
@@ -96,6 +101,10 @@ class PendingOffsets:
         for key, (number, _) in pending.items():
             self._overtake(key, number)
         return [OffsetChange(*key, committed) for key, (_, committed) in pending.items()]
+
+    def _hold(self, group_id: str, partition: TopicPartition) -> None:
+        counts = self._counts.setdefault(group_id, {})
+        counts[partition] = counts.get(partition, 0) + 1
 
     def _release(self, group_id: str, partition: TopicPartition) -> None:
         counts = self._counts[group_id]

@@ -56,14 +56,16 @@ class TransactionalCommits:
             request.producer_id,
             request.producer_epoch,
         )
-        for change in changes.values():
-            context.pending.stage(change.group_id, change.partition)
+        for group_id, partition, committed in changes.values():
+            if committed is not None:
+                context.pending.stage(group_id, partition, committed)
 
         def on_written(error: GroupError) -> None:
             is_written = error is GroupError.NONE
-            for group_id, partition, committed in changes.values():
-                pending = committed if is_written else None
-                context.pending.settle(request.producer_id, group_id, partition, pending)
+            for group_id, partition, _ in changes.values():
+                context.pending.settle(
+                    request.producer_id, group_id, partition, is_written=is_written
+                )
 
         def on_answer(error: GroupError) -> None:
             if error is GroupError.UNKNOWN_SERVER_ERROR:

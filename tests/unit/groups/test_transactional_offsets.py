@@ -331,15 +331,21 @@ def test_one_that_wrote_last_and_is_aborted_overtakes_nothing() -> None:
     assert desk.offsets(G) == {F0: 20}
 
 
-def test_what_a_transaction_stored_for_a_namesake_outlives_the_deletion() -> None:
+@pytest.mark.parametrize("is_on_its_way", [False, True])
+def test_what_a_transaction_stored_for_a_namesake_outlives_the_deletion(
+    is_on_its_way: bool,
+) -> None:
     desk, topic_id = Desk(), bytes(16)
     desk.commit({F0: 1}, group_id=G, topic_id=topic_id, is_by_name=True)
     desk.advance(1_000)
     offset = OffsetToCommit(F0, 2, -1, "", topic_id, is_by_name=True)
     request = dataclasses.replace(plain(desk, 2), offsets=(offset,))
+    desk.holds_writes = is_on_its_way
     desk.ask(CommitOffsetsInTransaction(commit=request, producer_id=P, producer_epoch=3))
     gone = DeletedTopic("flights", topic_id, since_wall_ms=desk.now.wall_ms)
     desk.ask(TopicsDeleted(topics=(gone,)))
+    if is_on_its_way:
+        desk.commit_held()
     end(desk, is_commit=True)
     assert desk.offsets(G) == {F0: 2}
 

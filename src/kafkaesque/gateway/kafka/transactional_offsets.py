@@ -18,6 +18,7 @@ from kafkaesque.model.errors import (
     LeaderNotAvailable,
     NotLeader,
     RequestRefused,
+    StorageFailed,
     TransactionUnverified,
 )
 from kafkaesque.model.ids import TopicPartition
@@ -113,7 +114,8 @@ class _Commit:
             )
         except LeaderNotAvailable:
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        except NotLeader:
+        except (NotLeader, StorageFailed):
+            # Where the disk failed, another broker takes over; nothing else passes for clients.
             self._refuse(ErrorCode.NOT_COORDINATOR)
         except TransactionUnverified as unverified:
             self._confirm(where, unverified, before)
