@@ -409,6 +409,8 @@ class Leadership:
     def _on_rejected(self, peer: PeerProgress, message: AppendResponse) -> None:
         if peer.state is _SNAPSHOT:
             return
+        if not message.prev_index:
+            return  # no log disagrees there: it refuses what was sent in an earlier term
         if peer.state is _PROBE:
             if message.prev_index != peer.next_index - 1:
                 return  # answers an earlier probe

@@ -6,7 +6,8 @@ import pytest
 
 from kafkaesque.model.errors import NotLeader
 from kafkaesque.model.ids import NodeId
-from tests.unit.raft.harness import Cluster
+from kafkaesque.raft.messages import AppendRequest, AppendResponse, ConfirmRequest
+from tests.unit.raft.harness import GROUP, Cluster
 
 
 def make_cluster(nodes: int = 3) -> Cluster:
@@ -101,3 +102,29 @@ def test_who_has_lost_its_disk_confirms_nothing() -> None:
     number = cluster.confirm(1)
     cluster.flow()
     assert confirmed(cluster, 1) < number
+
+
+def test_a_leader_is_not_harmed_by_refusals_of_what_it_sent_when_it_led_before() -> None:
+    """They come late, in its new term, and while it does not know yet where a log agrees."""
+    cluster = make_cluster()
+    old_term = cluster[1].term
+    for leader, successor in ((1, 2), (2, 1)):
+        cluster[leader].transfer_leadership(NodeId(successor))
+        cluster.settle(leader)
+        cluster.flow()
+    term = cluster[1].term
+    assert cluster[1].is_leader
+    assert term > old_term
+    end = cluster[1].log.last_index
+    cluster[1].on_peer_lost(NodeId(3))
+    cluster[1].on_peer_seen(NodeId(3))  # it is asked where its log agrees
+    head = (GROUP, NodeId(1), NodeId(3), old_term)
+    cluster[3].step(AppendRequest(*head, end, old_term, 0, (), ()))
+    cluster[3].step(ConfirmRequest(*head, 1))
+    cluster.settle(3)
+    answers = cluster.on_wire(AppendResponse)
+    assert [(each.rejected, each.term) for each in answers] == [(True, term)] * 2
+    cluster.flow()
+    cluster.propose(1)
+    cluster.flow()
+    assert cluster.log(3) == cluster.log(1)
