@@ -122,7 +122,7 @@ def test_a_leader_is_not_harmed_by_refusals_of_what_it_sent_when_it_led_before()
     cluster[3].step(AppendRequest(*head, end, old_term, 0, (), ()))
     cluster[3].step(ConfirmRequest(*head, 1))
     cluster.settle(3)
-    answers = cluster.on_wire(AppendResponse)
+    answers = [each for each in cluster.wire if isinstance(each, AppendResponse)]
     assert [(each.rejected, each.term) for each in answers] == [(True, term)] * 2
     cluster.flow()
     cluster.propose(1)
