@@ -16,6 +16,7 @@ from kafkaesque.protocols.kafka.messages.fetch_request import (
     FetchRequest,
     FetchTopic,
 )
+from kafkaesque.sim.clients.fetched import are_in_place
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 
 FETCH_VERSION: Final = 13
@@ -121,6 +122,10 @@ class CommittedReader:
         if scan.end != len(data):
             if host != self._distrusted:
                 self._history.note_anomaly(f"an answer of {host} is broken at byte {scan.end}")
+            return False
+        if host == self._distrusted and not are_in_place(
+            scan.batches, self._position, fetched.last_stable_offset
+        ):
             return False
         aborted = sorted(
             (a.first_offset, a.producer_id) for a in fetched.aborted_transactions or ()

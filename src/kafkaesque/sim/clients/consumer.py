@@ -16,6 +16,7 @@ from kafkaesque.protocols.kafka.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from kafkaesque.sim.clients.fetched import are_in_place
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.observations import Observations
 
@@ -133,6 +134,10 @@ class SimConsumer:
                     f"{self._name}: a fetch answer of partition {self._partition} at "
                     f"{self.position} is broken at byte {scan.end}: {scan.fault.name}"
                 )
+            return False
+        if host == self._distrusted and not are_in_place(
+            scan.batches, self.position, high_watermark, has_holes=self._observations.compacts
+        ):
             return False
         spans = [(header.base_offset, header.last_offset) for header in scan.batches]
         self._observations.note_polled(self._name, self._partition, self.position, spans)
