@@ -100,15 +100,11 @@ class OffsetMachine(RuleBasedStateMachine):
         self.next_offset = 0
 
     def known(self, *, group_id: str = "", topic: str = "") -> list[Place]:
-        """What may be there once all writes in flight have ended, one way or another.
-
-        What is on its way into a transaction is not taken away with its topic.
-        """
+        """What may be there once all writes in flight have ended, one way or another."""
         places = dict.fromkeys((*self.model.visible, *self.model.pending_places()))
         for write in self.in_flight:
-            if write.producer_id is None or group_id:
-                found = (each for each, offset in write.changes.items() if offset is not None)
-                places |= dict.fromkeys(found)
+            found = (each for each, offset in write.changes.items() if offset is not None)
+            places |= dict.fromkeys(found)
         return [each for each in places if group_id in ("", each[0]) and topic in ("", each[1])]
 
     def is_gone(self, group_id: str) -> bool:
