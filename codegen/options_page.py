@@ -21,60 +21,80 @@ HEAD = """\
 
 # Options
 
-Every option that is honoured stands here; any other name is refused. Names, types and defaults are
-Apache Kafka's where Kafka has the option. `kafkaesque config` shows and changes them (see
-[The command line](cli.md#options-and-quotas)), and so does every Kafka client.
+Show and change options with `kafkaesque config` (see [The command line](cli.md#options-and-quotas)),
+or with any Kafka client:
 
-An option that is dynamic holds as soon as it is changed. One that is not is read when a broker
-starts, from `[options]` in its file; a change at work is refused.
+```sh
+kafkaesque config set retention.ms=86400000 --topic flights
+kafkaesque config describe --topic flights
+```
+
+This page lists every option that is honoured; any other name is refused. Names, types and defaults
+are Apache Kafka's where Kafka has the option.
+
+A dynamic option takes effect as soon as it is changed. Other options are read when a broker starts,
+from `[options]` in its file; changing them in a running broker is refused.
 """
 
 TOPICS = """
 ## Topic options
 
-Given when a topic is created, or changed later. Where a broker option stands behind the name, it is
-the default of topics that do not say.
+Set them when you create a topic, or later. If the name of a broker option follows in brackets, that
+option is the default for topics that do not set their own value.
 """
 
 BROKERS = """
 ## Broker options
 
-In `[options]` of a broker's file, or for one broker or all of them while they run. What is set for
-one broker goes before what is set for all, and that before the file.
+Set them in `[options]` of a broker's file, or, while brokers run, for one broker or for all. A value
+for one broker overrides a value for all brokers, which overrides the file.
 """
 
 FILE = """
 ## The keys of `[broker]`
 
-In a broker's file, which `kafkaesque broker --config FILE` takes; `--check` says what is wrong with
-it. A variable of the environment goes over the file (`kafka.port` is `KAFKAESQUE_KAFKA_PORT`), and
-`--option NAME=VALUE` over both. All of them are read when the broker starts. Beside this section a
-file may have `[options]`, with the broker options above, and `[controllers]`: the voters that a new
-cluster begins with, each broker id with its peer address, such as `1 = "10.0.0.1:9190"`, or `""`
-where gossip finds it ([Membership](membership.md)). Without `[controllers]` a broker founds a
-cluster of its own, unless its seeds know one.
+These are keys of a broker's file:
+
+```sh
+kafkaesque broker --config FILE --check    # say what is wrong with the file, and start nothing
+kafkaesque broker --config FILE
+```
+
+An environment variable overrides the file (`KAFKAESQUE_KAFKA_PORT` for `kafka.port`), and
+`--option NAME=VALUE` overrides both. All keys are read when the broker starts.
+
+A file may have two further sections:
+
+- `[options]` has broker options, as above.
+- `[controllers]` has the first voters of a new cluster: each broker id with its peer address, such
+  as `1 = "10.0.0.1:9190"`, or `""` if gossip finds the address ([Membership](membership.md)).
+  Without this section a broker founds a cluster of its own, unless its seeds know a cluster.
 """
 
 QUOTAS = """
 ## Client quotas
 
-For a user, a client id, both together, or the default of either; the most particular one holds
-(KIP-55). A user that has not said who it is, is `ANONYMOUS`. Quotas hold for each broker by itself,
-on its Kafka port. Ten seconds' worth may come at once; who goes beyond is answered, told for how
-long it is throttled, and not read from for that long: 11 seconds at most for bytes and partitions,
-one for the loop's time, and what is owed then is owed still.
+A quota is for a user, a client id, both together, or the default of either; the most specific one
+applies (KIP-55). A user that has not authenticated is `ANONYMOUS`. Each broker applies quotas by
+itself, on its Kafka port.
+
+A client may use ten seconds' worth at once. If it exceeds that, its request is answered, the answer
+says for how long the client is throttled, and the broker reads nothing from it for that time. That
+is at most 11 seconds for bytes and partitions, and one second for the loop's time; the client still
+owes the rest after that.
 """
 
 ADDRESSES = """
 ## Quotas of addresses
 
-For an address, or the default of all. A connection too many is closed after a second at most.
+For one address, or the default for all. A connection that exceeds the quota is closed after at most
+a second.
 """
 
 ABSENT = """
 ## Options of Apache Kafka that are not here
 
-They are refused with the reason that stands beside them.
+They are refused with the reason in the last column.
 """
 
 

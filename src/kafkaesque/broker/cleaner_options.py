@@ -14,8 +14,8 @@ TOPIC_CLEANER_OPTIONS = (
         minimum=0,
         maximum=1,
         broker_name="log.cleaner.min.cleanable.ratio",
-        doc="A compacted partition is cleaned when so much of its closed segments is new since the "
-        "last time.",
+        doc="A compacted partition is cleaned when this share of its closed segments is new since "
+        "the last run.",
     ),
     Option(
         name="delete.retention.ms",
@@ -24,8 +24,8 @@ TOPIC_CLEANER_OPTIONS = (
         minimum=0,
         maximum=INT64_MAX,
         broker_name="log.cleaner.delete.retention.ms",
-        doc="How long compaction leaves records without a value, and the ends of transactions, for "
-        "readers to see them; for longer where a replica has yet to get them.",
+        doc="How long compaction keeps tombstones (records without a value) and transaction "
+        "markers, so that consumers see them; longer if a replica does not have them yet.",
     ),
     Option(
         name="min.compaction.lag.ms",
@@ -34,7 +34,7 @@ TOPIC_CLEANER_OPTIONS = (
         minimum=0,
         maximum=INT64_MAX,
         broker_name="log.cleaner.min.compaction.lag.ms",
-        doc="Compaction leaves records alone that are younger.",
+        doc="Records that are younger than this are not compacted.",
     ),
     Option(
         name="max.compaction.lag.ms",
@@ -43,8 +43,8 @@ TOPIC_CLEANER_OPTIONS = (
         minimum=1,
         maximum=INT64_MAX,
         broker_name="log.cleaner.max.compaction.lag.ms",
-        doc="What has waited for compaction for longer is compacted, however little it is; the "
-        "segment file that is written is closed at this age.",
+        doc="Records that have waited for compaction for this long are compacted, however few they "
+        "are; the active segment is closed at this age.",
     ),
 )
 
@@ -76,8 +76,8 @@ BROKER_CLEANER_OPTIONS = (
         default=128 * 1024**2,
         minimum=1024**2,
         maximum=INT64_MAX,
-        doc="Memory for the keys that one run of compaction can tell apart; what has more of them "
-        "takes several runs.",
+        doc="Memory for the keys of one run of compaction; a partition with more keys takes "
+        "several runs.",
     ),
 )
 

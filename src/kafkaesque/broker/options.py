@@ -137,8 +137,8 @@ TOPIC_OPTIONS = OptionTable(
             type=BOOLEAN,
             default=False,
             broker_name="unclean.leader.election.enable",
-            doc="true: a partition that has lost so many replicas that committed records may be "
-            "missing goes on without these; false: it waits for its replicas.",
+            doc="true: if too few replicas are left to be sure of every committed record, the "
+            "partition continues with what they have; false: it waits for its other replicas.",
         ),
         Option(
             name="write.caching",
@@ -146,10 +146,10 @@ TOPIC_OPTIONS = OptionTable(
             default=False,
             broker_name="log.write.caching",
             doc="true: a write is acknowledged from the page cache, before it is synced, and may "
-            "be lost when a majority of the machines loses power at once. So may the end of a "
-            "transaction, while its records are kept: then readers of committed records wait at "
-            "its first record until it is aborted, though it may have been committed (kafkaesque "
-            "txn producers TOPIC:PARTITION --open, then txn abort).",
+            "be lost if a majority of the machines loses power at once. If the end of a "
+            "transaction is lost and its records are kept, read-committed consumers wait at "
+            "its first record until it is aborted, though it may have been committed "
+            "(kafkaesque txn producers TOPIC:PARTITION --open, then txn abort).",
         ),
         *TOPIC_CLEANER_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,
@@ -188,7 +188,7 @@ BROKER_OPTIONS = OptionTable(
             minimum=-1,
             maximum=INT64_MAX,
             dynamic=False,
-            doc="A Kafka client that has sent no request and read no answer for this long is "
+            doc="A Kafka client that has sent no request and read no response for this long is "
             "disconnected; -1 is never.",
         ),
         Option(
@@ -214,7 +214,8 @@ BROKER_OPTIONS = OptionTable(
             default=3,
             minimum=1,
             maximum=32767,
-            doc="Replicas of a topic that does not say; fewer when there are fewer brokers.",
+            doc="Replicas of a topic that is created without a number of replicas; fewer if there "
+            "are fewer brokers.",
         ),
         Option(
             name="num.partitions",
@@ -222,7 +223,7 @@ BROKER_OPTIONS = OptionTable(
             default=1,
             minimum=1,
             maximum=100_000,
-            doc="Partitions of a topic that does not say.",
+            doc="Partitions of a topic that is created without a number of partitions.",
         ),
         Option(
             name="offsets.topic.num.partitions",
@@ -309,7 +310,8 @@ BROKER_OPTIONS = OptionTable(
             minimum=1,
             maximum=INT32_MAX,
             dynamic=False,
-            doc="A consumer of the new protocol that has not been heard of for this long has left.",
+            doc="A consumer of the new protocol is removed from its group after this long without "
+            "a heartbeat.",
         ),
         Option(
             name="group.consumer.min.session.timeout.ms",
@@ -371,8 +373,8 @@ BROKER_OPTIONS = OptionTable(
             default="uniform,range",
             choices=("uniform", "range"),
             dynamic=False,
-            doc="How the coordinator may assign partitions; the first one is taken where the "
-            "members do not ask for one.",
+            doc="How the coordinator may assign partitions; the first one is used if the members "
+            "do not ask for one.",
         ),
         Option(
             name="group.consumer.migration.policy",
@@ -389,10 +391,10 @@ BROKER_OPTIONS = OptionTable(
             default=9_000,
             minimum=100,
             maximum=INT32_MAX,
-            doc="A partition that has lost the majority of its replicas and was without a leader "
-            "for this long is formed anew from those that are left. A broker that is lost is still "
-            "in the metadata that clients get for this long; it leads nothing, and is not alive in "
-            "what DescribeCluster says.",
+            doc="A partition that has lost the majority of its replicas, and has been without a "
+            "leader for this long, is re-formed from the surviving replicas. A lost broker "
+            "stays in the metadata that clients get for this long; it leads nothing, and "
+            "DescribeCluster does not list it as alive.",
         ),
         Option(
             name="replica.lag.time.max.ms",
@@ -401,7 +403,7 @@ BROKER_OPTIONS = OptionTable(
             minimum=100,
             maximum=INT64_MAX,
             dynamic=False,
-            doc="A replica that was not caught up for this long is not in sync.",
+            doc="A replica that has not been caught up for this long is not in sync.",
         ),
         Option(
             name="producer.id.expiration.ms",

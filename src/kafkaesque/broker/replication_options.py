@@ -10,8 +10,8 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 UNLIMITED: Final = INT64_MAX
 
 _LISTED: Final = (
-    "Replicas whose copies are throttled, as partition:broker, or * for all. Taken for Kafka's "
-    "tools: a rate that is set holds for every copy that is made, listed or not."
+    "Replicas to throttle, as partition:broker, or * for all. Accepted for Kafka's tools, without "
+    "effect: a rate applies to every replica that is being copied, listed or not."
 )
 
 TOPIC_REPLICATION_OPTIONS = tuple(
@@ -32,8 +32,8 @@ BROKER_REPLICATION_OPTIONS = (
         type=OptionType.STRING,
         default=LEADER_SELECTOR,
         choices=(LEADER_SELECTOR, RACK_SELECTOR),
-        doc="Who serves consumers: the leaders, or for those that name a rack (client.rack) "
-        "replicas in it that are in sync. Kafka's names; nothing of Java is loaded.",
+        doc="Which replicas serve consumers: leaders only, or, for consumers with client.rack, "
+        "in-sync replicas in that rack. The values are Kafka's class names; no Java is loaded.",
     ),
     Option(
         name=LEADER_RATE,
@@ -41,8 +41,8 @@ BROKER_REPLICATION_OPTIONS = (
         default=UNLIMITED,
         minimum=1,
         maximum=INT64_MAX,
-        doc="Bytes per second that this broker sends to replicas that get their copies: those that "
-        "are moved, and those that were lost.",
+        doc="Bytes per second that this broker sends to replicas that are being copied: those that "
+        "are moved, and those that are rebuilt after a loss.",
     ),
     Option(
         name=FOLLOWER_RATE,
@@ -50,8 +50,8 @@ BROKER_REPLICATION_OPTIONS = (
         default=UNLIMITED,
         minimum=1,
         maximum=INT64_MAX,
-        doc="Bytes per second that this broker is sent for copies that it gets; leaders that send "
-        "at the same time share it evenly.",
+        doc="Bytes per second that this broker receives for replicas that are being copied; "
+        "leaders that send at the same time share it evenly.",
     ),
     Option(
         name="replica.alter.log.dirs.io.max.bytes.per.second",
@@ -59,7 +59,7 @@ BROKER_REPLICATION_OPTIONS = (
         default=UNLIMITED,
         minimum=1,
         maximum=INT64_MAX,
-        doc="Taken for Kafka's tools, which set it back when a move is done: a broker has one "
-        "directory, and moves nothing within itself.",
+        doc="Accepted for Kafka's tools, which reset it after a move. It has no effect: a broker has "
+        "one data directory, and moves nothing within it.",
     ),
 )

@@ -38,33 +38,34 @@ SERVER_OPTIONS = OptionTable(
             default=1,
             minimum=1,
             maximum=2**31 - 1,
-            doc="Broker id. No two brokers of a cluster have the same; it may be left away only by "
-            "a broker that is alone: without [controllers], seeds and cluster.secret.file.",
+            doc="Broker id, unique in the cluster. Only a broker on its own may omit it: without "
+            "[controllers], seeds and cluster.secret.file.",
         ),
         Option(
             name="cluster.id",
             type=STRING,
             default="kafkaesque",
-            doc="All brokers of a cluster have the same, and nobody else.",
+            doc="The same for all brokers of a cluster, and different from other clusters'.",
         ),
         Option(
             name="data",
             type=STRING,
             default="data",
-            doc="The data directory, made if it is not there.",
+            doc="The data directory; created if it does not exist.",
         ),
         Option(
             name="rack",
             type=STRING,
             default="",
-            doc="Where the machine stands: replicas are spread over racks.",
+            doc="The machine's rack; replicas are spread over racks.",
         ),
         Option(name="host", type=STRING, default="127.0.0.1", doc="Address to listen on."),
         Option(
             name="advertised.host",
             type=STRING,
             default="",
-            doc="What clients and other brokers are told to connect to; empty: host. Not 0.0.0.0.",
+            doc="Address that clients and other brokers are told to connect to; empty: host. Not "
+            "0.0.0.0.",
         ),
         Option(
             name="kafka.port",
@@ -72,7 +73,7 @@ SERVER_OPTIONS = OptionTable(
             default=9092,
             minimum=1,
             maximum=PORT_MAX,
-            doc="Clients of Kafka.",
+            doc="Port for Kafka clients.",
         ),
         Option(
             name="text.port",
@@ -80,7 +81,7 @@ SERVER_OPTIONS = OptionTable(
             default=7070,
             minimum=0,
             maximum=PORT_MAX,
-            doc="The text protocol; 0: none.",
+            doc="Port of the text protocol; 0: none.",
         ),
         Option(
             name="admin.port",
@@ -88,7 +89,7 @@ SERVER_OPTIONS = OptionTable(
             default=8080,
             minimum=0,
             maximum=PORT_MAX,
-            doc="Metrics and health over HTTP; 0: none.",
+            doc="Port for metrics and health over HTTP; 0: none.",
         ),
         Option(
             name="peer.host",
@@ -102,21 +103,22 @@ SERVER_OPTIONS = OptionTable(
             default=9190,
             minimum=1,
             maximum=PORT_MAX,
-            doc="Other brokers: TCP, and UDP where the cluster has a secret.",
+            doc="Port for other brokers: TCP, and UDP if the cluster has a secret.",
         ),
         Option(
             name="seeds",
             type=STRING,
             default="",
-            doc="host:port of other brokers' peer ports, with commas between: any one of them "
-            "is enough to find all.",
+            doc="Comma-separated host:port of other brokers' peer ports: any one of them is enough "
+            "to find all.",
         ),
         Option(
             name="cluster.secret.file",
             type=STRING,
             default="",
-            doc="Brokers find one another by gossip, and let nobody else in: a file of one line, "
-            "or of two while the secret is changed.",
+            doc="File with the cluster's secret on one line, or on two lines while it is being "
+            "changed. With it, brokers find one another by gossip, and admit nobody without "
+            "it.",
         ),
         Option(
             name="log.level",
