@@ -21,8 +21,8 @@ HEAD = """\
 
 # Options
 
-Show and change options with `kafkaesque config` (see [The command line](cli.md#options-and-quotas)),
-or with any Kafka client:
+Show and change options with `kafkaesque config` ([The command line](cli.md#options-and-quotas)), or
+with any Kafka client:
 
 ```sh
 kafkaesque config set retention.ms=86400000 --topic flights
@@ -46,8 +46,8 @@ option is the default for topics that do not set their own value.
 BROKERS = """
 ## Broker options
 
-Set them in `[options]` of a broker's file, or, while brokers run, for one broker or for all. A value
-for one broker overrides a value for all brokers, which overrides the file.
+Set them in `[options]` of a broker's file, or, while brokers run, for one broker or for all. A
+value for one broker overrides a value for all brokers, which overrides the file.
 """
 
 FILE = """

@@ -59,7 +59,7 @@ BROKER_REPLICATION_OPTIONS = (
         default=UNLIMITED,
         minimum=1,
         maximum=INT64_MAX,
-        doc="Accepted for Kafka's tools, which reset it after a move. It has no effect: a broker has "
-        "one data directory, and moves nothing within it.",
+        doc="Accepted for Kafka's tools, which reset it after a move. It has no effect: a broker "
+        "has one data directory, and moves nothing within it.",
     ),
 )
