@@ -85,7 +85,9 @@ PartitionOption = Annotated[
 ]
 GroupOption = Annotated[
     str | None,
-    typer.Option("--group", "-g", help="Share the partitions, go on where the group was."),
+    typer.Option(
+        "--group", "-g", help="Share the partitions with the group; begin at its offsets."
+    ),
 ]
 MaxOption = Annotated[
     int | None, typer.Option("--max", "-n", min=1, help="End after so many messages.")
@@ -101,7 +103,7 @@ JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --for
 SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
 IsolationOption = Annotated[
     Isolation,
-    typer.Option(help="read_uncommitted prints what is of open and aborted transactions, too."),
+    typer.Option(help="read_uncommitted also prints messages of open and aborted transactions."),
 ]
 
 

@@ -31,17 +31,23 @@ app = new_app()
 @app.command()
 def doctor(
     disk_free: Annotated[
-        float, number_option(least=0, most=100, help="Percent of a disk that are to be free.")
+        float,
+        number_option(least=0, most=100, help="Warn below this percentage of free disk space."),
     ] = 15.0,
     clock: Annotated[
-        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that clocks may be apart.")
+        float, number_option(least=0, most=AGE_S_MAX, help="Warn if clocks differ by more seconds.")
     ] = 1.0,
     lag: Annotated[
-        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that a group may be behind.")
+        float,
+        number_option(
+            least=0, most=AGE_S_MAX, help="Warn if a group is further behind, in seconds."
+        ),
     ] = 300.0,
     transaction: Annotated[
         float,
-        number_option(least=0, most=AGE_S_MAX, help="Seconds that a transaction may be open."),
+        number_option(
+            least=0, most=AGE_S_MAX, help="Warn if a transaction is open for longer, in seconds."
+        ),
     ] = 900.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -103,7 +109,7 @@ def _show(facts: "Facts", found: "list[Finding]") -> None:
         print(f"    cause: {finding.cause}")
         print(f"    try:   {finding.command}")
     if moves := moves_that_go_on(facts, found):
-        print("under way, and nothing wrong:")
+        print("moves in progress (not a problem):")
         for each in sentences(moves):
             print(f"    {each}")
     if facts.unseen:

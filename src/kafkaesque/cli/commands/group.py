@@ -59,7 +59,7 @@ def describe(
     group: GroupArgument,
     isolation: Annotated[
         Isolation,
-        typer.Option(help="read_committed: as members see it that read only what is committed."),
+        typer.Option(help="read_committed: as seen by members that read only committed messages."),
     ] = Isolation.READ_UNCOMMITTED,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,

@@ -66,7 +66,7 @@ def run(
     ] = "survivable",
     activity: Annotated[
         list[str] | None,
-        typer.Option(help="Let this go on beside, and not what the seed draws; also several."),
+        typer.Option(help="Run this besides, not what the seed draws; may be repeated."),
     ] = None,
     jobs: JobsOption = None,
     history: Annotated[

@@ -102,7 +102,7 @@ def create(
     ] = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is well as it is.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -270,7 +270,7 @@ def alter(
 def delete(
     names: NamesArgument,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that does not exist is well, too.")
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     yes: YesOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -435,7 +435,7 @@ def _tables(topics: list[Description]) -> list[Table]:
     tables = [Table(title="partitions", columns=columns, rows=partitions)]
     if formed:
         words = ("TOPIC", "PARTITION", "FORMATION", "STATE", "GIVEN UP")
-        tables.append(Table(title="formed anew", columns=words, rows=formed))
+        tables.append(Table(title="recoveries", columns=words, rows=formed))
     if options:
         tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))
     return tables

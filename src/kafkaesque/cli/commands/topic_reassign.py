@@ -28,7 +28,7 @@ def reassign(
         typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
     ] = None,
     partition: PartitionOption = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves in progress.")] = False,
     list_moves: Annotated[
         bool, typer.Option("--list", help="Show what moves; without TOPIC, of all topics.")
     ] = False,
