@@ -113,7 +113,7 @@ def test_a_replica_that_was_away_when_it_was_formed_anew_is_not_said_to_have_all
     finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [1], told))["leaderless"]
     may_miss = "broker 1 may have acknowledged records that the other replicas do not have"
     assert may_miss in finding.cause
-    assert "has all" not in finding.cause
+    assert "every acknowledged message" not in finding.cause
     assert ("only if they have caught up since" in finding.cause) == (told is None)
     assert ("and it is not enough" in finding.cause) == (told is not None)
     elect = "kafkaesque topic elect orders --partition 1 --unclean"
@@ -191,7 +191,7 @@ def test_who_has_not_told_is_named_where_the_others_do_not_go_on() -> None:
     finding = checks_of(reformed(closed(leaderless([1, 2]), 1), [], [2]))["leaderless"]
     assert "broker 1 may have acknowledged records" in finding.cause
     assert "and it is not enough" in finding.cause
-    assert "has all" not in finding.cause
+    assert "every acknowledged message" not in finding.cause
 
 
 def test_who_is_no_replica_any_more_is_not_blamed_for_an_old_formation() -> None:

@@ -94,7 +94,7 @@ MaxOption = Annotated[
 ]
 EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
 TimeoutOption = Annotated[
-    float | None, number_option(least=0.1, help="End when nothing came for so many seconds.")
+    float | None, number_option(least=0.1, help="End when no message came for so many seconds.")
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")
@@ -125,7 +125,7 @@ def consume(
 ) -> None:
     """Print messages, one a line; Ctrl-C ends it.
 
-    With --max and --timeout, ends with 5 when fewer messages came.
+    With --max and --timeout, ends with 5 if fewer messages came.
 
     \b
     Example:

@@ -54,9 +54,9 @@ def doctor(
 ) -> None:
     """Say what is wrong with a cluster, why, and what helps.
 
-    Works with clusters that are half dead, as long as one broker answers. Ends with 0 where nothing
-    is wrong, with 1 where something is, and with 2 where nobody answers. docs/operations.md has a
-    paragraph for each finding, by the name that stands before it.
+    Works if half of the brokers are down, as long as one answers. Ends with 0 if nothing is wrong,
+    with 1 if there are findings, and with 2 if no broker answers. docs/operations.md explains each
+    finding by the name that stands in brackets.
 
     \b
     Example:

@@ -107,7 +107,7 @@ def create(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Create a topic; returns once its partitions have leaders.
+    """Create a topic; returns when its partitions have leaders.
 
     \b
     Example:
@@ -233,7 +233,7 @@ def alter(
 ) -> None:
     """Add partitions, or change options.
 
-    With more partitions, the keys of messages to come are spread anew.
+    With more partitions, later messages of a key may go to another partition.
 
     \b
     Example:
@@ -276,7 +276,7 @@ def delete(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Delete topics with all their messages; asks first, so scripts say --yes.
+    """Delete topics with all their messages. Asks first; scripts need --yes.
 
     \b
     Example:

@@ -37,12 +37,12 @@ def elect(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let preferred replicas lead; with --unclean, give partitions a leader that have none.
+    """Let preferred replicas lead; with --unclean, give leaderless partitions a leader.
 
     A partition that has lost the majority of its replicas waits for them, because only they may
-    have all that was acknowledged. With --unclean it goes on without them, whatever its options
-    say, and what only they have is lost: docs/operations.md says when that is the right thing.
-    Partitions that have a leader stay as they are. It asks first; scripts say --yes.
+    have all acknowledged messages. With --unclean it continues without them, whatever its options
+    say, and what only they have is lost. docs/operations.md says when that is right. Partitions
+    that have a leader stay as they are. --unclean asks first; scripts need --yes.
 
     \b
     Example:
