@@ -23,43 +23,68 @@ HEAD = f"""\
 
 # Metrics and health
 
-Every broker answers HTTP on its admin port: 8080, and in a local cluster one more for each broker
-after the first; `admin.port` in the broker's file sets it, and 0 is none. It listens where the
-broker does, which is 127.0.0.1 unless `host` says otherwise.
+Every broker serves metrics and health checks over HTTP on its admin port:
 
-| path | what it says |
+```
+$ curl -s http://127.0.0.1:8080/health/ready
+ready
+$ curl -s 'http://127.0.0.1:8080/metrics?topic=greetings' | grep high_watermark
+# HELP kafkaesque_partition_high_watermark The offset after the last committed record.
+# TYPE kafkaesque_partition_high_watermark gauge
+kafkaesque_partition_high_watermark{{topic="greetings",partition="0"}} 0
+kafkaesque_partition_high_watermark{{topic="greetings",partition="1"}} 0
+kafkaesque_partition_high_watermark{{topic="greetings",partition="2"}} 1
+```
+
+The port is 8080; in a local cluster, broker 2 has 8081, and so on. `admin.port` in the broker's
+file changes it, and 0 switches it off. It listens on the broker's `host`,
+which is 127.0.0.1 by default.
+
+## Alerts to begin with
+
+| expression | meaning |
 |---|---|
-| `/metrics` | all below, in Prometheus's text format |
-| `/metrics?topic=orders` | the partitions of this topic as well; up to {TOPICS_MAX} topics |
-| `/health/live` | 200, or 503 when only a restart of the broker helps |
-| `/health/ready` | 200, or 503 with one line for each reason why not: not registered, turned \
-away by other brokers, a controller that has lost its disk, metadata not caught up, no controller \
-known, partitions of its own still recovering or damaged, stopping |
-| `/brokers` | all brokers that are registered, where their ports are, and whether this one \
-hears of them, as JSON |
-| `/controllers` | the brokers that are controllers, as this one knows them, and which of them \
-leads, as JSON; and whether it is one that has lost its disk, and with that its vote |
-| `/offline-replicas` | copies that this broker cannot read, or not all of: what is wrong, in \
-which file, and what helps; and those that it makes anew from others, as JSON |
-| `/members` | what the broker knows of the others by gossip, as JSON |
-| `/recoveries` | partitions that are being formed anew or ever were, as JSON; \
-`?topic=orders`: of this topic |
+| `kafkaesque_leaderless_partitions > 0` | partitions are neither written nor read |
+| `kafkaesque_under_min_isr_partitions > 0` | `acks=all` is refused |
+| `kafkaesque_under_replicated_partitions > 0` for five minutes | replicas do not catch up |
+| `kafkaesque_disk_free_bytes / kafkaesque_disk_total_bytes < 0.15` | a disk fills up |
+| `kafkaesque_broker_failed > 0` | a broker has given up its disk |
+| `kafkaesque_group_lag_messages`, for your important groups | consumers fall behind |
 
-A rolling restart waits until `kafkaesque cluster wait --in-sync` lets it go on to the next broker,
-and that waits for `/health/ready` of all of them. What to do about what is found stands in
-[operations.md](operations.md).
+[operations.md](operations.md) says what to do about each. In a rolling restart, let
+`kafkaesque cluster wait --in-sync` decide when to go on to the next broker; it also checks
+`/health/ready` of all brokers.
 
-Counters begin at 0 with each start of a broker. Times in histograms are in seconds, in buckets from
-{LATENCY_BOUNDS_S[0] * 1000:g} ms to {LATENCY_BOUNDS_S[-1]:g} s. Labels take few values, whatever
-clients do: groups are the {GROUPS_MAX} that are furthest behind, partitions appear only for topics
-that were asked for (at most {PARTITIONS_MAX:,} of each), clients never. Counting is a few additions
-per request; what has to be looked up in all partitions is looked up when somebody asks, a part in
-each turn of the event loop.
+## Paths
 
-Alerts to begin with: `kafkaesque_leaderless_partitions > 0`, `kafkaesque_under_min_isr_partitions >
-0`, `kafkaesque_under_replicated_partitions > 0` for five minutes, `kafkaesque_disk_free_bytes /
-kafkaesque_disk_total_bytes < 0.15`, `kafkaesque_broker_failed > 0`, and
-`kafkaesque_group_lag_messages` of the groups that matter to you.
+| path | answer |
+|---|---|
+| `/metrics` | the metrics below, in Prometheus's text format |
+| `/metrics?topic=orders` | also the partitions of this topic; up to {TOPICS_MAX} topics in one \
+request |
+| `/health/live` | 200, or 503 if only a restart of the broker helps |
+| `/health/ready` | 200, or 503 with one line for each reason: not registered, turned away by \
+other brokers, a controller that has lost its disk, metadata not caught up, no controller known, \
+own partitions still recovering or damaged, stopping |
+| `/brokers` | JSON: all registered brokers, their ports, and whether this broker hears of them |
+| `/controllers` | JSON: the controllers as this broker knows them, which of them leads, and \
+whether this broker is a controller that has lost its disk, and with it its vote |
+| `/offline-replicas` | JSON: copies that this broker cannot read, or only in part: what is \
+wrong, in which file, and what helps; and copies that it is replacing from other brokers |
+| `/members` | JSON: what this broker knows of the others by gossip |
+| `/recoveries` | JSON: partitions that are being recovered after losing their majority, or ever \
+were; `?topic=orders` selects a topic |
+
+## About the numbers
+
+- Counters start at 0 when a broker starts.
+- Histograms of times are in seconds, with buckets from
+  {LATENCY_BOUNDS_S[0] * 1000:g} ms to {LATENCY_BOUNDS_S[-1]:g} s.
+- The number of label values is bounded, whatever clients do. Groups: the {GROUPS_MAX} that are
+  furthest behind. Partitions: only of requested topics, at most {PARTITIONS_MAX:,} of each.
+  Clients: never.
+- Metrics are cheap: counting costs a few additions per request. Values that need a look at all
+  partitions are computed only when somebody asks, a part in each turn of the event loop.
 """
 
 

@@ -1,32 +1,38 @@
-"""At least once: every record is worked on, and after a crash some of them twice.
-
-A consumer has two things to do with a record: the work itself, and to commit the offset, which says
-"do not give me this one again". No order of the two survives every crash. Here the work comes
-first:
-
-    1. take a record
-    2. do the work, and see it done
-    3. commit its offset          <- whoever is killed before this line is given the record again
-
-A worker that is killed between 2 and 3 has done work that nobody knows of: its successor begins at
-the committed offset and does it a second time. What is gained is that no record is ever lost,
-whatever happens. It is the usual choice, for work that may be repeated: because a second time
-changes nothing (set this price, overwrite that file), or because whoever receives the result knows
-each record by a number of its own and ignores what he has seen (`payment_order_invoice.py`).
-
-"See it done" matters as much as the order. A record that was given to the producer is not written
-yet; its offset may be committed when the brokers have acknowledged it and not before. And a failure
-must not be passed over: the next record's commit would cover the failed one as well.
-
-With a batch instead of a single record, up to a batch is done again. Fewer commits are faster; the
-size of the batch is what a crash costs. `exactly_once.py` has neither loss nor repetition where the
-work is itself a record.
-
-The example ships ten parcels. A worker is killed (SIGKILL, nothing is cleaned up) when the parcel
-of the fifth order is on the way and the order's offset not yet committed; a second worker goes on.
+"""At least once: no record is lost, but a crash may process some of them twice.
 
     kafkaesque up --brokers 3
     python examples/at_least_once.py --bootstrap-server 127.0.0.1:9092
+
+The example ships ten parcels. A worker is killed (SIGKILL) when the parcel of the fifth order is
+shipped and the order's offset is not yet committed. A second worker continues. One parcel is
+shipped twice:
+
+    orders   10
+    parcels  11
+    lost     none
+    twice    parcel for order-4
+
+A consumer does two things with a record: the work, and the commit of the offset, which says "do not
+give me this record again". No order of the two survives every crash. Here the work comes first:
+
+    1. take a record
+    2. do the work, and wait until it is done
+    3. commit its offset          <- a worker killed before this line is given the record again
+
+If a worker is killed between 2 and 3, nobody knows of its work. The next worker begins at the
+committed offset and does the work a second time. So no record is ever lost. This is the usual
+choice for work that may be repeated: because a second time changes nothing (set this price,
+overwrite that file), or because the receiver knows each record by a number and ignores what it has
+already seen (`payment_order_invoice.py`).
+
+Two rules make it work:
+
+- Wait for step 2. A record that was handed to the producer is not written yet. Commit its offset
+  only after the brokers have acknowledged it.
+- Do not skip a failure. The commit of the next record would cover the failed one as well.
+
+With a batch in place of a single record, a crash repeats up to a whole batch; in return there are
+fewer commits. `exactly_once.py` neither loses nor repeats if the work is itself a record.
 """
 
 from __future__ import annotations
@@ -63,8 +69,8 @@ def work(bootstrap_server: str, prefix: str, crash_at: str | None) -> None:
         {
             "bootstrap.servers": bootstrap_server,
             "group.id": f"{prefix}.shipping",
-            # A fixed name: who starts again under it gets its partitions at once. Without it, the
-            # group would first wait until the session of the killed worker has timed out.
+            # A fixed name: a worker that restarts with it gets its partitions at once. Without it,
+            # the group would first wait until the killed worker's session has timed out.
             "group.instance.id": f"{prefix}.worker",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -77,7 +83,7 @@ def work(bootstrap_server: str, prefix: str, crash_at: str | None) -> None:
         ship(producer, f"{prefix}.parcels", order)
         if order == crash_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        # This order needs no waiting: a commit that is late only makes a crash repeat more.
+        # Waiting is not needed here: if a commit is late, a crash only repeats more records.
         consumer.commit(message=message, asynchronous=False)
     consumer.close()
 
@@ -109,7 +115,7 @@ def until_the_end(consumer: Consumer) -> Iterator[Message]:
             return
         elif error.fatal():
             raise KafkaException(error)
-        else:  # the client goes on trying by itself
+        else:  # the client retries by itself
             print(f"trying again: {error}", file=sys.stderr)
 
 

@@ -1,27 +1,32 @@
-"""At most once: a record may be lost, but it is never worked on twice.
-
-A consumer has two things to do with a record: the work itself, and to commit the offset, which says
-"do not give me this one again". No order of the two survives every crash. Here the offset comes
-first:
-
-    1. take a record
-    2. commit its offset          <- whoever is killed behind this line ...
-    3. do the work                <- ... never gets here, and nobody else will
-
-A worker that is killed between 2 and 3 leaves work behind that was never done: its successor begins
-behind the committed offset. What is gained is that no work is ever done twice, whatever happens.
-It fits where a second time is worse than none, or where the next record replaces the lost one
-anyway: readings of a sensor, a position on a map, a reminder by text message.
-
-With a batch instead of a single record the whole batch is lost, so the batch is the price of speed.
-The consumer's automatic commit is no substitute: it commits by the clock, before some records are
-worked on and after others, and promises neither this nor `at_least_once.py`.
-
-The example ships ten parcels. A worker is killed (SIGKILL, nothing is cleaned up) when the offset
-of the fifth order is committed and its parcel is not yet on the way; a second worker goes on.
+"""At most once: a record may be lost, but it is never processed twice.
 
     kafkaesque up --brokers 3
     python examples/at_most_once.py --bootstrap-server 127.0.0.1:9092
+
+The example ships ten parcels. A worker is killed (SIGKILL) when the offset of the fifth order is
+committed and its parcel is not yet shipped. A second worker continues. One parcel is lost:
+
+    orders   10
+    parcels  9
+    lost     order-4
+    twice    none
+
+A consumer does two things with a record: the work, and the commit of the offset, which says "do not
+give me this record again". No order of the two survives every crash. Here the commit comes first:
+
+    1. take a record
+    2. commit its offset          <- a worker that is killed after this line ...
+    3. do the work                <- ... never does the work, and no other worker will
+
+The next worker begins after the committed offset. So no work is ever done twice, but work may be
+lost. Use this where repeating is worse than losing, or where the next record replaces the lost one:
+sensor readings, positions on a map, reminders by text message.
+
+With a batch in place of a single record, a crash loses up to the whole batch. That is the price of
+speed.
+
+The consumer's automatic commit is no substitute. It commits by the clock, before some records are
+processed and after others, so it promises neither this nor `at_least_once.py`.
 """
 
 from __future__ import annotations
@@ -58,8 +63,8 @@ def work(bootstrap_server: str, prefix: str, crash_at: str | None) -> None:
         {
             "bootstrap.servers": bootstrap_server,
             "group.id": f"{prefix}.shipping",
-            # A fixed name: who starts again under it gets its partitions at once. Without it, the
-            # group would first wait until the session of the killed worker has timed out.
+            # A fixed name: a worker that restarts with it gets its partitions at once. Without it,
+            # the group would first wait until the killed worker's session has timed out.
             "group.instance.id": f"{prefix}.worker",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -70,7 +75,7 @@ def work(bootstrap_server: str, prefix: str, crash_at: str | None) -> None:
     for message in until_the_end(consumer):
         order = text(message)
         # Waits for the answer. An asynchronous commit may still be on its way when the work is
-        # done, and then a crash would let the work be done twice.
+        # done; then a crash would cause the work to be done twice.
         consumer.commit(message=message, asynchronous=False)
         if order == crash_at:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -102,7 +107,7 @@ def until_the_end(consumer: Consumer) -> Iterator[Message]:
             return
         elif error.fatal():
             raise KafkaException(error)
-        else:  # the client goes on trying by itself
+        else:  # the client retries by itself
             print(f"trying again: {error}", file=sys.stderr)
 
 

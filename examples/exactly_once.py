@@ -1,39 +1,48 @@
-"""Exactly once: each order gives one parcel, wherever the worker is killed.
+"""Exactly once: each order gives one parcel, no matter when the worker is killed.
 
-`at_most_once.py` and `at_least_once.py` write the result and the offset one after the other, and
-whoever is killed in between loses a record or repeats it. A transaction writes both together: the
-committed offset is a record in a topic, too, so where the result is a record the brokers can make
-both valid at once, or neither.
+    kafkaesque up --brokers 3
+    python examples/exactly_once.py --bootstrap-server 127.0.0.1:9092
+
+The example ships ten parcels. A first worker is killed (SIGKILL) when it has written the result for
+the fifth order, a second one when it has also sent the offsets. A third worker continues. Readers
+of committed records see each parcel once; other readers also see the aborted ones:
+
+    worker killed: after the results of the batch with order-4 were written
+    worker killed: after the offsets of the batch with order-4 were written
+    worker came to the end of the orders
+    orders   10
+    parcels  10
+    lost     none
+    twice    none
+    in the log, but aborted and skipped: 8
+
+`at_most_once.py` and `at_least_once.py` write the result and the offset one after the other, so a
+crash in between loses a record or repeats it. A transaction writes both together. This is possible
+because the committed offset is a record in a topic, too: if the result is also a record, the
+brokers make both visible or neither.
 
     1. take records
     2. begin a transaction
     3. produce the results
-    4. send the offsets, into the same transaction and not by the consumer
-    5. commit                     <- until here nothing of it counts
+    4. send the offsets in the same transaction, not with the consumer
+    5. commit                     <- until here, nothing counts
 
-Three settings carry it, and it fails without any one of them:
+Three settings are needed, and none may be left out:
 
-- `transactional.id` is the worker's name and stays the same over its lives. `init_transactions`
-  ends what the previous life left open and shuts it out, should it be alive after all: a zombie's
-  commit is refused. It has to come before the consumer asks where to go on, else it would be told
-  offsets of which it is not yet decided whether they count.
-- `enable.auto.commit` is off: offsets go through the transaction only.
-- `isolation.level=read_committed`, the default of this client, at whoever reads the results: what
-  an aborted transaction wrote stays in the log and is skipped by such readers. The example shows
-  what others see.
+- `transactional.id` is the worker's name. It stays the same when the worker is restarted.
+  `init_transactions` ends the transaction that the previous process left open, and fences that
+  process: if it is still alive, its commit is refused. Call it before the consumer asks for the
+  committed offsets, because until then it is undecided which offsets count.
+- `enable.auto.commit=false`: offsets go only through the transaction.
+- `isolation.level=read_committed` (this client's default) for every reader of the results. Records
+  of aborted transactions stay in the log, and such readers skip them.
 
-Once is each record's effect *in the topics*. The work between may run twice: a worker that sends a
-letter before it is killed sends it again. Where the effect lies outside, let the outside know each
-record by its number (`payment_order_invoice.py`).
+Exactly once is each record's effect *in the topics*. The work between may run twice: a worker that
+sends a letter before it is killed sends it again. For effects outside, let the receiver recognise
+each record by its number (`payment_order_invoice.py`).
 
-Records in one transaction share the cost of its end, so batches are fast; a crash costs nothing but
-doing the batch again.
-
-The example ships ten parcels. A first worker is killed (SIGKILL, nothing is cleaned up) when the
-result for the fifth order is written, a second one when the offsets are, too; a third goes on.
-
-    kafkaesque up --brokers 3
-    python examples/exactly_once.py --bootstrap-server 127.0.0.1:9092
+Records in one transaction share the cost of its end, so batches are fast. A crash only means that
+the batch is done again.
 """
 
 from __future__ import annotations
@@ -77,7 +86,7 @@ def work(bootstrap_server: str, prefix: str, crash: str | None) -> None:
         {
             "bootstrap.servers": bootstrap_server,
             "transactional.id": f"{prefix}.worker",
-            # So long others wait behind the transaction of a worker that does not come back.
+            # How long readers wait for the transaction of a worker that does not come back.
             "transaction.timeout.ms": 30_000,
         }
     )
@@ -86,8 +95,8 @@ def work(bootstrap_server: str, prefix: str, crash: str | None) -> None:
         {
             "bootstrap.servers": bootstrap_server,
             "group.id": f"{prefix}.shipping",
-            # A fixed name: who starts again under it gets its partitions at once. Without it, the
-            # group would first wait until the session of the killed worker has timed out.
+            # A fixed name: a worker that restarts with it gets its partitions at once. Without it,
+            # the group would first wait until the killed worker's session has timed out.
             "group.instance.id": f"{prefix}.worker",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -114,14 +123,14 @@ def ship_all(
     if CRASH_AT in orders and crash == "after the results":
         producer.flush()
         os.kill(os.getpid(), signal.SIGKILL)
-    # With the group's metadata the brokers refuse offsets of a member that has meanwhile lost its
-    # partitions to another one.
+    # With the group's metadata, the brokers refuse the offsets if another member has taken over
+    # the partitions meanwhile.
     offsets = consumer.position(consumer.assignment())
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
     if CRASH_AT in orders and crash == "after the offsets":
         producer.flush()
         os.kill(os.getpid(), signal.SIGKILL)
-    # Waits for all results first. Were one not written, the commit would fail.
+    # Waits for all results first. If one is not written, the commit fails.
     producer.commit_transaction(TIMEOUT_S)
 
 
@@ -139,7 +148,7 @@ def next_batch(consumer: Consumer) -> tuple[list[Message], bool]:
             is_at_end = True
         elif error.fatal():
             raise KafkaException(error)
-        else:  # the client goes on trying by itself
+        else:  # the client retries by itself
             print(f"trying again: {error}", file=sys.stderr)
     return records, is_at_end
 

@@ -1,40 +1,51 @@
-"""Leader election: of several processes exactly one acts, and when it dies another goes on.
-
-The candidates are the members of one consumer group on a topic with one partition. A group gives a
-partition to one member at a time: whoever has it leads, and the others wait, at no cost. When the
-leader stops sending heartbeats, the group gives the partition to another candidate.
-
-A leader that is killed is the easy case. The hard one only stops for a while: a suspended machine,
-a long pause of the process. The group gives it up and another one leads, but the old one does not
-know. It wakes in the middle of a decision and finishes it: two leaders. Looking once more does not
-help, since it can be stopped after any look. So the group only suggests who leads, and everything
-that the leader acts upon has to refuse one that was overtaken:
-
-- Inside Kafka the brokers do. All leaders write with the same `transactional.id`. Who calls
-  `init_transactions` gets a higher epoch, and whatever comes with a lower one is refused from then
-  on, also the end of the transaction that the old leader has open.
-- All else needs a fencing token, a number that grows from leader to leader. The offset of the
-  leader's own announcement is one. Here a table in a database stands for the world outside: it
-  obeys a command only if it has never seen a larger token.
-
-What a new leader does first, and why in this order:
-
-    1. init_transactions               from here on nobody else can write
-    2. write "leads" into the topic    the offset of this record is its token
-    3. read the topic up to there      nobody can add to that: it is all that was ever decided
-    4. decide, again and again: write the decision in a transaction, then act upon it outside
-
-If it read before step 1, its predecessor could decide something more after the look, and the same
-thing would be decided twice. In step 4 each act has a decision in the log that came first. A leader
-that dies between the two has decided what is not done: acts have to be such that they can be done
-again.
-
-In the example the first leader is killed (SIGKILL), and the second one is frozen (SIGSTOP) in the
-middle of a decision. When the third one leads, the second one wakes up, goes on, and is refused by
-the brokers and by the database.
+"""Leader election: exactly one of several processes acts; when it dies, another takes over.
 
     kafkaesque up --brokers 3
     python examples/leader_election.py --bootstrap-server 127.0.0.1:9092
+
+In the example the first leader is killed (SIGKILL). The second is frozen (SIGSTOP) in the middle of
+a decision. When the third one leads, the second wakes up and continues, and is refused by the
+brokers and by the database:
+
+    bert leads with token 0, and goes on with decision 1
+    bert was killed
+    anna leads with token 8, and goes on with decision 4
+    anna is frozen in the middle of decision 5
+    cleo leads with token 12, and goes on with decision 5
+    anna wakes up, and goes on with decision 5
+    anna is refused by the brokers: _FENCED
+    anna is refused by the register: token 8 was overtaken
+    in the log: bert leads, decision 1, decision 2, decision 3
+    in the log: anna leads, decision 4
+    in the log: cleo leads, decision 5, decision 6
+
+The candidates are the members of one consumer group on a topic with one partition. A group gives a
+partition to one member at a time: that member leads, and the others wait, which costs nothing. When
+the leader stops sending heartbeats, the group gives the partition to another candidate.
+
+A leader that is killed is the easy case. The hard case is a leader that only pauses: a suspended
+machine, a long pause of the process. The group replaces it, but it does not know that. It wakes up
+in the middle of a decision and finishes it: now there are two leaders. Checking once more does not
+help, because it can be paused after any check. So the group only suggests who leads. Whatever the
+leader acts upon must refuse a leader that was replaced:
+
+- Inside Kafka, the brokers do it. All leaders write with the same `transactional.id`. A call of
+  `init_transactions` raises the epoch, and from then on the brokers refuse everything with a lower
+  one, including the end of the old leader's open transaction.
+- Outside Kafka, use a fencing token: a number that grows from leader to leader. The offset of the
+  leader's own announcement is one. Here a table in a database stands for the outside: it obeys a
+  command only if it has never seen a larger token.
+
+What a new leader does first, and why in this order:
+
+    1. init_transactions               from here on, no other leader can write
+    2. write "leads" to the topic      the offset of this record is its token
+    3. read the topic up to there      nobody can add to it: these are all decisions so far
+    4. decide, again and again: write the decision in a transaction, then act upon it outside
+
+If step 3 came before step 1, the old leader could make one more decision after the read, and the
+same thing would be decided twice. In step 4, each act follows a decision in the log. A leader that
+dies between the two has decided something that is not done, so acts must be repeatable.
 """
 
 from __future__ import annotations
@@ -60,9 +71,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 CANDIDATES = ("anna", "bert", "cleo")
 ANNOUNCEMENT = "leads"
-#: For how long a leader thinks about a decision.
+#: How long a leader thinks about a decision.
 DECISION_S = 0.1
-#: Nothing takes this long unless the cluster is away.
+#: Nothing takes this long unless the cluster is down.
 TIMEOUT_S = 60.0
 
 
@@ -89,7 +100,7 @@ class Log:
         self.entries: list[Entry] = []
         settings = {
             "bootstrap.servers": bootstrap,
-            # The client insists on a name; nobody joins a group or commits here.
+            # The client requires a name; this consumer joins no group and commits nothing.
             "group.id": f"{topic}-readers",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -177,8 +188,8 @@ class Candidate:
             "enable.auto.commit": False,
             # A candidate that joins takes nothing from the one that leads.
             "partition.assignment.strategy": "cooperative-sticky",
-            # So long nobody leads when a leader is killed. Short here, so that you do not wait;
-            # the shorter, the more often a leader that is merely slow is replaced.
+            # How long nobody leads after a leader is killed. Short here, so that you need not wait;
+            # but the shorter it is, the more often a leader that is only slow is replaced.
             "session.timeout.ms": self._session_timeout_ms,
             "heartbeat.interval.ms": self._session_timeout_ms // 5,
         }
@@ -194,9 +205,9 @@ class Candidate:
         """
         settings = {
             "bootstrap.servers": self._bootstrap,
-            # The same for all: that is what makes the next leader overtake this one.
+            # The same for all candidates: so the next leader fences this one.
             "transactional.id": self._topic,
-            # The client would log what it raises as well.
+            # Otherwise the client also logs the errors that it raises.
             "log_level": 0,
         }
         producer = Producer(settings)
@@ -204,7 +215,7 @@ class Candidate:
         self._token = self._announce(producer)
         number = self._decisions_before(self._token) + 1
         self._say(f"leads with token {self._token}, and goes on with decision {number}")
-        # Polling is how a member hears that the partition is its own no longer.
+        # Polling tells a member that it has lost the partition.
         while member.assignment() and not self._is_over.is_set():
             member.poll(0)
             self._decide(producer, number)
@@ -246,8 +257,8 @@ class Candidate:
     def _stand_down(self, refused: KafkaException) -> None:
         """Act no more. Whoever runs the processes may start it again, as a new candidate."""
         self._say(f"is refused by the brokers: {refused.args[0].name()}")
-        # That the register would refuse it as well, had it slept between the commit and the act,
-        # is tried only for you to see.
+        # The register refuses it as well, as it would if this process had slept between the commit
+        # and the act. This is only done to show it.
         if not self._register.obey(self._token, self._name):
             self._say(f"is refused by the register: token {self._token} was overtaken")
         self._is_over.set()

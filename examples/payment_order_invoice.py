@@ -1,46 +1,62 @@
-"""Payment, order, invoice: three services that talk by commands and events, and survive crashes.
-
-    shop --TakePayment--> [payment] --PaymentTaken--> [order] --OrderPlaced-->  whoever cares
-                                                         |
-                                                         +----WriteInvoice--> [invoice]
-                                                                                 |
-                               whoever cares  <--InvoiceWritten------------------+
-
-A *command* asks one service to do something. It is named as an order is given, its topic belongs
-to the service that receives it, and who sends it knows that service. An *event* says what has
-happened. It is named in the past, its topic belongs to the service that tells it, and that service
-does not know who listens: another listener is another consumer group, and nobody is changed for
-it. Each service is a group of its own, so each gets every message, and each goes on by itself when
-another one is down. The key is the order throughout, so what concerns one order is handled one
-after the other.
-
-Each service has a database: payments have been charged, invoices have consecutive numbers. So there
-are two places to write to, the database and the topics, and a crash in between must neither lose an
-invoice nor write a second one. In each service, for each message:
-
-    1. in one transaction of the database: if the id of the message is new, do the work and keep
-       the id with the answers; if it is known from this very place in the topic, read the answers
-    2. in one transaction of the brokers: the answers, and the offset of the message
-
-- Killed before 1 is committed: nothing has happened; the message comes again.
-- Killed between 1 and 2: the message comes again and is known; its answers are read and not made
-  anew. The invoice keeps its number.
-- Killed in 2: the brokers abort it. Nobody who reads `read_committed` sees the answers of this
-  attempt; the message comes again, and is known.
-- The same id at *another* place: whoever sent it did so twice, by a second click or a retry. It is
-  dropped. Its first delivery has been answered, for an answer and its offset are committed
-  together.
-
-The database comes first: were the brokers first, a crash in between would leave answers to work
-that was never done, and the message would not come again. What a service cannot read belongs to
-dead letters (`retry_and_dead_letters.py`); that is left out here.
-
-The example takes six payments, one of them clicked twice. The invoice service is killed (SIGKILL,
-nothing is cleaned up) between 1 and 2, the order service in the middle of 2. Whoever watches over
-the services starts them again.
+"""Payment, order, invoice: three services that exchange commands and events and survive crashes.
 
     kafkaesque up --brokers 3
     python examples/payment_order_invoice.py --bootstrap-server 127.0.0.1:9092
+
+The example takes six payments, one of them clicked twice. The invoice service is killed (SIGKILL)
+between steps 1 and 2 below, the order service in the middle of step 2. A supervisor restarts them:
+
+    order-0: InvoiceWritten, number 1
+    the order service was killed at order-4, in the middle of the brokers' transaction
+    order-1: InvoiceWritten, number 2
+    the invoice service was killed at order-2, between the database and the brokers
+    order-2: InvoiceWritten, number 3
+    order-3: InvoiceWritten, number 4
+    order-4: InvoiceWritten, number 5
+    order-5: InvoiceWritten, number 6
+    payment: worked 6 times for 6 orders
+    order: worked 6 times for 6 orders
+    invoice: worked 6 times for 6 orders
+
+    shop --TakePayment--> [payment] --PaymentTaken--> [order] --OrderPlaced-->  any listener
+                                                         |
+                                                         +----WriteInvoice--> [invoice]
+                                                                                 |
+                                any listener  <--InvoiceWritten------------------+
+
+A *command* asks one service to do something. Its name is an order (TakePayment), its topic belongs
+to the service that receives it, and the sender knows that service.
+
+An *event* says what has happened. Its name is in the past (PaymentTaken), its topic belongs to the
+service that sends it, and that service does not know the listeners. Another listener is another
+consumer group; nothing else changes.
+
+Each service is a consumer group of its own. So each gets every message, and each continues by
+itself when another one is down. The key is always the order, so messages about one order are
+handled one after the other.
+
+Each service has a database: payments are charged once, invoices have consecutive numbers. So there
+are two places to write to, the database and the topics. A crash in between must neither lose an
+invoice nor write a second one. Each service does this for each message:
+
+    1. in one database transaction: if the id of the message is new, do the work and store the id
+       with the answers; if it is known from this very place in the topic, read the answers
+    2. in one transaction of the brokers: send the answers, and the offset of the message
+
+- Killed before 1 is committed: nothing has happened. The message comes again.
+- Killed between 1 and 2: the message comes again and is known. Its answers are read, not made
+  again, so the invoice keeps its number.
+- Killed in 2: the brokers abort the transaction. Readers with `read_committed` never see these
+  answers. The message comes again and is known.
+- The same id at *another* place in the topic: it was sent twice, by a second click or a retry. It
+  is dropped. Its first delivery has been answered, because an answer and its offset are committed
+  together.
+
+The database comes first. If the brokers came first, a crash in between would leave answers to work
+that was never done, and the message would not come again.
+
+This example leaves out messages that a service cannot read; they belong to dead letters
+(`retry_and_dead_letters.py`).
 """
 
 from __future__ import annotations
@@ -75,7 +91,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 ORDERS = [f"order-{number}" for number in range(6)]
 CLICKED_TWICE = "order-1"
-#: Who is killed when, and at which order.
+#: Which service is killed when, and at which order.
 CRASHES = {
     "invoice": ("between the database and the brokers", "order-2"),
     "order": ("in the middle of the brokers' transaction", "order-4"),
@@ -104,7 +120,7 @@ class Letter:
     invoice: int | None = None
 
 
-# -- what the services do, each with its database
+# -- the work of each service, with its database
 
 
 def take_payment(database: sqlite3.Connection, command: Letter) -> list[Letter]:
@@ -137,7 +153,7 @@ def answer(to: Letter, topic: str, name: str, invoice: int | None = None) -> Let
 
 
 Handler = Callable[[sqlite3.Connection, Letter], list[Letter]]
-#: Which topic each listens to, and what it does.
+#: The topic that each service listens to, and its work.
 SERVICES: dict[str, tuple[str, Handler]] = {
     "payment": ("payment.commands", take_payment),
     "order": ("payment.events", place_order),
@@ -150,7 +166,7 @@ CREATE TABLE IF NOT EXISTS handled (id TEXT PRIMARY KEY, place TEXT, answers TEX
 """
 
 
-# -- what all services have in common
+# -- the loop that all services share
 
 
 class Service:
@@ -162,8 +178,8 @@ class Service:
         self._crash_moment, self._crash_at = "", ""
         self._database = sqlite3.connect(directory / f"{name}.db")
         self._database.executescript(SCHEMA)
-        # The name of the producer stays the same over all lives of the service. Here a new life
-        # ends the transaction that the last one left open, and does so before it asks for offsets.
+        # The producer's name stays the same when the service restarts. Here the new process ends
+        # the transaction that the old one left open, before it asks for offsets.
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_server,
@@ -176,8 +192,8 @@ class Service:
             {
                 "bootstrap.servers": bootstrap_server,
                 "group.id": f"{prefix}.{name}",
-                # A fixed name: who starts again under it gets its partitions at once. Without it,
-                # the group would first wait until the session of the killed one has timed out.
+                # A fixed name: a process that restarts with it gets its partitions at once. Without
+                # it, the group would first wait until the killed one's session has timed out.
                 "group.instance.id": f"{prefix}.{name}",
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",

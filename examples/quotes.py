@@ -1,36 +1,39 @@
 """Stock quotes and exchange rates: two compacted topics are two tables that everybody can read.
 
-Who wants to know what a share is worth needs the last quote of each symbol and the last rate of
-each currency, and nothing of what was before. With `cleanup.policy=compact` a topic keeps just
-that: for each key the last record. It is a table written as a log: a record says "this row is now
-so", a record without a value (a tombstone) says "this row is gone". Who reads it from the beginning
-to the end has the table, and who reads on has it always up to date; nobody is asked for a snapshot.
-
-What may go wrong, and what is done about it:
-
-- *The reader is killed.* Its table was in memory. It reads the topic from the beginning again, and
-  has the same one. That is why it commits no offsets and joins no group: one that went on where its
-  predecessor had stopped would only have the rows that have changed since. In a group, it would
-  have the rows of some partitions only.
-- *Half a table.* Until it has come to the end, it has old values for some rows. It answers only
-  after it has seen the end of all partitions once.
-- *Records without a key* are refused by a compacted topic: they are no row.
-- *A tombstone disappears, too*, `delete.retention.ms` after it was compacted. A reader that follows
-  the topic, sleeps for longer than that and goes on would keep the row for ever; it has to begin
-  anew. Here it is a second, so that you can see it; the default is a day.
-
-Compaction leaves offsets as they are, with holes, and the newest segment of the log as it is, since
-that is being written. So a reader finds old values of some keys, and that is why it takes each
-record as "from now on", whatever stood there before.
-
-In the example a feed writes quotes and rates. A desk, a process of its own, reads both and shows
-what each share is worth in euros. It is killed (SIGKILL) in the middle. The feed goes on, and a
-share is taken from the market: a second desk shows what the first would have shown. Then the
-brokers compact the topics (they look every 15 s, `log.cleaner.backoff.ms`), and a third desk shows
-the same after a fraction of the records.
-
     kafkaesque up --brokers 3
     python examples/quotes.py --bootstrap-server 127.0.0.1:9092
+
+In the example, a feed writes quotes and rates. A desk (a process of its own) reads both and shows
+what each share is worth in euros. The desk is killed (SIGKILL) in the middle. The feed continues,
+and one share is delisted. A second desk shows what the first would have shown. Then the brokers
+compact the topics (they look every 15 s, `log.cleaner.backoff.ms`), and a third desk shows the same
+after reading a fraction of the records:
+
+    first desk   20 shares, 6000 records read; killed
+    second desk  19 shares, 12001 records read
+    compacted    12346 records written, 158 left
+    third desk   19 shares, 76 records read
+
+To know what a share is worth, you need the last quote of each symbol and the last rate of each
+currency, and nothing before. With `cleanup.policy=compact`, a topic keeps just that: the last
+record of each key. The topic is a table written as a log. A record says "this row now has this
+value"; a record without a value (a tombstone) says "this row is deleted". A reader that reads from
+the beginning to the end has the table, and if it keeps reading, its table stays up to date.
+
+What may go wrong, and what the example does about it:
+
+- *The reader is killed.* Its table was in memory. It reads the topic from the beginning again and
+  has the same table. Therefore it commits no offsets and joins no group: after a committed offset
+  it would only get the rows that changed since, and in a group only the rows of some partitions.
+- *Half a table.* Before the end of the topic, some rows have old values. The reader answers only
+  after it has seen the end of all partitions once.
+- *Records without a key.* A compacted topic refuses them: they are no row.
+- *A tombstone is deleted, too*, `delete.retention.ms` after it was compacted. A reader that sleeps
+  for longer than that would keep the deleted row for ever, so it must begin again. Here the time is
+  a second, so that you can see it; the default is a day.
+
+Compaction keeps offsets, so there are gaps, and it leaves the active segment alone. So a reader may
+find old values of some keys. That does no harm if each record simply replaces the row's value.
 """
 
 from __future__ import annotations
@@ -64,8 +67,8 @@ PARTITIONS = 2
 TIMEOUT_S = 90.0
 TABLE = {
     "cleanup.policy": "compact",
-    # All of these are as short as they are so that you see compaction within seconds. It only
-    # looks at segments that are closed, and a segment of a real table is closed by its size.
+    # All of these are short so that you see compaction within seconds. It only handles closed
+    # segments, and the segments of a real table are closed when they reach their size.
     "segment.ms": "500",
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "1000",
@@ -85,12 +88,12 @@ class Table:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_server,
-                # The client insists on a name. No group is joined and no offset committed.
+                # The client requires a name. It joins no group and commits no offset.
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # The end is known when a broker has answered that there is nothing more. Short, so
-                # that you need not wait for that.
+                # A broker waits this long before it answers that there is nothing more. Short, so
+                # that the end is known soon.
                 "fetch.wait.max.ms": 50,
             }
         )
@@ -161,8 +164,8 @@ class Feed:
         self._topics = {"quotes": f"{prefix}.quotes", "rates": f"{prefix}.rates"}
         self._last: dict[str, dict[str, str]] = {"quotes": {}, "rates": {}}
         self._shares = dict(SHARES)
-        # Idempotent: records of one key stay in the order in which they were written, also when
-        # some have to be sent again. Else an old quote could come to stand behind a newer one.
+        # Idempotent: records of one key stay in the order in which they were written, even when
+        # some are resent. Otherwise an old quote could end up after a newer one.
         self._producer = Producer(
             {"bootstrap.servers": bootstrap_server, "enable.idempotence": True}
         )
@@ -253,7 +256,7 @@ def main() -> None:
         records = desk.wait_for(feed.worth)
         print(f"second desk  {len(feed.worth)} shares, {records} records read", flush=True)
         wait_for_compaction(server, prefix, feed)
-        # Who follows sees no difference, whether he has seen the records that are gone or not.
+        # A reader gets the same table, whether it has seen the deleted records or not.
         desk.wait_for(feed.worth)
     with closing(Desk(server, prefix)) as desk:
         records = desk.wait_for(feed.worth)
@@ -278,7 +281,7 @@ def wait_for_compaction(server: str, prefix: str, feed: Feed) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{left} of {feed.written} records left after {TIMEOUT_S:.0f} s")
         time.sleep(0.5)
-        # A segment is closed by the first record that comes after its time.
+        # The first record after its time closes a segment.
         feed.write(1)
     print(f"compacted    {feed.written} records written, {left} left", flush=True)
 

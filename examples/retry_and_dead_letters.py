@@ -1,42 +1,53 @@
-"""Retry with back-off, then dead letters: one bad record neither blocks the others nor gets lost.
+"""Retry with back-off, then dead letters: a bad record blocks no other record and is not lost.
 
-A worker calls something that may fail: here it delivers hooks to other people's servers. If it
-waits in place until a call succeeds, one dead server stops a whole partition; if it goes on and
-forgets, the hook is lost. So a record whose call failed moves on to another topic and makes room:
+    kafkaesque up --brokers 3
+    python examples/retry_and_dead_letters.py --bootstrap-server 127.0.0.1:9092
+
+The example publishes six hooks: one cannot be read, one fails once, one twice, one always. The
+worker is killed (SIGKILL) when the first hook that failed is written to the retry topic and its
+offset is not yet committed. A second worker continues:
+
+    worker killed: hook-1 was in the retry topic, its offset not yet committed
+    hook-0  delivered by attempt 1
+    hook-5  delivered by attempt 1
+    hook-1  delivered by attempt 2
+    hook-2  dead after attempt 1: JSONDecodeError: ...
+    hook-1  delivered by attempt 2, again: its message-id is known
+    hook-3  dead after attempt 3: no answer from the server of hook-3
+    hook-4  delivered by attempt 3
+
+The worker calls something that may fail: here it delivers hooks to other people's servers. If it
+waited in place until a call succeeds, one dead server would stop a whole partition. If it skipped
+the hook, the hook would be lost. So a record whose call failed moves to another topic:
 
     hooks --> hooks.retry-1 --> hooks.retry-2 --> hooks.dead
               after 0.2 s       after 0.8 s       for people to look at
 
-What cannot get better, a record that nobody can read, goes to the dead letters at once. So does
-whatever the handler fails with unexpectedly: else the same record would end the worker for ever.
+A record that nobody can read goes to the dead letters at once, because retrying cannot help. So
+does a record on which the handler fails unexpectedly; otherwise it would end the worker for ever.
 
-*The order that loses nothing.* For a record that moves on:
+*Nothing is lost*, because of the order of these steps:
 
-    1. produce it to the next topic, with acks=all
+    1. produce the record to the next topic, with acks=all
     2. wait for the acknowledgement
     3. commit its offset in the topic where it was
 
-Whoever is killed between 2 and 3 leaves it in both, and it moves on twice. The other order would
-lose it. That is why each keeps, through all topics, a header with the place it first stood at: the
-receiver ignores a `message-id` that it has seen. (In one transaction, as in `exactly_once.py`, the
-move itself would happen once; the call to the server could still happen twice.)
+A worker that is killed between 2 and 3 leaves the record in both topics, so it moves twice. (The
+other order would lose it.) Therefore each record keeps a header with its first place, and the
+receiver ignores a `message-id` that it has already seen. In one transaction, as in
+`exactly_once.py`, the record would move once, but the server could still be called twice.
 
-*The back-off that blocks nothing.* All records of one retry topic wait equally long, so the first
-of a partition is always the next that is due. The worker holds this one, pauses the partition
-until then, and serves all others meanwhile; it goes on polling, so the group does not take it for
-dead. One topic with different delays would let a long wait hold up the short ones behind it.
+*Nothing is blocked*, because all records of one retry topic wait equally long: the first record of
+a partition is always the next that is due. The worker holds that record, pauses the partition until
+then, and serves the others. It continues to poll, so the group does not declare it dead. If one
+topic had several delays, a long wait would hold up the short ones behind it.
 
 *Bounds.* There are as many attempts as topics on the way. Each held partition costs one record of
-memory. The header `reason` is cut off. Records of one key may overtake each other here: where their
-order matters more than progress, wait in place. Whoever repaired the cause may publish the dead
-letters to the first topic again, without these headers.
+memory. The header `reason` is cut off.
 
-The example publishes six hooks: one cannot be read, one fails once, one twice, one always. The
-worker is killed (SIGKILL, nothing is cleaned up) when the first that failed is written to the
-retry topic and its offset not yet committed; a second worker goes on.
-
-    kafkaesque up --brokers 3
-    python examples/retry_and_dead_letters.py --bootstrap-server 127.0.0.1:9092
+Records of one key may overtake each other here. If their order matters more than progress, wait in
+place. When the cause is repaired, the dead letters may be published to the first topic again,
+without these headers.
 """
 
 from __future__ import annotations
@@ -63,7 +74,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-#: How long before the second attempt, before the third, ...: seconds here, minutes in earnest.
+#: Delay before the second attempt, the third, ...: seconds here, minutes in production.
 BACK_OFFS_S = (0.2, 0.8)
 REASON_CHARACTERS_MAX = 200
 POLL_S = 0.1
@@ -122,19 +133,19 @@ class Worker:
             {
                 "bootstrap.servers": bootstrap_server,
                 "group.id": f"{prefix}.deliverers",
-                # A fixed name: who starts again under it gets its partitions at once. Without it,
-                # the group would first wait until the session of the killed one has timed out.
+                # A fixed name: a process that restarts with it gets its partitions at once. Without
+                # it, the group would first wait until the killed one's session has timed out.
                 "group.instance.id": f"{prefix}.worker",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
             }
         )
-        #: The first record of each partition that is paused. None of them is committed, so a crash
-        #: forgets nothing but that it has been fetched.
+        #: The first record of each paused partition. None of them is committed, so after a crash
+        #: they are simply fetched again.
         self._held: dict[tuple[str | None, int | None], Message] = {}
 
     def run(self, is_over: threading.Event) -> None:
-        # Partitions that go to another member begin there with the record that is held here.
+        # A partition that moves to another member begins there with the record that is held here.
         self._consumer.subscribe(self._topics.stations, on_revoke=lambda *_: self._held.clear())
         while not is_over.is_set():
             self._settle_what_is_due()

@@ -1,33 +1,40 @@
-"""Sequential work per key: each account's bookings one after the other, all accounts at once.
-
-Three things keep the order of a key, and each hands it on to the next:
-
-- The producer puts records of one key into one partition, in the order in which they were sent. (An
-  idempotent producer keeps it also when it has to send some of them again.)
-- The group gives a partition to one worker at a time. A worker that has to give one back first
-  finishes what it has begun in it, and only then lets go; see `on_revoke`.
-- Within a worker there are lanes: threads with a queue each. A key always takes the same lane, so
-  its records are worked on one at a time, while other keys go on in other lanes.
-
-With lanes, records are not finished in the order of their offsets: 7 may be done and 5 not. A
-committed offset says "all before is done", so what is committed is the lowest offset that is *not*
-done. To commit 8 as soon as 7 is done would lose 5 in a crash. For each record:
-
-    1. take it, and put it into the lane of its key
-    2. do the work, in the lane
-    3. write the result, and see it acknowledged
-    4. now the record is done: its offset no longer holds back what may be committed
-
-A worker that is killed leaves records that are done and not committed: its successor does them
-again, in order, beginning with the first that is not committed. So a key may go back a little, but
-never skips: 1 2 3 4 | 3 4 5 6. Who reads the results keeps the last number of each key and ignores
-what is not above it; then each counts once, and in order. (`exactly_once.py` never goes back.)
-
-In the example there are two workers. The second one joins in the middle, and takes over half of the
-partitions. Then the first one is killed (SIGKILL, nothing is cleaned up) and started again.
+"""Sequential work per key: each account's bookings in order, all accounts at once.
 
     kafkaesque up --brokers 3
     python examples/sequential_per_key.py --bootstrap-server 127.0.0.1:9092
+
+In the example there are two workers. The second joins in the middle and takes over half of the
+partitions. Then the first one is killed (SIGKILL) and started again:
+
+    bookings       60 for each of 10 accounts, each in its order
+    worker killed  after 116 bookings
+    results        310 by worker one
+    results        300 by worker two
+    done again     10
+
+Three things together keep the order of a key:
+
+- The producer writes records of one key to one partition, in the order in which they are sent. (An
+  idempotent producer keeps the order even when it resends some of them.)
+- The group gives a partition to one worker at a time. A worker that must give one back first
+  finishes what it has begun there, and only then lets go; see `on_revoke`.
+- A worker has lanes: threads with a queue each. A key always takes the same lane, so its records
+  are processed one at a time, while other keys proceed in other lanes.
+
+With lanes, records are not finished in the order of their offsets: 7 may be done and 5 not. A
+committed offset says "all before is done", so the worker commits the lowest offset that is *not*
+done. If it committed 8 as soon as 7 is done, a crash would lose 5. For each record:
+
+    1. take it, and put it into the lane of its key
+    2. do the work, in the lane
+    3. write the result, and wait for the acknowledgement
+    4. now the record is done: its offset no longer holds back the commit
+
+A worker that is killed leaves records that are done and not committed. The next worker does them
+again, in order, from the first that is not committed. So a key may go back a little, but never
+skips: 1 2 3 4 | 3 4 5 6. A reader of the results keeps the last number of each key and ignores
+everything that is not above it; then each record counts once, and in order. (`exactly_once.py`
+never goes back.)
 """
 
 from __future__ import annotations
@@ -63,12 +70,12 @@ ACCOUNTS = [f"account-{number}" for number in range(10)]
 BOOKINGS = 60
 PARTITIONS = 4
 LANES = 4
-#: Records that a worker has taken and not finished. What a crash repeats is not much more, and
-#: what a partition that is given back has to wait for is not more.
+#: Records that a worker has taken and not finished. A crash repeats not many more than these,
+#: and a partition that is given back waits for no more than these.
 UNDER_WAY_MAX = 40
 POLL_S = 0.02
 COMMIT_INTERVAL_MS = 200
-#: Results of a worker that are awaited before the next thing happens to it.
+#: Results of a worker to wait for before the next thing happens to it.
 SOME = 20
 TIMEOUT_S = 60.0
 
@@ -82,7 +89,7 @@ class Progress:
     def __init__(self) -> None:
         self._under_way: set[int] = set()
         self._end = 0
-        #: Somebody else has the partition already: what is still under way is not ours to finish.
+        #: Another worker has the partition already: this one must not finish what it has begun.
         self.is_lost = False
 
     def begin(self, offset: int) -> None:
@@ -111,7 +118,7 @@ class Worker:
         self._topic = f"{prefix}.bookings"
         self._results = f"{prefix}.results"
         self._lanes = [ThreadPoolExecutor(max_workers=1) for _ in range(LANES)]
-        #: What the lanes have done: to be called by the thread that has the clients.
+        #: What the lanes have finished; the thread that owns the clients calls these.
         self._worked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._progress: dict[int, Progress] = {}
         self._under_way = 0
@@ -122,14 +129,14 @@ class Worker:
             {
                 "bootstrap.servers": bootstrap_server,
                 "group.id": f"{prefix}.workers",
-                # A fixed name: a worker that starts again under it gets its partitions back at
-                # once, and the others go on undisturbed. Without it the group would first wait
-                # for the session of the killed one to time out.
+                # A fixed name: a worker that restarts with it gets its partitions back at once, and
+                # the others are not disturbed. Without it, the group would first wait until the
+                # killed one's session has timed out.
                 "group.instance.id": name,
-                # How soon a worker hears that another one joins.
+                # How soon a worker learns that another one joins.
                 "heartbeat.interval.ms": 500,
                 "auto.offset.reset": "earliest",
-                # The client commits now and then, but only what `store_offsets` has named.
+                # The client commits from time to time, but only what `store_offsets` was given.
                 "enable.auto.offset.store": False,
                 "auto.commit.interval.ms": COMMIT_INTERVAL_MS,
             }
@@ -153,15 +160,15 @@ class Worker:
         if error is not None:
             if error.fatal():
                 raise KafkaException(error)
-            return  # The client goes on trying by itself.
+            return  # The client retries by itself.
         progress = self._progress.setdefault(message.partition() or 0, Progress())
         progress.begin(message.offset() or 0)
         self._under_way += 1
-        # Not by CRC-32: the producer chooses partitions by that, and the keys of a partition would
-        # all take the same lane. Only this process has to agree with itself.
+        # Not by CRC-32: the producer chooses partitions by it, so all keys of a partition would
+        # take the same lane. Any other hash will do, since only this process uses it.
         lane = self._lanes[hash(message.key()) % LANES]
         worked = lane.submit(book, text(message.key()), text(message.value()))
-        # Called in the lane: a lane hands its results over in the order in which it has worked.
+        # Called in the lane, so a lane hands over its results in the order of its work.
         worked.add_done_callback(
             lambda future: self._worked.put(partial(self._write, progress, message, future))
         )

@@ -1,3 +1,3 @@
 """Kafkaesque: one replicated log behind every messaging protocol."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0.dev0"

@@ -199,13 +199,13 @@ def test_a_topic_whose_only_copy_is_lost_is_to_be_created_anew(patient: Patient)
 
     def is_said() -> bool:
         found = patient.examine()[1].get("leaderless", {"command": ""})
-        return bool(found["command"] == f"kafkaesque topic delete {topic}, and create it anew")
+        return bool(found["command"] == f"kafkaesque topic delete {topic}, and create it again")
 
     try:
         eventually(is_said, "that nothing is left")
         words = ["topic", "elect", topic, "--unclean", "--yes", "--timeout", "1", "-b", servers]
         done = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True, text=True)
-        assert f"kafkaesque topic delete {topic}, and create it anew" in done.stderr
+        assert f"kafkaesque topic delete {topic}, and create it again" in done.stderr
     finally:
         subprocess.run([*KAFKAESQUE, "topic", "delete", "--yes", topic, "-b", servers], check=True)
         patient.wait_until_ready(1)
@@ -258,7 +258,7 @@ def test_with_a_majority_stopped_one_that_answers_is_enough(patient: Patient, to
         code, found = looks[-1]
         assert code == 1
         assert "broker-down" not in found
-        assert found["broker-hangs"]["cause"].startswith("its process is there")
+        assert found["broker-hangs"]["cause"].startswith("its process exists")
         wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 hangs, broker 3 hangs"
         assert found["controllers-missing"]["what"] == wanted
         assert "broker-not-ready" not in found
@@ -290,7 +290,7 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
         assert "File too large" in found["disk-failed"]["cause"]
         assert not {"broker-down", "broker-not-ready"} & set(found)
         assert found["under-replicated"]["command"] == (
-            "do what is said of broker 3, which is running"
+            "see the finding for broker 3, which is running"
         )
         words = ["cluster", "status", "--json", "-b", servers]
         status = subprocess.run([*KAFKAESQUE, *words], check=True, capture_output=True)
@@ -343,7 +343,7 @@ def test_a_stale_replica_is_not_said_to_have_all_and_who_has_it_is_named(
     (stale,) = set(row["replicas"]) - {leader}
     try:
         patient.stop(stale, signal.SIGKILL)
-        formed = "formed anew at"
+        formed = "recovered at"
         eventually(lambda: formed in (describe(servers, topic)["recovery"] or ""), "it goes on")
         produce(servers, topic, [b"v"] * 100, acks="all")
         patient.stop(leader, signal.SIGKILL)
@@ -356,13 +356,12 @@ def test_a_stale_replica_is_not_said_to_have_all_and_who_has_it_is_named(
             assert row["in_sync"] == [] or row["leader"] is not None
             found = patient.examine()[1].get("leaderless", {"names": []})
             if f"{topic}-0" in found["names"]:
-                assert "has all" not in found["cause"]
+                assert "every acknowledged message" not in found["cause"]
                 assert f"broker {leader} may have" in found["cause"]
                 assert found["command"].startswith(f"start broker {leader}; if that cannot be: ")
                 assert "gives up acknowledged records" in found["command"]
-            return "has told" in (row["recovery"] or "") and "do not go on" in found.get(
-                "cause", ""
-            )
+            is_told = "and it is not enough" in found.get("cause", "")
+            return "answers from" in (row["recovery"] or "") and is_told
 
         eventually(waits, "what is left waits, and the doctor says for whom")
     finally:
@@ -424,13 +423,15 @@ def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals
         eventually(is_said, "that the disks are lost")
         found = patient.examine()[1]
         assert "broker 2 has lost its disk" in found["broker-not-ready"]["cause"]
-        assert found["leaderless"]["command"].startswith("first what is said of brokers 1, 2")
+        assert found["leaderless"]["command"].startswith("first see the finding for brokers 1, 2")
         assert (
             "has an empty directory in a cluster that is not new"
             in patient.get(1, "/health/ready")[1]
         )
         # What it says to do.
-        assert found["controllers-missing"]["command"].startswith("stop brokers 1, 2, put the dir")
+        assert found["controllers-missing"]["command"].startswith(
+            "stop brokers 1, 2, put their old"
+        )
         patient.stop(1)
         shutil.rmtree(cluster.broker(1).data)
         (tmp_path / "kept-1").rename(cluster.broker(1).data)

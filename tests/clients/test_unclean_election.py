@@ -103,7 +103,7 @@ def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
     words = ("topic", "elect", TOPICS[1], "--unclean", "--yes")
     printed = run(*words, "--json", servers=servers)
     assert json.loads(printed) == {"topic": TOPICS[1], "elected": [0], "unclean": True}
-    assert "0 partitions formed anew; 1 needed no election" in run(*words, servers=servers)
+    assert "0 partitions recovered; 1 needed no election" in run(*words, servers=servers)
 
     kept = [b"kept %d" % i for i in range(100)]
     for topic in TOPICS:
@@ -123,11 +123,11 @@ def check_what_is_told(servers: str) -> None:
         (found,) = json.loads(run("topic", "describe", topic, "--json", servers=servers))
         (row,) = found["partitions"]
         assert row["formation"] == 1
-        assert row["recovery"].startswith("formed anew at 20")
+        assert row["recovery"].startswith("recovered at 20")
         assert row["recovery"].endswith("(unclean)")
         assert "what came from offset 100 on; 50 known" in row["given_up"]
         assert row["recovery"] in run("topic", "describe", topic, servers=servers)
     status = json.loads(run("cluster", "status", "--json", servers=servers))["recoveries"]
     assert (status["count"], status["open"]) == (2, 0)
     assert [each["given_up"] for each in status["recoveries"]] == [50, 50]
-    assert "# partitions formed anew\n" in run("cluster", "status", servers=servers)
+    assert "# recoveries\n" in run("cluster", "status", servers=servers)

@@ -56,16 +56,16 @@ def _histogram(name: str, doc: str, *labels: str) -> Metric:
 
 BROKER_INFO = _gauge(
     "broker_info",
-    "1, with who this broker is.",
+    "Always 1; the labels identify this broker.",
     "broker",
     "cluster_id",
     "rack",
     "version",
 )
 BROKER_TIME = _gauge(
-    "broker_time_seconds", "The broker's clock: Unix time. Compare it with your own."
+    "broker_time_seconds", "The broker's clock, as Unix time, to compare with your own."
 )
-BROKER_READY = _gauge("broker_ready", "1 if /health/ready says so, else 0.")
+BROKER_READY = _gauge("broker_ready", "1 if /health/ready answers 200, else 0.")
 BROKER_FAILED = _gauge(
     "broker_failed", "1 if the disk has failed and only a restart helps, else 0."
 )
@@ -73,45 +73,55 @@ PEER_ALIVE = _gauge(
     "peer_alive", "1 for each registered broker that this one hears of, else 0.", "peer"
 )
 CONTROLLER = _gauge(
-    "controller_node", "Which broker's controller leads, as far as is known; else -1."
+    "controller_node", "Id of the broker that leads the controllers; -1 if this broker knows none."
 )
 METADATA_OFFSET = _gauge(
     "metadata_applied_offset",
-    "How much of the cluster's metadata this broker has applied; the same on all, but for moments.",
+    "Offset in the cluster's metadata log up to which this broker has applied it; all brokers "
+    "agree, except for moments.",
 )
 
-MESSAGES_IN = _counter("messages_in", "Records appended here for producers.")
-BYTES_IN = _counter("bytes_in", "Bytes of the batches that producers have had appended here.")
-BYTES_OUT = _counter("bytes_out", "Bytes of the batches that consumers have fetched from here.")
+MESSAGES_IN = _counter("messages_in", "Records from producers that were appended here.")
+BYTES_IN = _counter("bytes_in", "Bytes of batches from producers that were appended here.")
+BYTES_OUT = _counter("bytes_out", "Bytes of batches that consumers fetched from here.")
 REQUEST_SECONDS = _histogram(
     "request_seconds",
-    "Requests of Kafka's protocol: from the whole request to the whole answer, waiting for "
-    "replicas or for new records included.",
+    "Duration of Kafka requests, from the complete request to the complete response. Includes "
+    "waiting for replicas or for new records.",
     "api",
 )
 PRODUCE_ERRORS = _counter(
-    "produce_errors", "Partitions of Produce answers with an error, by Kafka's name of it.", "error"
+    "produce_errors",
+    "Partitions in Produce responses that had an error, by the error's name in Kafka.",
+    "error",
 )
 FETCH_ERRORS = _counter(
-    "fetch_errors", "Partitions of Fetch answers with an error, by Kafka's name of it.", "error"
+    "fetch_errors",
+    "Partitions in Fetch responses that had an error, by the error's name in Kafka.",
+    "error",
 )
 CONNECTIONS = _gauge("connections", "Open connections to the Kafka port.")
-CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Connections to the Kafka port.")
+CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Connections that the Kafka port accepted.")
 CONNECTIONS_REFUSED = _counter(
     "connections_refused", "Connections closed because of a limit or quota on connections."
 )
-THROTTLED = _counter("throttled_requests", "Answers that told a client to wait for its quota.")
-THROTTLE_SECONDS = _counter("throttle_seconds", "How long they were told to wait, in all.")
+THROTTLED = _counter(
+    "throttled_requests", "Responses that told a client to wait because of its quota."
+)
+THROTTLE_SECONDS = _counter(
+    "throttle_seconds", "Total time that clients were told to wait because of quotas."
+)
 
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
-REPLICAS = _gauge("replicas", "Partitions that this broker has a copy of, or is to have.")
+REPLICAS = _gauge("replicas", "Partitions of which this broker has a copy, or will have one.")
 UNDER_REPLICATED = _gauge(
     "under_replicated_partitions",
-    "Partitions led here with replicas that are not in sync; while they move, with old ones.",
+    "Partitions led here with replicas that are not in sync. During a move, only the old replicas "
+    "count.",
 )
 UNDER_MIN_ISR = _gauge(
     "under_min_isr_partitions",
-    "Partitions led here that refuse acks=all, for fewer than min.insync.replicas are in sync.",
+    "Partitions led here that refuse acks=all, because fewer than min.insync.replicas are in sync.",
 )
 LEADERLESS = _gauge(
     "leaderless_partitions",
@@ -119,94 +129,117 @@ LEADERLESS = _gauge(
 )
 FORMING = _gauge(
     "forming_partitions",
-    "Partitions of the whole cluster that are being formed anew and wait for replicas.",
+    "Partitions of the whole cluster that are being recovered without a majority and wait for "
+    "replicas.",
 )
 UNCLEAN = _gauge(
     "unclean_partitions",
-    "Partitions of the whole cluster that an unclean election has ever led to.",
+    "Partitions of the whole cluster that ever had an unclean election.",
 )
 GIVEN_UP = _gauge(
     "given_up_records",
-    "Records that unclean elections gave up, as far as their replicas have come back.",
+    "Records that unclean elections gave up, as counted when the replicas that had them came back.",
 )
 OFFLINE_REPLICAS = _gauge(
     "offline_replicas", "Copies here that cannot be opened, because they are damaged."
 )
 DAMAGED_REPLICAS = _gauge(
     "damaged_replicas",
-    "Copies here that serve, and of which a part is not what was written, as reading has shown.",
+    "Copies here that still serve, but in which a check found damaged data.",
 )
 RECOVERING_REPLICAS = _gauge(
     "recovering_replicas",
-    "Copies here that are not opened yet, or are made anew; those that a move brings aside.",
+    "Copies here that are not open yet, or are being copied again from other replicas. Copies "
+    "that a move creates do not count.",
 )
-IN_SYNC_SHRINKS = _counter("isr_shrinks", "Replicas that fell out of sync, of partitions led here.")
-IN_SYNC_EXPANDS = _counter("isr_expands", "Replicas that came into sync, of partitions led here.")
+IN_SYNC_SHRINKS = _counter(
+    "isr_shrinks", "Times that a replica of a partition led here fell out of sync."
+)
+IN_SYNC_EXPANDS = _counter(
+    "isr_expands", "Times that a replica of a partition led here came back in sync."
+)
 ELECTIONS_BEGUN = _counter("elections_begun", "Elections in which this broker was a candidate.")
 ELECTIONS_WON = _counter("elections_won", "Elections that this broker has won.")
-LEADERSHIPS_LOST = _counter("leaderships_lost", "Leaderships that this broker had and has not.")
-TRUNCATIONS = _counter("log_truncations", "Ends of logs given up for what another leader had.")
+LEADERSHIPS_LOST = _counter(
+    "leaderships_lost", "Times that this broker stopped leading a partition."
+)
+TRUNCATIONS = _counter(
+    "log_truncations", "Times that the end of a log was cut off because the leader's log differs."
+)
 COMMIT_SECONDS = _histogram(
     "raft_commit_seconds",
-    "From an append on the leader until it is committed; one at a time in each partition.",
+    "Time from an append on the leader until it is committed. One append at a time is measured in "
+    "each partition.",
 )
 
-SYNC_SECONDS = _histogram("wal_sync_seconds", "Syncs of the write-ahead log.")
-SYNC_RECORDS = _histogram("wal_sync_records", "Records of the write-ahead log in one sync.")
+SYNC_SECONDS = _histogram("wal_sync_seconds", "Duration of syncs of the write-ahead log.")
+SYNC_RECORDS = _histogram(
+    "wal_sync_records", "Records that one sync of the write-ahead log covers."
+)
 WAL_BYTES = _counter("wal_bytes", "Bytes written to the write-ahead log.")
-CHECKPOINTS = _counter("checkpoints", "Checkpoints, which let the write-ahead log be reused.")
+CHECKPOINTS = _counter(
+    "checkpoints", "Checkpoints made; each lets files of the write-ahead log be reused."
+)
 CHECKPOINTS_LATE = _counter(
-    "checkpoints_late", "Files of the write-ahead log full before a checkpoint was done."
+    "checkpoints_late",
+    "Times that a file of the write-ahead log was full before the checkpoint was finished.",
 )
 COLD_READS = _counter("cold_reads", "Reads that had to wait for the disk.")
-LOG_BYTES = _gauge("log_bytes", "Bytes of all partitions' segments here.")
-DISK_FREE = _gauge("disk_free_bytes", "Bytes that are free on the data directory's volume.")
-DISK_TOTAL = _gauge("disk_total_bytes", "Bytes of the data directory's volume.")
+LOG_BYTES = _gauge("log_bytes", "Bytes in the segments of all partitions here.")
+DISK_FREE = _gauge("disk_free_bytes", "Free bytes on the volume of the data directory.")
+DISK_TOTAL = _gauge("disk_total_bytes", "Size in bytes of the volume of the data directory.")
 APPENDS_REFUSED = _gauge(
-    "appends_refused", "1 while nothing is appended, because the disk is too full; else 0."
+    "appends_refused", "1 while the broker refuses appends because its disk is full, else 0."
 )
-COMPACTIONS = _counter("compactions", "Logs that were compacted to their end.")
+COMPACTIONS = _counter("compactions", "Compactions that were completed.")
 COMPACTION_RUNNING = _gauge("compaction_running", "1 while a log is being compacted, else 0.")
 SCRUBBED_BYTES = _counter(
     "scrubbed_bytes", "Bytes of closed segments that were compared with their checksums."
 )
-SCRUB_PASSES = _counter(
-    "scrub_passes", "Passes over all closed segments, comparing, that were done to their end."
-)
+SCRUB_PASSES = _counter("scrub_passes", "Completed checks of all closed segments.")
 RECOVERY_SECONDS = _gauge(
-    "recovery_seconds", "How long the recovery of the logs took at the start."
+    "recovery_seconds", "How long the broker took to recover its logs at its start."
 )
 
-GROUPS = _gauge("groups", "Groups of consumers that this broker coordinates.")
+GROUPS = _gauge("groups", "Consumer groups that this broker coordinates.")
 GROUP_LAG = _gauge(
     "group_lag_messages",
-    "Offsets from the committed ones to the high watermarks, over the partitions that this broker "
-    f"has a copy of; the {GROUPS_MAX} groups that are furthest behind.",
+    "Lag: offsets between the committed ones and the high watermarks, summed over the partitions "
+    f"of which this broker has a copy. Only for the {GROUPS_MAX} groups that are furthest behind.",
     "group",
 )
 GROUP_LAG_UNKNOWN = _gauge(
     "group_partitions_elsewhere",
-    "Committed partitions that this broker has no copy of: their lag is in nobody's sum here.",
+    "Partitions with committed offsets of which this broker has no copy; "
+    "kafkaesque_group_lag_messages does not include them.",
 )
 TRANSACTIONAL_IDS = _gauge("transactional_ids", "Transactional ids that this broker coordinates.")
-TRANSACTIONS_OPEN = _gauge("transactions_open", "Transactions that are open, of those ids.")
+TRANSACTIONS_OPEN = _gauge(
+    "transactions_open", "Open transactions of the transactional ids that this broker coordinates."
+)
 TRANSACTION_OLDEST = _gauge(
-    "transaction_oldest_seconds", "Age of the oldest of them; 0 if there is none."
+    "transaction_oldest_seconds",
+    "Age of the oldest open transaction that this broker coordinates; 0 if there is none.",
 )
 
 LOOP_LAG = _histogram(
-    "loop_lag_seconds", "How late a timer is, four times a second: how busy the event loop is."
+    "loop_lag_seconds",
+    "How late a timer fires, measured four times a second: it shows how busy the event loop is.",
 )
 RESIDENT_BYTES = Metric(
-    name="process_resident_memory_bytes", kind=Kind.GAUGE, doc="Memory that the process has."
+    name="process_resident_memory_bytes", kind=Kind.GAUGE, doc="Resident memory of the process."
 )
 CPU_SECONDS = Metric(
     name="process_cpu_seconds_total", kind=Kind.COUNTER, doc="Processor time, user and system."
 )
 OPEN_FILES = Metric(name="process_open_fds", kind=Kind.GAUGE, doc="Open files and sockets.")
-OPEN_FILES_MAX = Metric(name="process_max_fds", kind=Kind.GAUGE, doc="How many may be open.")
+OPEN_FILES_MAX = Metric(
+    name="process_max_fds", kind=Kind.GAUGE, doc="Limit on open files and sockets."
+)
 START_SECONDS = Metric(
-    name="process_start_time_seconds", kind=Kind.GAUGE, doc="When the process began: Unix time."
+    name="process_start_time_seconds",
+    kind=Kind.GAUGE,
+    doc="When the process started, as Unix time.",
 )
 
 PARTITION_START = _gauge(
@@ -215,11 +248,18 @@ PARTITION_START = _gauge(
 PARTITION_END = _gauge(
     "partition_high_watermark", "The offset after the last committed record.", "topic", "partition"
 )
-PARTITION_BYTES = _gauge("partition_log_bytes", "Bytes of its segments.", "topic", "partition")
-PARTITION_IN_SYNC = _gauge(
-    "partition_in_sync_replicas", "Replicas in sync; only on the leader.", "topic", "partition"
+PARTITION_BYTES = _gauge(
+    "partition_log_bytes", "Bytes in the partition's segments.", "topic", "partition"
 )
-PARTITION_EPOCH = _gauge("partition_leader_epoch", "The newest known term.", "topic", "partition")
+PARTITION_IN_SYNC = _gauge(
+    "partition_in_sync_replicas", "In-sync replicas; only on the leader.", "topic", "partition"
+)
+PARTITION_EPOCH = _gauge(
+    "partition_leader_epoch",
+    "The newest leader epoch that this broker knows.",
+    "topic",
+    "partition",
+)
 
 SECTIONS = (
     Section(
@@ -316,7 +356,7 @@ SECTIONS = (
         ),
     ),
     Section(
-        title="Partitions of topics that are asked for",
+        title="Partitions of requested topics",
         metrics=(
             PARTITION_START,
             PARTITION_END,

@@ -24,7 +24,8 @@ PARTITIONS_MAX: Final = 100_000
 REPLICAS_MAX: Final = 10_000
 
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask first; needed where nobody can be asked.")
+    bool,
+    typer.Option("--yes", "-y", help="Do not ask first; needed if standard input is no terminal."),
 ]
 BootstrapOption = Annotated[
     str,

@@ -84,7 +84,7 @@ def _in_words(disk: Disk, finding: Finding) -> Finding:
     if name != PARTITION_METADATA:
         return finding
     if not disk.exists(directory):
-        message = "missing: the next start has this copy made anew from another broker's"
+        message = "missing: at its next start the broker copies it from another one"
         return replace(finding, path=directory, message=message)
     found = read_partition_metadata(disk, directory)
     if found is None:

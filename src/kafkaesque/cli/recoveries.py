@@ -46,9 +46,9 @@ class Recovery:
         """What has come of it, for people."""
         if self.is_open:
             told = ",".join(map(str, self.told)) or "nobody"
-            return f"being formed anew for {self.open_ms // 1000} s; has told: {told}"
+            return f"recovering for {self.open_ms // 1000} s; answers from: {told}"
         at = _time(self.at_ms)
-        return f"formed anew{at} ({'clean' if self.is_clean else 'unclean'})"
+        return f"recovered{at} ({'clean' if self.is_clean else 'unclean'})"
 
     @property
     def lost(self) -> str | None:
@@ -88,7 +88,7 @@ def recoveries_table(found: Recoveries) -> Table:
     ]
     more = found.count - len(rows)
     return Table(
-        title="partitions formed anew" + (f", without {more} more" if more > 0 else ""),
+        title="recoveries" + (f", without {more} more" if more > 0 else ""),
         columns=("PARTITION", "FORMATION", "STATE", "GIVEN UP"),
         rows=rows,
     )

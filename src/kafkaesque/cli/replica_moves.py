@@ -233,8 +233,8 @@ def await_moves(
             time.sleep(POLL_S)
     raise CommandFailed(
         f"{counted(len(left), 'partition')} still on the move after {round(timeout_s, 1):g} s: "
-        f"{_some(left)}; they go on, unless a broker that is to get a copy is down, or fewer "
-        "replicas are in sync than min.insync.replicas: kafkaesque doctor says which",
+        f"{_some(left)}; the moves continue, unless a broker that is to get a copy is down, or "
+        "fewer replicas are in sync than min.insync.replicas: kafkaesque doctor says which",
         hint="kafkaesque topic reassign --list, or kafkaesque topic reassign TOPIC --cancel",
         exit_code=TIMED_OUT,
     )

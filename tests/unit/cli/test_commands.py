@@ -234,7 +234,10 @@ def test_who_types_is_asked_and_who_says_no_has_nothing_done(
     monkeypatch.setattr(replica_moves, "elect_leaders", lambda *_, **__: pytest.fail("elected"))
     code, output, errors = run("topic", "elect", "t", "--unclean", text="n\n")
     assert code == 1
-    assert "Give up what only the missing replicas of t have" in output + errors
+    assert (
+        "Partitions of t without a leader will lose what only their missing replicas have"
+        in output + errors
+    )
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:

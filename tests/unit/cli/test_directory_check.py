@@ -122,5 +122,5 @@ def test_whose_directory_is_missing_or_anothers_is_said_in_words() -> None:
     metadata.data[:] = b"garbage"
     assert errors(world)[0][1].startswith("missing, or it cannot be read: nothing says whose")
     world.disk.remove_tree("topic1-0")
-    wanted = "missing: the next start has this copy made anew from another broker's"
+    wanted = "missing: at its next start the broker copies it from another one"
     assert errors(world) == [("topic1-0", wanted)]

@@ -76,16 +76,16 @@ def test_a_broker_that_could_vote_instead_is_named() -> None:
 
 def test_a_controller_that_runs_is_not_to_be_started() -> None:
     (cut,) = diagnose(replace(facts(), quorum=quorum(3, 2)), Limits())
-    assert cut.what.startswith("of 3 controllers broker 2 runs, and does not reach the one that")
+    assert cut.what.startswith("of 3 controllers broker 2 runs but cannot reach the leading one")
     assert cut.command.startswith("check the network between the peer ports of broker 2")
     hanging = closed(facts(), 2, problem="no answer", hangs=True)
     found = checks_of(replace(hanging, quorum=quorum(3, 2)))["controllers-missing"]
     assert "broker 2 hangs" in found.what
-    assert found.command == "do what is said of broker 2, which is running"
+    assert found.command == "see the finding for broker 2, which is running"
     full = closed(facts(), 2, admin=FAILED)
     found = checks_of(replace(full, quorum=quorum(3, 2)))["controllers-missing"]
     assert "broker 2 has given up its disk" in found.what
-    assert found.command == "do what is said of broker 2, which is running"
+    assert found.command == "see the finding for broker 2, which is running"
     members = [replace(each, is_up=True) for each in quorum(3, 2).members]
     late = replace(facts(), quorum=Quorum(leader=1, term=3, members=members))
     found = checks_of(late)["controllers-missing"]
@@ -103,7 +103,7 @@ def test_without_a_majority_of_controllers_that_is_said_and_no_network_is_blamed
     wanted = "nobody leads the controllers, which are 1, 2, 3: broker 2 is down, broker 3 hangs"
     assert finding.what == wanted
     assert finding.cause.endswith("changed; 2 of 3 have to be up")
-    assert finding.command == "start broker 2; do what is said of broker 3, which is running"
+    assert finding.command == "start broker 2; see the finding for broker 3, which is running"
     assert finding.names == ["2", "3"]
 
 
@@ -211,10 +211,10 @@ def test_each_trouble_is_one_finding_with_its_cause_and_command(check: str) -> N
 
 
 def test_what_was_formed_anew_is_told_in_words() -> None:
-    assert recovery().state == "formed anew at 2026-11-18 11:06:40 UTC (unclean)"
+    assert recovery().state == "recovered at 2026-11-18 11:06:40 UTC (unclean)"
     lost = "unclean at 2026-11-18 11:06:40 UTC: what came from offset 100 on; 7 known"
     assert recovery().lost == lost
-    assert recovery(5_000, [2, 3]).state == "being formed anew for 5 s; has told: 2,3"
+    assert recovery(5_000, [2, 3]).state == "recovering for 5 s; answers from: 2,3"
     assert replace(recovery(), unclean_at_ms=None).lost is None
 
 
@@ -276,14 +276,14 @@ def test_a_broker_that_only_its_admin_port_tells_of_is_not_to_be_started() -> No
     assert list(found) == ["disk-failed", "under-replicated"]
     assert "No space left" in found["disk-failed"].cause
     assert "stop its process, which still runs" in found["disk-failed"].command
-    assert found["under-replicated"].command == "do what is said of broker 3, which is running"
+    assert found["under-replicated"].command == "see the finding for broker 3, which is running"
 
 
 def test_a_broker_that_is_starting_is_not_to_be_started_again() -> None:
     starting = replace(admin(), reasons=["broker 3 is not registered with the controller yet"])
     (finding,) = diagnose(closed(facts(), 3, admin=starting), Limits())
     assert finding.check == "broker-not-ready"
-    assert "lets no clients in" in finding.what
+    assert "accepts no clients" in finding.what
 
 
 def test_who_hangs_is_not_to_be_started_and_who_is_down_is() -> None:
@@ -297,7 +297,7 @@ def test_who_hangs_is_not_to_be_started_and_who_is_down_is() -> None:
     assert found["broker-hangs"].names == ["3"]
     assert "-CONT" in found["broker-hangs"].command
     assert "--config" not in found["broker-hangs"].command
-    wanted = "start broker 2; do what is said of broker 3, which is running"
+    wanted = "start broker 2; see the finding for broker 3, which is running"
     assert found["leaderless"].command == wanted
 
 
@@ -316,7 +316,7 @@ def test_a_copy_that_is_offline_is_told_with_its_file_and_what_helps() -> None:
     damaged = {"orders-0": "orders-0/00000.log has only 3 of 9 bytes: stop this broker"}
     hurt = with_broker(facts(), 2, admin=replace(admin(), damaged=damaged))
     finding = checks_of(hurt)["damaged-replica"]
-    assert finding.what == "broker 2 cannot read, or not all of, its copy of orders-0"
+    assert finding.what == "broker 2 cannot fully read its copy of orders-0"
     assert finding.cause == f"orders-0: {damaged['orders-0']}"
     assert finding.command.startswith("stop broker 2, move orders-0 out of /srv/data, start it")
 

@@ -53,7 +53,7 @@ def test_partitions_that_refuse_acks_all_are_critical_and_it_is_said_what_helps(
     # Who is up and behind is not to be started.
     finding = checks_of(wanting(2, [1]))["under-min-insync"]
     assert finding.cause.endswith(": broker 2 is out of sync, broker 3 is out of sync")
-    assert finding.command.startswith(f"do what is said of brokers 2, 3; or {ALTER}1    (")
+    assert finding.command.startswith(f"see the finding for brokers 2, 3; or {ALTER}1    (")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_of_many_topics_the_first_is_proposed_and_the_others_are_counted() -> No
     assert finding.what == "acks=all is refused by 3 partitions: late-0, late-1, orders-1"
     # What lets all partitions of the topic go on.
     assert finding.cause.startswith("late-1 has 1 of 3 replicas in sync")
-    note = "(what is acknowledged then may be on 1 broker only; so for 1 other topic)"
+    note = "(what is acknowledged then may be on 1 broker only; the same for 1 other topic)"
     alter = "kafkaesque topic alter late --config min.insync.replicas=1"
     assert finding.command == f"start broker 3; or {alter}    {note}"
 
@@ -115,16 +115,16 @@ def test_a_move_that_waits_for_replicas_in_sync_is_told_with_what_lets_it_go_on(
     )
     assert finding.cause == (
         "orders-1 has 2 of 3 replicas in sync, and min.insync.replicas is 3: broker 3 is down; "
-        "a change of replicas is committed as records are"
+        "a move has to be committed like a record"
     )
     assert finding.command == f"{ALTER}2    (or start broker 3)"
     assert checks["under-min-insync"].names == ["orders-1"]
     _show(found, diagnose(found, Limits()))
-    assert "nothing wrong" not in capsys.readouterr().out
+    assert "not a problem" not in capsys.readouterr().out
     goes_on = replace(found, topics={"orders": {"min.insync.replicas": "2"}})
     assert not {"move-waits", "under-min-insync"} & set(checks_of(goes_on))
     _show(goes_on, diagnose(goes_on, Limits()))
-    assert "under way, and nothing wrong:\n    replicas move" in capsys.readouterr().out
+    assert "moves in progress (not a problem):\n    replicas move" in capsys.readouterr().out
 
 
 def test_a_move_to_fewer_replicas_waits_for_as_many_of_them_as_are_to_be_in_sync() -> None:

@@ -42,11 +42,10 @@ def test_a_majority_of_controllers_without_their_log_is_said_and_what_is_left_to
         "lost its disk"
     )
     assert "brokers 1, 2 have lost their disks" in finding.cause
-    assert "2 of 3 have to, and only broker 3 has" in finding.cause
+    assert "2 of 3 must have it, and only broker 3 has it" in finding.cause
     assert "have to be up" not in finding.cause
     assert finding.command.startswith(
-        "stop brokers 1, 2, put the directories back that they had, start them    "
-        "(1 of them is enough); "
+        "stop brokers 1, 2, put their old directories back, start them    (1 of them is enough); "
     )
     assert "kafkaesque log dump DIR -p TOPIC-N --records --json | kafkaesque publish TOPIC " in (
         finding.command
@@ -55,21 +54,23 @@ def test_a_majority_of_controllers_without_their_log_is_said_and_what_is_left_to
     assert f"## {section}\n" in (ROOT / "docs" / "operations.md").read_text()
     # What is said of each leads there, and not round and round.
     assert found["broker-not-ready"].cause == "broker 2 has lost its disk"
-    assert found["broker-not-ready"].command.startswith("what is said of the controllers    ")
+    assert found["broker-not-ready"].command.startswith("see the finding for the controllers    ")
 
 
 def test_an_empty_broker_makes_no_majority_of_a_partition() -> None:
     found = checks_of(with_lost_disks(without_controller(3, of=leaderless([1, 2, 3])), 1, 2))
     finding = found["leaderless"]
     assert finding.cause == (
-        "what brokers 1, 2 had is gone with a disk, and without a copy there is no vote"
+        "brokers 1, 2 lost the data with a disk, and cannot vote without a copy"
     )
-    assert finding.command == ("first what is said of brokers 1, 2, which have lost their disks")
+    assert finding.command == (
+        "first see the finding for brokers 1, 2, which have lost their disks"
+    )
     # An election among those that are left needs no controller.
     wide = leaderless([1, 3, 4])
     wide = replace(wide, brokers=[*wide.brokers, broker(4)])
     found = checks_of(with_lost_disks(without_controller(3, 4, of=wide), 1, 2))
-    assert "have elected nobody: this passes" in found["leaderless"].cause
+    assert "have elected no leader: this passes" in found["leaderless"].cause
     assert found["leaderless"].command == "kafkaesque doctor    (again)"
 
 
@@ -86,7 +87,7 @@ def test_where_enough_controllers_have_their_log_those_are_started_that_are_down
 def test_one_that_the_others_take_in_is_as_any_that_starts() -> None:
     seen = view({"orders-1": partition(leader=-1, in_sync=[])})
     found = checks_of(replace(with_lost_disks(facts(seen), 2), quorum=quorum(3, 2)))
-    assert found["controllers-missing"].command == "do what is said of broker 2, which is running"
-    assert "runs and lets no clients in" in found["controllers-missing"].what
+    assert found["controllers-missing"].command == "see the finding for broker 2, which is running"
+    assert "runs but accepts no clients" in found["controllers-missing"].what
     assert found["broker-not-ready"].command.startswith("curl ")
-    assert "gone with a disk" not in found["leaderless"].cause
+    assert "lost the data with a disk" not in found["leaderless"].cause

@@ -209,7 +209,7 @@ def test_the_verdict_is_the_exit_code(
     output = capsys.readouterr().out
     assert ("Nothing was lost" in output) is (code == 0)
     assert ("NOT as it should be" in output) is (code != 0)
-    assert "failover, worst partition\t500 ms (led by the dead: 0, 3)\n" in output
+    assert "failover, worst partition\t500 ms (partitions 0, 3)\n" in output
 
 
 def test_where_the_data_is_kept_the_next_steps_name_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,7 @@ def test_a_wait_goes_on_while_a_controller_is_elected_and_not_for_ever(
 
 def test_what_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster(monkeypatch, UNDER_WAY)
-    with pytest.raises(CommandFailed, match="orders-0; they go on") as failure:
+    with pytest.raises(CommandFailed, match="orders-0; the moves continue") as failure:
         await_moves(Screen(), "-", {ORDERS: same_nodes([2, 3])}, 0)
     assert failure.value.exit_code == TIMED_OUT
     assert "fewer replicas are in sync than min.insync.replicas: kafkaesque doctor" in str(
@@ -185,7 +185,7 @@ def test_an_election_that_nobody_is_there_for_says_what_is_left_to_do(
     done = CliRunner().invoke(app, ["topic", "elect", "orders", "--unclean", "--yes"])
     assert done.exit_code == 1
     again = "try:   kafkaesque doctor, and then once more"
-    anew = "kafkaesque topic delete orders, and create it anew"
+    anew = "kafkaesque topic delete orders, and create it again"
     assert f"{again}; if the disks of all its replicas are lost: {anew}" in done.stderr
     done = CliRunner().invoke(app, ["topic", "elect", "orders"])
     assert done.stderr.endswith(f"{again}\n")

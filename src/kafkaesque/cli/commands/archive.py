@@ -133,7 +133,7 @@ def compact(
     ] = 128 << 20,
     json: JsonOption = False,
 ) -> None:
-    """Join a table's small files; writers and readers need not stop.
+    """Merge a table's small files; writers and readers need not stop.
 
     \b
     Example:
@@ -162,9 +162,7 @@ def vacuum(
     ] = "",
     strange_before: Annotated[
         str,
-        typer.Option(
-            metavar="TIME", help="Files that belong to no commit go if they are older than this."
-        ),
+        typer.Option(metavar="TIME", help="Remove files of no commit if they are older than this."),
     ] = "P7D",
     dry_run: DryRunOption = False,
     json: JsonOption = False,
@@ -205,10 +203,10 @@ def expire(
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take records out of a table that are from before a time, file by file.
+    """Remove old records from a table: files whose records are all from before a time.
 
-    Files that have later records, too, stay. Older versions still have all; `vacuum` removes the
-    files in its time.
+    Files that also have later records stay. Older versions still have the removed records, until
+    `vacuum` removes the files.
 
     \b
     Example:
@@ -226,9 +224,11 @@ def expire(
 @app.command()
 def backfill(
     table: TableArgument,
-    topic: Annotated[str, typer.Option(help="Whose records.", show_default=False)],
+    topic: Annotated[
+        str, typer.Option(help="The topic whose records are sent.", show_default=False)
+    ],
     to: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Where they are sent.", show_default=False)
+        str, typer.Option(metavar="TOPIC", help="The topic to send them to.", show_default=False)
     ],
     start: Annotated[
         str, typer.Option("--from", metavar="TIME", help="Records since this time.")
@@ -245,7 +245,8 @@ def backfill(
         str, typer.Option(help="Another name makes the same request another backfill.")
     ] = "",
     batch: Annotated[
-        int, typer.Option(min=1, metavar="RECORDS", help="Of one transaction, kept in memory.")
+        int,
+        typer.Option(min=1, metavar="RECORDS", help="Records in one transaction; kept in memory."),
     ] = 200_000,
     master: Annotated[str, typer.Option(help="Spark's.")] = "local[*]",
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -253,7 +254,7 @@ def backfill(
 ) -> None:
     """Send records of a table to a topic, once: keys, values, headers and times as they were.
 
-    When it has been killed, the same command goes on where it was.
+    If it is killed, the same command continues where it stopped.
 
     \b
     Example:

@@ -58,7 +58,7 @@ def bench(
             "--bootstrap-server",
             "-b",
             metavar="HOST:PORT,...",
-            help="Measure this cluster, shortly.",
+            help="Measure this cluster, briefly.",
         ),
     ] = None,
     messages: Annotated[int, typer.Option(min=1000, help="How many.")] = 200_000,
@@ -69,8 +69,8 @@ def bench(
 ) -> None:
     """Measure throughput.
 
-    In a checkout of the project, and without --bootstrap-server, this is scripts/bench, which takes
-    all further arguments; elsewhere it is a short measurement of one broker started for it.
+    In a checkout, and without --bootstrap-server, this runs scripts/bench with all further
+    arguments. Elsewhere it starts one broker and measures it briefly.
 
     \b
     Example:

@@ -37,8 +37,8 @@ def broker(
 ) -> None:
     """Run one broker until it is told to stop (SIGTERM, Ctrl-C).
 
-    What is said here goes over environment variables (KAFKAESQUE_KAFKA_PORT), and those over the
-    file. When it serves, it prints one line of JSON: {"ready": 1, "kafka": "127.0.0.1:9092"}.
+    Flags override environment variables (KAFKAESQUE_KAFKA_PORT), and those override the file.
+    When the broker is ready, it prints one line of JSON: {"ready": 1, "kafka": "127.0.0.1:9092"}.
 
     \b
     Example:

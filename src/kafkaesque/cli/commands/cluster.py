@@ -86,13 +86,13 @@ def status(
 ) -> None:
     """Show brokers, their releases and disks, and partitions that lack a leader or replicas.
 
-    Replicas that move are shown, and none is missing by that: the old ones serve until the new ones
-    are there.
+    Moves are shown too; they are not problems, because the old replicas serve until the new ones
+    are in sync.
 
-    Where the cluster has a secret, also what one of the brokers knows of all by gossip; and which
-    partitions are being formed anew from what is left of them, or ever were.
+    If the cluster has a secret, it also shows what one broker knows of all members by gossip. It
+    shows which partitions are being recovered after losing their majority, or ever were.
 
-    `kafkaesque doctor` says why, and what helps.
+    `kafkaesque doctor` says what is wrong, why, and what helps.
 
     \b
     Example:
@@ -138,13 +138,13 @@ def status(
 
 @app.command()
 def wait(
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers are to be up.")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, help="How many brokers must be up.")] = 1,
     in_sync: Annotated[
         bool,
         typer.Option(
             "--in-sync",
-            help="Wait also until every replica is in sync, as every broker says: then the next "
-            "broker may be restarted.",
+            help="Also wait until every broker sees every replica in sync: then the next broker "
+            "may be restarted.",
         ),
     ] = False,
     timeout: TimeoutOption = 60.0,
@@ -153,7 +153,7 @@ def wait(
 ) -> None:
     """Wait until the brokers are up, and every partition has a leader.
 
-    Ends with 5 when that does not happen in time, and with 3 when nobody answers at all.
+    Ends with 5 if that does not happen in time, and with 3 if no broker answers.
 
     \b
     Example:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 #: So often a drain looks for what was put on the broker meanwhile: topics that were created.
 ROUNDS_MAX = 10
 
-PlanOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would be done, and do nothing.")
-]
+PlanOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -45,11 +43,11 @@ def drain(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Move everything off a broker, which runs on and can be removed afterwards.
+    """Move everything off a broker. It keeps running, and can be removed afterwards.
 
-    Returns when the controllers know of nothing on it any more: `cluster remove` takes it out then,
-    once it is stopped. Ends with 5 when that takes longer than the timeout; it goes on then. The
-    option leader.replication.throttled.rate says how fast.
+    Returns when nothing is left on it: stop it then, and run `cluster remove`. Ends with 5 if that
+    takes longer than the timeout; the moves continue. The option
+    leader.replication.throttled.rate limits their speed.
 
     \b
     Example:
@@ -111,9 +109,9 @@ def remove(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Take a broker out of the cluster for good: it holds nothing, and is stopped.
+    """Remove a broker from the cluster. It must hold nothing and be stopped.
 
-    One that is started again is part of the cluster again.
+    If it is started again, it is part of the cluster again.
 
     \b
     Example:
@@ -141,7 +139,7 @@ def rebalance(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Spread replicas and leaders evenly over the brokers that are up, moving as little as may be.
+    """Spread replicas and leaders evenly over the brokers that are up, with the fewest moves.
 
     Ends with 1 if a preferred leader is not up or not in sync, or a partition has no leader.
 
@@ -194,9 +192,9 @@ def upgrade(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let the cluster use what this release brings, once every broker has been replaced by it.
+    """Let the cluster use the features of this release, when every broker runs it.
 
-    There is no way back to brokers of the release before.
+    There is no way back to the previous release.
 
     \b
     Example:

@@ -31,9 +31,9 @@ def controllers(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show who votes on the cluster's metadata, who leads, and how far behind everybody is.
+    """Show which brokers vote on the cluster's metadata, which leads, and how far behind each is.
 
-    Of a broker that is down or hangs it is not known how far behind it is.
+    For a broker that is down or hangs, it is not known how far behind it is.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def add(
 ) -> None:
     """Let a broker that is up vote, too, as soon as it has the controllers' log.
 
-    Ends with 5 when that takes longer than the timeout; it goes on then, and `remove` takes it
+    Ends with 5 if that takes longer than the timeout; the change continues, and `remove` takes it
     back.
 
     \b
@@ -98,7 +98,9 @@ def remove(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let a broker vote no more, up or not; it stays in the cluster. One that leads hands over.
+    """Take a broker's vote away, whether it is up or not; it stays in the cluster.
+
+    A controller that leads hands over first.
 
     \b
     Example:

@@ -42,12 +42,14 @@ _TABLES: Mapping[Kind, tuple[OptionTable, ...]] = {
     Kind.QUOTA: (CLIENT_QUOTAS, IP_QUOTAS),
 }
 
-TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic's.")]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="NAME", help="Options of this topic.")
+]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", min=1, help="One broker's.")
+    int | None, typer.Option("--broker", metavar="ID", min=1, help="Options of this broker.")
 ]
 AllBrokersOption = Annotated[
-    bool, typer.Option("--all-brokers", help="What is set for all brokers at once.")
+    bool, typer.Option("--all-brokers", help="Options set for all brokers at once.")
 ]
 
 
@@ -69,10 +71,10 @@ def list_options(
     kind: Annotated[Kind | None, typer.Argument(metavar="[topic|broker|quota]")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the options that there are: type, default, and whether they can be changed at work.
+    """List all options: type, default, and whether they can be changed at run time.
 
-    No broker is asked. With --json the meaning of each and what is allowed as well; both stand in
-    docs/options.md, too.
+    This asks no broker. --json adds each option's meaning and allowed values, which are also in
+    docs/options.md.
 
     \b
     Example:
@@ -116,7 +118,7 @@ def describe(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show values in force and where they are from, of options that were set or are named.
+    """Show values in force, and where they come from, of options that were set or that you name.
 
     \b
     Example:
@@ -178,7 +180,7 @@ def unset(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Take values back: what holds for more, or the default, holds again.
+    """Remove values that were set: the more general value, or the default, applies again.
 
     \b
     Example:

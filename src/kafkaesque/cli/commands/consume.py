@@ -85,14 +85,16 @@ PartitionOption = Annotated[
 ]
 GroupOption = Annotated[
     str | None,
-    typer.Option("--group", "-g", help="Share the partitions, go on where the group was."),
+    typer.Option(
+        "--group", "-g", help="Share the partitions with the group; begin at its offsets."
+    ),
 ]
 MaxOption = Annotated[
     int | None, typer.Option("--max", "-n", min=1, help="End after so many messages.")
 ]
 EndOption = Annotated[bool, typer.Option("--until-end", help="End when there are no more.")]
 TimeoutOption = Annotated[
-    float | None, number_option(least=0.1, help="End when nothing came for so many seconds.")
+    float | None, number_option(least=0.1, help="End when no message came for so many seconds.")
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")
@@ -101,7 +103,7 @@ JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --for
 SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
 IsolationOption = Annotated[
     Isolation,
-    typer.Option(help="read_uncommitted prints what is of open and aborted transactions, too."),
+    typer.Option(help="read_uncommitted also prints messages of open and aborted transactions."),
 ]
 
 
@@ -123,7 +125,7 @@ def consume(
 ) -> None:
     """Print messages, one a line; Ctrl-C ends it.
 
-    With --max and --timeout, ends with 5 when fewer messages came.
+    With --max and --timeout, ends with 5 if fewer messages came.
 
     \b
     Example:

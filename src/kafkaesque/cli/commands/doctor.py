@@ -31,26 +31,32 @@ app = new_app()
 @app.command()
 def doctor(
     disk_free: Annotated[
-        float, number_option(least=0, most=100, help="Percent of a disk that are to be free.")
+        float,
+        number_option(least=0, most=100, help="Warn below this percentage of free disk space."),
     ] = 15.0,
     clock: Annotated[
-        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that clocks may be apart.")
+        float, number_option(least=0, most=AGE_S_MAX, help="Warn if clocks differ by more seconds.")
     ] = 1.0,
     lag: Annotated[
-        float, number_option(least=0, most=AGE_S_MAX, help="Seconds that a group may be behind.")
+        float,
+        number_option(
+            least=0, most=AGE_S_MAX, help="Warn if a group is further behind, in seconds."
+        ),
     ] = 300.0,
     transaction: Annotated[
         float,
-        number_option(least=0, most=AGE_S_MAX, help="Seconds that a transaction may be open."),
+        number_option(
+            least=0, most=AGE_S_MAX, help="Warn if a transaction is open for longer, in seconds."
+        ),
     ] = 900.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Say what is wrong with a cluster, why, and what helps.
 
-    Works with clusters that are half dead, as long as one broker answers. Ends with 0 where nothing
-    is wrong, with 1 where something is, and with 2 where nobody answers. docs/operations.md has a
-    paragraph for each finding, by the name that stands before it.
+    Works if half of the brokers are down, as long as one answers. Ends with 0 if nothing is wrong,
+    with 1 if there are findings, and with 2 if no broker answers. docs/operations.md explains each
+    finding by the name that stands in brackets.
 
     \b
     Example:
@@ -103,7 +109,7 @@ def _show(facts: "Facts", found: "list[Finding]") -> None:
         print(f"    cause: {finding.cause}")
         print(f"    try:   {finding.command}")
     if moves := moves_that_go_on(facts, found):
-        print("under way, and nothing wrong:")
+        print("moves in progress (not a problem):")
         for each in sentences(moves):
             print(f"    {each}")
     if facts.unseen:

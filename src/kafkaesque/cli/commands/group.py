@@ -32,9 +32,9 @@ CURRENT: Final = "current"
 
 @app.command("list")
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
-    """List the groups: what they are at, and how they share partitions (classic or consumer).
+    """List the groups with their state and protocol (classic or consumer).
 
-    Ends with 1 when some are missing, because a broker does not answer or nobody coordinates them.
+    Ends with 1 if some are missing, because a broker does not answer or they have no coordinator.
 
     \b
     Example:
@@ -59,14 +59,14 @@ def describe(
     group: GroupArgument,
     isolation: Annotated[
         Isolation,
-        typer.Option(help="read_committed: as members see it that read only what is committed."),
+        typer.Option(help="read_committed: as seen by members that read only committed messages."),
     ] = Isolation.READ_UNCOMMITTED,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Show members, committed offsets and lag, partition by partition.
 
-    LAG is in messages; BEHIND-S is how many seconds ago the oldest of them was written.
+    LAG is in messages; BEHIND-S is the age of the oldest of them in seconds.
 
     \b
     Example:
@@ -115,7 +115,7 @@ def reset_offsets(
         typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="May be repeated."),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All in which it has committed offsets.")
+        bool, typer.Option("--all-topics", help="All topics with committed offsets.")
     ] = False,
     to: Annotated[
         str | None,
@@ -125,7 +125,7 @@ def reset_offsets(
         ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option(metavar="N", help="N further; back, where it is negative.")
+        int | None, typer.Option(metavar="N", help="Move by N offsets; negative moves back.")
     ] = None,
     execute: Annotated[
         bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be done.")
@@ -133,10 +133,10 @@ def reset_offsets(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Set where a group goes on. Shows what would be done; --execute does it.
+    """Set a group's offsets. Shows what would be done; --execute does it.
 
-    The group must have no members at that time. Offsets end up within the log. `current` is where
-    the group is, if that is still in the log, and otherwise the nearer end.
+    The group must have no members at that time. An offset outside the log becomes the nearer end.
+    `current` keeps offsets that are still in the log.
 
     \b
     Example:
@@ -188,7 +188,7 @@ def delete(
 ) -> None:
     """Delete groups with their committed offsets; they must have no members.
 
-    Each is deleted by itself: what is said of one that cannot be does not keep the others.
+    Each group is deleted separately; if one cannot be deleted, the others still are.
 
     \b
     Example:

@@ -68,13 +68,13 @@ def verify(
     directories: DirectoriesArgument,
     json: JsonOption = False,
 ) -> None:
-    """Read everything and compare; says what is damaged, and where.
+    """Read everything and check it; say what is damaged, and where.
 
-    Of several brokers the partitions' replicas are compared with one another, too: byte for byte,
-    up to the end of the shortest.
+    With several brokers, the replicas of each partition are also compared byte for byte, up to the
+    end of the shortest.
 
-    Ends with 4 when something that was durable is not as it was, or the broker would not start with
-    it. What is only a note is settled by the next start of the broker.
+    Ends with 4 if durable data is damaged, or the broker would not start with it. The broker's next
+    start settles what is only a note.
 
     \b
     Example:
@@ -166,17 +166,18 @@ def dump(
     ] = False,
     offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Begin there.")] = 0,
     count: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="So many lines of each partition.")
+        int | None,
+        typer.Option("--max", "-n", min=1, help="At most so many lines of each partition."),
     ] = None,
     wal: Annotated[
         bool, typer.Option("--wal", help="The write-ahead log, not the partitions.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print what is in the segments: batches, or the messages in them, a line each.
+    """Print what is in the segments, a line each: batches, or with --records messages.
 
-    Messages in JSON are as `consume --json` shows them, and `publish --format json` takes them.
-    Unlike there, those of aborted transactions are among them.
+    Messages in JSON look as in `consume --json`, and `publish --format json` reads them. Unlike
+    there, messages of aborted transactions are included.
 
     \b
     Example:

@@ -44,7 +44,7 @@ RefreshOption = Annotated[
 ]
 FullRefreshOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME,...", help="Make these anew, from the beginning of their sources."),
+    typer.Option(metavar="NAME,...", help="Rebuild these from the beginning of their sources."),
 ]
 
 
@@ -116,21 +116,22 @@ def run(
     refresh: RefreshOption = None,
     full_refresh: FullRefreshOption = None,
     full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="Make everything anew.")
+        bool, typer.Option("--full-refresh-all", help="Rebuild everything.")
     ] = False,
-    continuous: Annotated[bool, typer.Option("--continuous", help="Go on until Ctrl-C.")] = False,
+    continuous: Annotated[bool, typer.Option("--continuous", help="Run until Ctrl-C.")] = False,
     trigger: Annotated[
-        str, typer.Option(metavar="TIME", help="Continuous: how often to look for what is new.")
+        str, typer.Option(metavar="TIME", help="Continuous: how often to look for new data.")
     ] = "1s",
     views_every: Annotated[
-        str, typer.Option(metavar="TIME", help="Continuous: materialized views are computed anew.")
+        str,
+        typer.Option(metavar="TIME", help="Continuous: how often to recompute materialized views."),
     ] = "1m",
     conf: ConfOption = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Process what has come since the last run, then end; or go on until Ctrl-C (--continuous).
+    """Process what has come since the last run, then end; with --continuous, run until Ctrl-C.
 
     \b
     Example:
@@ -174,10 +175,10 @@ def run(
 def status(
     project: ProjectArgument = Path(), conf: ConfOption = None, json: JsonOption = False
 ) -> None:
-    """Show the last run, or the one under way, flow by flow; starts no Spark.
+    """Show the current or last run, flow by flow; starts no Spark.
 
-    LAG-NOW is what the topics have beyond the last micro-batch that is done. Brokers that want TLS
-    or a password are asked as the project's settings say.
+    LAG-NOW counts the messages after the last finished micro-batch. It connects to brokers with the
+    TLS and password settings of the project.
 
     \b
     Example:

@@ -22,7 +22,8 @@ def search(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     host: Annotated[str | None, typer.Option(metavar="NAME", help="Of this host.")] = None,
     severity: Annotated[
-        str | None, typer.Option(metavar="NAME", help="As bad as this, or worse: err, warning, ...")
+        str | None,
+        typer.Option(metavar="NAME", help="Of this severity or worse: err, warning, ..."),
     ] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="web, syslog or dpkg.")] = None,
     status: Annotated[

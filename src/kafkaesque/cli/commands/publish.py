@@ -50,7 +50,9 @@ PartitionOption = Annotated[
 ]
 KeepOption = Annotated[
     bool,
-    typer.Option("--keep-partitions", help="With --format json: by the lines' partition field."),
+    typer.Option(
+        "--keep-partitions", help="With --format json: to the partition that the line names."
+    ),
 ]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line holds.", show_default="value")
@@ -73,9 +75,9 @@ def publish(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Publish messages; returns once all of them are acknowledged.
+    """Publish messages; returns when all of them are acknowledged.
 
-    A line that cannot be a message ends it; what came before that line is still published.
+    It ends at a line that is not a valid message; the lines before it are published.
 
     \b
     Example:

@@ -49,8 +49,8 @@ def sim() -> None:
 
 @app.command()
 def run(
-    seed: Annotated[int | None, typer.Option(min=0, help="This one, and tell about it.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many of them.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Run this seed, with details.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run so many seeds.")] = None,
     first: Annotated[
         int, typer.Option("--first", "--first-seed", min=0, help="With --seeds: the first one.")
     ] = 0,
@@ -66,15 +66,16 @@ def run(
     ] = "survivable",
     activity: Annotated[
         list[str] | None,
-        typer.Option(help="Let this go on beside, and not what the seed draws; also several."),
+        typer.Option(help="Run this besides, not what the seed draws; may be repeated."),
     ] = None,
     jobs: JobsOption = None,
     history: Annotated[
-        Path | None, typer.Option(help="With --seed: write the end of its history, if it is bad.")
+        Path | None,
+        typer.Option(help="With --seed: write the end of its history here, if it is bad."),
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="Add each seed to this file, and run none that is there already."),
+        typer.Option(help="Add each result to this file; skip seeds that are in it already."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -84,7 +85,7 @@ def run(
     `--seed` with that number shows it again. With --json, one line for each seed.
 
     With --faults all a run takes six simulated minutes, in which clients work around some of the
-    faults and rest between them, and one broker's disk is damaged and lost, too.
+    faults and rest between them; one broker's disk is also damaged and lost.
 
     \b
     Example:
@@ -124,9 +125,9 @@ def power_cuts(
 ) -> None:
     """Cut the power of all brokers at once, again and again, while clients write and read.
 
-    What was not synced is lost or torn each time. Up to 25 cuts follow one another in one cluster,
-    then the next seed has another one. Ends with 4 if an acknowledged message is lost, or anything
-    else is wrong. With --json, one line for each seed.
+    Each time, unsynced data is lost or torn. A cluster gets up to 25 cuts, then the next seed
+    starts another one. Ends with 4 if an acknowledged message is lost, or anything else is wrong.
+    With --json, one line for each seed.
 
     \b
     Example:
@@ -189,8 +190,8 @@ def gossip(
 ) -> None:
     """Measure membership in the simulator: how news spreads, and how failures are found.
 
-    Runs the code that brokers are to find one another with, on virtual time. Ends with 4 if a
-    killed process is not known within a second, or one that only starves is taken for dead.
+    Runs the code with which brokers find one another, on virtual time. Ends with 4 if a kill took
+    more than a second to be known, or a starved process was declared dead.
 
     \b
     Example:

@@ -102,12 +102,12 @@ def create(
     ] = None,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is well as it is.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
     ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Create a topic; returns once its partitions have leaders.
+    """Create a topic; returns when its partitions have leaders.
 
     \b
     Example:
@@ -233,7 +233,7 @@ def alter(
 ) -> None:
     """Add partitions, or change options.
 
-    With more partitions, the keys of messages to come are spread anew.
+    With more partitions, later messages of a key may go to another partition.
 
     \b
     Example:
@@ -270,13 +270,13 @@ def alter(
 def delete(
     names: NamesArgument,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="A topic that does not exist is well, too.")
+        bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")
     ] = False,
     yes: YesOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Delete topics with all their messages; asks first, so scripts say --yes.
+    """Delete topics with all their messages. Asks first; scripts need --yes.
 
     \b
     Example:
@@ -435,7 +435,7 @@ def _tables(topics: list[Description]) -> list[Table]:
     tables = [Table(title="partitions", columns=columns, rows=partitions)]
     if formed:
         words = ("TOPIC", "PARTITION", "FORMATION", "STATE", "GIVEN UP")
-        tables.append(Table(title="formed anew", columns=words, rows=formed))
+        tables.append(Table(title="recoveries", columns=words, rows=formed))
     if options:
         tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))
     return tables

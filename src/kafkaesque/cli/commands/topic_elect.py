@@ -29,7 +29,7 @@ def elect(
         bool,
         typer.Option(
             "--unclean",
-            help="Form partitions without a leader anew of the replicas that are left.",
+            help="Recover partitions without a leader from the surviving replicas.",
         ),
     ] = False,
     yes: YesOption = False,
@@ -37,12 +37,12 @@ def elect(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let preferred replicas lead; with --unclean, give partitions a leader that have none.
+    """Let preferred replicas lead; with --unclean, give leaderless partitions a leader.
 
     A partition that has lost the majority of its replicas waits for them, because only they may
-    have all that was acknowledged. With --unclean it goes on without them, whatever its options
-    say, and what only they have is lost: docs/operations.md says when that is the right thing.
-    Partitions that have a leader stay as they are. It asks first; scripts say --yes.
+    have all acknowledged messages. With --unclean it continues without them, whatever its options
+    say, and what only they have is lost. docs/operations.md says when that is right. Partitions
+    that have a leader stay as they are. --unclean asks first; scripts need --yes.
 
     \b
     Example:
@@ -57,7 +57,8 @@ def elect(
     chosen = choose(read_layout(bootstrap), name, partition)
     if unclean and not yes:
         typer.confirm(
-            f"Give up what only the missing replicas of {name} have, where no leader is?",
+            f"Partitions of {name} without a leader will lose what only their missing replicas "
+            "have. Continue?",
             abort=True,
         )
     with LongWait(Screen().note, f"leaders of {name}"):
@@ -65,7 +66,7 @@ def elect(
     if refused:
         raise _failure(refused, elected, is_unclean=unclean)
     idle = len(chosen) - len(elected)
-    kind = "formed anew" if unclean else "led by their preferred replicas now"
+    kind = "recovered" if unclean else "led by their preferred replicas now"
     left = f"; {idle} needed no election" if idle else ""
     Screen(json=json).done(
         f"{name}: {counted(len(elected), 'partition')} {kind}{left}",
@@ -85,5 +86,5 @@ def _failure(
         hint += (
             f"; if the disks of all its replicas are lost: kafkaesque topic delete {where.topic}"
         )
-        hint += ", and create it anew"
+        hint += ", and create it again"
     return CommandFailed(f"{where}: {why}{more}{done}", hint=hint)

@@ -28,9 +28,9 @@ def reassign(
         typer.Option(metavar="A,B,...", help="Brokers, the preferred leader first."),
     ] = None,
     partition: PartitionOption = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves under way.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop moves in progress.")] = False,
     list_moves: Annotated[
-        bool, typer.Option("--list", help="Show what moves; without TOPIC, of all topics.")
+        bool, typer.Option("--list", help="Show moves in progress; without TOPIC, of all topics.")
     ] = False,
     timeout: TimeoutOption = 3600.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -38,8 +38,8 @@ def reassign(
 ) -> None:
     """Move a topic's replicas to these brokers; returns when they are there.
 
-    Ends with 5 when that takes longer than the timeout; it goes on then. The option
-    leader.replication.throttled.rate says how fast.
+    Ends with 5 if that takes longer than the timeout; the moves continue. The option
+    leader.replication.throttled.rate limits their speed.
 
     \b
     Example:

@@ -73,7 +73,7 @@ def list_transactions(
             least=0,
             most=AGE_S_MAX,
             metavar="SECONDS",
-            help="Only what is open for longer.",
+            help="Only transactions that are open for longer.",
         ),
     ] = None,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -111,7 +111,7 @@ def describe(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show a transactional id, and what its open transaction has in which partitions.
+    """Show a transactional id, and its open transaction in each partition.
 
     \b
     Example:
@@ -163,7 +163,7 @@ def producers(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show the producers that a topic's partitions remember.
+    """Show the producers that partitions of a topic know.
 
     \b
     Example:
@@ -192,15 +192,15 @@ def abort(
     topic: Annotated[str | None, typer.Option(help="With --partition and --start-offset.")] = None,
     partition: Annotated[int | None, typer.Option(min=0)] = None,
     start_offset: Annotated[
-        int | None, typer.Option(min=0, help="Where it begins, as `txn producers` shows it.")
+        int | None, typer.Option(min=0, help="Its first offset, as `txn producers` shows it.")
     ] = None,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Abort the open transaction of an id, and shut its producer out.
+    """Abort the open transaction of an id, and fence its producer.
 
-    Or, by topic, partition and offset, what hangs in one partition and no coordinator knows of any
-    more: readers of what is committed cannot go beyond it.
+    Or, with topic, partition and offset, abort a transaction that hangs in one partition and that
+    no coordinator knows any more: consumers with read_committed wait for it.
 
     \b
     Example:

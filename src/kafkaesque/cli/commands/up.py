@@ -40,12 +40,12 @@ def up(
     brokers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=BROKERS_MAX, help="How many.", show_default="3, or as many as there were"
+            min=1, max=BROKERS_MAX, help="Brokers.", show_default="3, or as many as there were"
         ),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Their data, configuration and logs; kept.")] = Path(
-        "kafkaesque-data"
-    ),
+    data: Annotated[
+        Path, typer.Option(help="Directory for data, configuration and logs; it is kept.")
+    ] = Path("kafkaesque-data"),
     port: Annotated[
         int | None,
         typer.Option(
@@ -58,12 +58,12 @@ def up(
     ] = None,
     peer_port: Annotated[
         int | None,
-        typer.Option(help="Broker 1's port for the others.", show_default="9190, or as before"),
+        typer.Option(help="Peer port of broker 1.", show_default="9190, or as before"),
     ] = None,
     admin_port: Annotated[
         int | None,
         typer.Option(
-            help="Broker 1's port for metrics and health; 0: none.",
+            help="Admin port of broker 1, for metrics and health; 0: none.",
             show_default="8080, or as before",
         ),
     ] = None,
@@ -76,8 +76,8 @@ def up(
 ) -> None:
     """Run a whole local cluster in the foreground, each broker a process; Ctrl-C stops it.
 
-    The next run with the same --data goes on with what is there. With --json, one line for each
-    event: ready, ended, stopped.
+    The next run with the same --data continues with the same cluster. With --json, it prints one
+    line for each event: ready, ended, stopped.
 
     \b
     Example:

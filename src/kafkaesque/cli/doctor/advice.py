@@ -19,7 +19,7 @@ def bring_back(facts: Facts, nodes: Sequence[int]) -> str:
     down = [node for node in nodes if node not in running]
     words = [f"start {in_words(down)}"] if down else []
     if running:
-        words.append(f"do what is said of {in_words(running)}, which {are(running, 'running')}")
+        words.append(f"see the finding for {in_words(running)}, which {are(running, 'running')}")
     return "; ".join(words)
 
 
@@ -75,10 +75,10 @@ def begin_anew(facts: Facts, names: Sequence[PartitionName]) -> str:
 
 
 def _begin_topic_anew(facts: Facts, topic: str, lost: int) -> str:
-    command = f"kafkaesque topic delete {topic}, and create it anew"
+    command = f"kafkaesque topic delete {topic}, and create it again"
     others = sum(name.topic == topic for name in facts.view.partitions) - lost
     if others > 0:
-        command += f"    (with {counted(others, 'other partition')}: copy first what is there)"
+        command += f"    (it has {counted(others, 'other partition')}: copy their messages first)"
     return command
 
 
@@ -98,7 +98,7 @@ def state_of(facts: Facts, node: int) -> str:
             if broker.hangs:
                 return "hangs"
             if broker.admin is not None:
-                return "runs and lets no clients in"
+                return "runs but accepts no clients"
     return "is down"
 
 

@@ -86,7 +86,7 @@ def check_brokers(facts: Facts, _: Limits) -> Iterator[Finding]:
                 check="broker-not-ready",
                 severity=WARNING,
                 what=f"broker {broker.id} is up and not ready"
-                + ("" if broker.problem is None else ", and lets no clients in"),
+                + ("" if broker.problem is None else ", and accepts no clients"),
                 cause="; ".join(reasons),
                 command=_makes_ready(facts, broker, reasons),
                 names=[str(broker.id)],
@@ -114,7 +114,7 @@ def _makes_ready(facts: Facts, broker: BrokerFacts, reasons: Sequence[str]) -> s
     """Return what to do that a broker becomes ready, if more than to wait."""
     ready = f"curl http://{broker.options.get('admin.listener', '')}/health/ready"
     if broker.id in facts.lost_controllers:
-        return f"what is said of the controllers    ({ready} says when it is over)"
+        return f"see the finding for the controllers    ({ready} says when it is over)"
     start = f"stop it, and start it: kafkaesque broker --config broker-{broker.id}.toml"
     for sign, advice in _TURNED_AWAY.items():
         if any(TURNED_AWAY in each and sign in each for each in reasons):
@@ -145,7 +145,7 @@ def _hangs(broker: BrokerFacts) -> Finding:
         check="broker-hangs",
         severity=CRITICAL,
         what=f"broker {broker.id} at {broker.address} accepts connections and answers nothing",
-        cause="its process is there and does not get on: it is stopped (SIGSTOP), or waits for its "
+        cause="its process exists but makes no progress: it is stopped (SIGSTOP), or waits for its "
         "disk, or its machine has no processor or memory for it",
         command="ps axo pid,stat,args | grep kafkaesque    (on its machine: T is stopped, kill "
         "-CONT PID; D waits for its disk. It holds its directory: before another one is started, "
@@ -188,7 +188,7 @@ def _disagreement(what: str, seen: dict[int, str], names: Sequence[str]) -> Find
         check="brokers-disagree",
         severity=CRITICAL,
         what=what,
-        cause=f"{said}: news does not reach all of them, so the network between is cut or slow",
+        cause=f"{said}: updates do not reach all of them, so the network between is cut or slow",
         command="kafkaesque cluster status --bootstrap-server HOST:PORT    (of each in turn), and "
         "check the peer ports between their machines",
         names=names,
@@ -250,7 +250,7 @@ def _has_failed(broker: BrokerFacts) -> Finding:
         check="disk-failed",
         severity=CRITICAL,
         what=f"broker {broker.id} has given up its disk{place}",
-        cause=f"{why}: what came last may be lost there, so it acknowledges nothing any more",
+        cause=f"{why}: its last writes may be lost, so it acknowledges nothing any more",
         command="free some space (if it is full, topics that keep less are enough: see "
         "retention.bytes), or replace the disk; then stop its process, which still runs and "
         f"holds the directory, and start it: kafkaesque broker --config broker-{broker.id}.toml",
@@ -279,13 +279,13 @@ def check_clocks(facts: Facts, limits: Limits) -> Iterator[Finding]:
             f"broker {node}'s by {abs(off[node]):.1f} s {'ahead' if off[node] > 0 else 'behind'}"
             for node in wrong
         ]
-        what = f"clocks are not where most brokers' are: {', '.join(said)}"
+        what = f"clocks differ from those of most brokers: {', '.join(said)}"
     yield Finding(
         check="clocks-apart",
         severity=WARNING,
         what=what,
-        cause="no time service sets them: timestamps, retention by time and the timeouts of "
-        "transactions go by them (replication and elections do not)",
+        cause="no time service sets them; timestamps, retention by time and the timeouts of "
+        "transactions depend on clocks (replication and elections do not)",
         command="timedatectl status; timedatectl set-ntp true    "
         f"(on {'its machine' if len(wrong) == 1 else 'their machines'})",
         names=[str(node) for node in wrong],
@@ -304,7 +304,7 @@ def check_processes(facts: Facts, limits: Limits) -> Iterator[Finding]:
             check="versions-differ",
             severity=WARNING,
             what="brokers run different releases",
-            cause=f"an upgrade is under way, or was left half done: {said}",
+            cause=f"an upgrade is in progress, or was left unfinished: {said}",
             command="install one release everywhere, and restart one broker after the other",
             names=[str(node) for node in versions],
         )
@@ -332,7 +332,7 @@ def check_groups(facts: Facts, limits: Limits) -> Iterator[Finding]:
         is_late = group.seconds is None or group.seconds >= limits.lag_s
         if group.messages < limits.lag_messages or not is_late:
             continue
-        age = "" if group.seconds is None else f", the oldest for {group.seconds:.0f} s"
+        age = "" if group.seconds is None else f", the oldest is {group.seconds:.0f} s old"
         yield Finding(
             check="group-lags",
             severity=WARNING,
@@ -356,8 +356,8 @@ def check_transactions(facts: Facts, limits: Limits) -> Iterator[Finding]:
             severity=WARNING,
             what=f"transactions are open for more than {limits.transaction_s:.0f} s: "
             f"{named(hanging)}",
-            cause="their producers hang or are gone; readers of what is committed wait behind "
-            "them, and nothing there is compacted",
+            cause="their producers hang or are gone; consumers with read_committed wait for them, "
+            "and nothing there is compacted",
             command=f"kafkaesque txn describe {hanging[0]}    (then: kafkaesque txn abort "
             f"{hanging[0]})",
             names=hanging,

@@ -38,7 +38,7 @@ def check_controllers(facts: Facts, _: Limits) -> Iterator[Finding]:
 def _state(facts: Facts, member: QuorumMember) -> str:
     if not facts.answers(member.broker):
         return state_of(facts, member.broker)
-    return "is behind" if member.is_up else "runs, and does not reach the one that leads"
+    return "is behind" if member.is_up else "runs but cannot reach the leading one"
 
 
 def _helps(facts: Facts, missing: list[QuorumMember]) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _helps(facts: Facts, missing: list[QuorumMember]) -> Iterator[str]:
     if cut := [each.broker for each in missing if each.broker not in dead and not each.is_up]:
         yield f"check the network between the peer ports of {in_words(cut)} and of the others"
     if any(each.is_up and each.broker not in dead for each in missing):
-        yield "kafkaesque doctor    (again, in a minute: who is behind catches up)"
+        yield "kafkaesque doctor    (again, in a minute: a controller that is behind catches up)"
     if down := [node for node in dead if state_of(facts, node) == "is down"]:
         yield (
             f"or, if broker {down[0]} is gone for good: kafkaesque cluster controllers add "
@@ -90,7 +90,9 @@ def _nobody_leads(facts: Facts) -> Finding:
             cause += f", and {in_words(lost)}, which {have_lost(lost)}, cannot vote before that"
         command = bring_back(facts, [node for node in missing if node not in lost])
     else:
-        cause = f"{_WITHOUT}; so many are up, and do not reach one another, or elect at this moment"
+        cause = (
+            f"{_WITHOUT}; enough of them are up, but cannot reach one another, or are just electing"
+        )
         command = "kafkaesque doctor    (again), and check the peer ports between their machines"
         if down := [node for node in missing if node not in lost]:
             command += f"; {bring_back(facts, down)}"
@@ -98,7 +100,9 @@ def _nobody_leads(facts: Facts) -> Finding:
         check="controllers-missing",
         severity=Severity.CRITICAL,
         what=what,
-        cause=cause if voters else f"{_WITHOUT}; who they are is not known without admin ports",
+        cause=cause
+        if voters
+        else f"{_WITHOUT}; without admin ports it is not known which brokers they are",
         command=command if voters else "start all brokers that [controllers] names in their files",
         names=[str(node) for node in missing or voters],
     )
@@ -108,21 +112,22 @@ def _majority_is_lost(facts: Facts, voters: list[int], lost: list[int]) -> tuple
     """Return why nobody can ever be elected with what is left, and what to do."""
     sound = [node for node in voters if node not in lost]
     needed = len(voters) // 2 + 1
-    those_left = f"only {in_words(sound)} {'has' if len(sound) == 1 else 'have'}"
+    those_left = f"only {in_words(sound)} {'has' if len(sound) == 1 else 'have'} it"
     cause = (
-        f"{_WITHOUT}; {in_words(lost)} {have_lost(lost)}, and no majority has their log any more: "
-        f"{needed} of {len(voters)} have to, and {those_left if sound else 'none has'}; without "
-        "that who has an empty directory gets no vote, so this does not heal by itself"
+        f"{_WITHOUT}; {in_words(lost)} {have_lost(lost)}, and no majority has the controllers' log "
+        f"any more: {needed} of {len(voters)} must have it, and "
+        f"{those_left if sound else 'none has it'}; without that majority a broker with an empty "
+        "directory gets no vote, so this does not heal by itself"
     )
     fewest = needed - len(sound)
     enough = f"    ({fewest} of them {'is' if fewest == 1 else 'are'} enough)"
     down = [node for node in sound if not facts.answers(node)]
-    words = [f"stop {in_words(lost)}, put the directories back that they had, start them{enough}"]
+    words = [f"stop {in_words(lost)}, put their old directories back, start them{enough}"]
     if down:
         words.insert(0, bring_back(facts, down))
     words.append(
-        "if those are gone for good, a new cluster, and there what the directories hold that are "
-        "left: kafkaesque log dump DIR -p TOPIC-N --records --json | kafkaesque publish TOPIC "
+        "if those are gone for good, found a new cluster, and copy what the remaining directories "
+        "hold: kafkaesque log dump DIR -p TOPIC-N --records --json | kafkaesque publish TOPIC "
         f"--format json --keep-partitions    (each broker stopped; {_LOST})"
     )
     return cause, "; ".join(words)

@@ -96,7 +96,7 @@ def _refuse(facts: Facts, found: Sequence[_Shortfall]) -> Finding:
     commands = [bring_back(facts, dead)] if dead else []
     late = sorted({node for each in found for node in each.missing} - set(dead))
     if late and not dead:
-        commands.append(f"do what is said of {in_words(late)}")
+        commands.append(f"see the finding for {in_words(late)}")
     note = f"what is acknowledged then may be on {counted(first.in_sync, 'broker')} only"
     return Finding(
         check="under-min-insync",
@@ -119,7 +119,7 @@ def _wait(facts: Facts, found: Sequence[_Shortfall]) -> Finding:
         severity=Severity.WARNING,
         what=f"{counted(len(found), 'partition')} cannot be moved with fewer replicas in sync than "
         f"min.insync.replicas: {_names(found)}",
-        cause=f"{_cause(facts, first)}; a change of replicas is committed as records are",
+        cause=f"{_cause(facts, first)}; a move has to be committed like a record",
         command=alter + (f"    ({'; '.join(notes)})" if notes else ""),
         names=[str(each.name) for each in found],
     )
@@ -155,4 +155,4 @@ def _names(found: Sequence[_Shortfall]) -> str:
 
 def _others(found: Sequence[_Shortfall]) -> str:
     others = len({each.name.topic for each in found}) - 1
-    return f"; so for {counted(others, 'other topic')}" if others else ""
+    return f"; the same for {counted(others, 'other topic')}" if others else ""

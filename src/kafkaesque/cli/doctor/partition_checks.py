@@ -182,16 +182,18 @@ def _are_leaderless(facts: Facts, found: Sequence[_Leaderless]) -> Finding:
     lost = [node for node in facts.lost_controllers if node in copied]
     if lost and outlook is not _Outlook.ELECTS:
         # Whatever else helps, a controller has to do it.
-        command = f"first what is said of {in_words(lost)}, which {have_lost(lost)}"
+        command = f"first see the finding for {in_words(lost)}, which {have_lost(lost)}"
     elif outlook in (_Outlook.GOES_ON, _Outlook.MAY_GO_ON):
         times = "four times " if patience > 1 else ""
-        alone = f"goes on alone {alone_s:g} s after it lost its leader ({times}{_SESSION})"
+        alone = f"take over alone {alone_s:g} s after the leader was lost ({times}{_SESSION})"
         if outlook is _Outlook.GOES_ON:
-            causes.append(f"what is left has all that was acknowledged, and {alone}")
+            causes.append(
+                f"the replicas that are left have every acknowledged message, and {alone}"
+            )
         else:
             causes.append(
-                f"what is left {alone} if it has all that was acknowledged, which only the admin "
-                "ports tell"
+                f"the replicas that are left {alone} if they have every acknowledged message, "
+                "which only the admin ports tell"
             )
         command = command or f"kafkaesque doctor    (again, in {alone_s:g} s)"
     elif outlook is _Outlook.STARTS:
@@ -225,21 +227,19 @@ def _votes_missing(found: Sequence[_Leaderless]) -> list[str]:
         rest = "the other replicas" if dead else "their replicas"
         return [
             *gone,
-            f"{rest} are up, and have elected nobody: this passes within a second, or their disks "
-            "or their network are hurt",
+            f"{rest} are up but have elected no leader: this passes within a second, unless their "
+            "disks or their network have a problem",
         ]
     if outlook is _Outlook.STARTS:
         closed = sorted({node for each in found for node in each.closed})
-        return [f"a majority is there only with {in_words(closed)}, {_closed_words(closed)}"]
+        return [f"there is a majority only with {in_words(closed)}, {_closed_words(closed)}"]
     if outlook is _Outlook.IS_LOST:
-        return [f"{_lost_words(found)}: what {in_words(copied)} had is gone with a disk"]
+        return [f"{_lost_words(found)}: {in_words(copied)} lost the data with a disk"]
     gone = []
     if dead and outlook is not _Outlook.MISSES and outlook is not _Outlook.MAY_MISS:
-        gone.append(f"without {in_words(dead)} no majority of their replicas is there")
+        gone.append(f"without {in_words(dead)} there is no majority of their replicas")
     if copied:
-        gone.append(
-            f"what {in_words(copied)} had is gone with a disk, and without a copy there is no vote"
-        )
+        gone.append(f"{in_words(copied)} lost the data with a disk, and cannot vote without a copy")
     if holders and outlook is not _Outlook.HAS_NOTHING:
         gone.append(_held_by(holders, is_certain=outlook is _Outlook.MISSES))
     return gone
@@ -252,16 +252,16 @@ def _lost_words(found: Sequence[_Leaderless]) -> str:
 
 
 def _closed_words(closed: Sequence[int]) -> str:
-    return f"which {'runs and lets' if len(closed) == 1 else 'run and let'} no clients in"
+    return f"which {'runs but accepts' if len(closed) == 1 else 'run but accept'} no clients"
 
 
 def _held_by(holders: Sequence[int], *, is_certain: bool) -> str:
     said = f"{in_words(holders)} may have acknowledged records that the other replicas do not have"
     if is_certain:
-        return f"{said}: these have told what they have, and do not go on with that"
+        return f"{said}: the others have reported what they have, and it is not enough"
     them = "it" if len(holders) == 1 else "them"
     return (
-        f"{said}: the partitions were last formed anew with {them}, and the others go on "
+        f"{said}: the partitions were last recovered with {them}, and the others take over "
         "only if they have caught up since"
     )
 
@@ -298,13 +298,13 @@ def check_copies(facts: Facts, _: Limits) -> Iterator[Finding]:
         yield Finding(
             check="damaged-replica",
             severity=CRITICAL,
-            what=f"broker {node} cannot read, or not all of, its "
+            what=f"broker {node} cannot fully read its "
             f"{'copy' if len(copies) == 1 else 'copies'} of {named(list(copies))}",
             cause="; ".join(reasons[:NAMED_MAX])
             or "their logs on its disk are damaged, or the disk cannot be read or is full; its log "
             "says which file",
             command=f"stop broker {node}, move {directory} out of {_place(facts, node)}, start it: "
-            "the copy is made anew from the others. Never on two brokers at a time",
+            "it copies the partition from the others. Never do this on two brokers at a time",
             names=list(copies),
         )
 
@@ -328,7 +328,7 @@ def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
             severity=WARNING,
             what=f"{counted(len(names), 'partition')} cannot be moved to broker {node}: "
             f"{named(names)}",
-            cause="it is down; what it is to get stays where it is until it has a copy",
+            cause="it is down; the old replicas stay until it has a copy",
             command=f"start broker {node}, or kafkaesque topic reassign {names[0].topic} --cancel",
             names=[str(name) for name in names],
         )
@@ -351,15 +351,18 @@ def _waits_for_replicas(facts: Facts, stuck: Sequence[Recovery]) -> Finding:
     names = sorted(map(_name_of, stuck), key=users_first)
     causes = []
     if missing:
-        causes.append(f"{in_words(missing)} may have what the others do not, and {are(missing)}")
+        causes.append(
+            f"{in_words(missing)} may have records that the others do not, and {are(missing)}"
+        )
     if up:
-        causes.append(f"what {in_words(up)} had is gone with a disk, or cannot be opened")
+        causes.append(f"{in_words(up)} lost the data with a disk, or cannot open it")
     return Finding(
         check="recovery-waits",
         severity=CRITICAL,
-        what=f"{counted(len(stuck), 'partition')} could not be formed anew for "
+        what=f"{counted(len(stuck), 'partition')} could not be recovered for "
         f"{max(each.open_ms for each in stuck) // 1000} s: {name_partitions(names)}",
-        cause="; ".join(causes) or "all replicas have told what they have, and that is not enough",
+        cause="; ".join(causes)
+        or "all replicas have reported what they have, and it is not enough",
         command=_go_on_without(facts, stuck, missing),
         names=[str(name) for name in names],
     )
@@ -392,7 +395,7 @@ def _is_empty(facts: Facts, waiting: Recovery, missing: Sequence[int]) -> bool:
 
 def _under_replicated(facts: Facts, node: int, names: Sequence[PartitionName]) -> Finding:
     if node in facts.dead_brokers:
-        cause = "it serves nobody" if runs(facts, node) else "it is down"
+        cause = "it runs but does not serve" if runs(facts, node) else "it is down"
         command = bring_back(facts, [node])
     else:
         cause = (

@@ -67,13 +67,13 @@ def _min_insync(facts: Facts) -> Iterator[Finding]:
         command = alter_min_insync(topic, copies[topic] - 1)
         if copies[topic] == 2:
             command += (
-                "    (what is acknowledged while a broker is away is on one disk then; or give it "
+                "    (then, while a broker is away, messages are on one disk only; or give it "
                 f"three replicas: kafkaesque topic reassign {topic} --replicas A,B,C)"
             )
         yield Finding(
             check="min-insync",
             severity=Severity.WARNING,
-            what=f"topics whose min.insync.replicas is all of their replicas: {named(stuck)}",
+            what=f"topics with min.insync.replicas equal to their replicas: {named(stuck)}",
             cause="acks=all is refused as soon as one broker is away, as in any restart",
             command=command,
             names=stuck,
@@ -85,13 +85,13 @@ def _topic_options(facts: Facts) -> Iterator[Finding]:
         (
             "write.caching",
             "write-caching",
-            "acknowledged from the page cache: what a majority had not synced is lost when their "
-            "machines lose power at once",
+            "messages are acknowledged before they are synced: if a majority of the machines loses "
+            "power at once, unsynced ones are lost",
         ),
         (
             "unclean.leader.election.enable",
             "unclean-election",
-            "a replica that misses acknowledged messages may lead: they are lost then",
+            "a replica that lacks acknowledged messages may become leader, and they are lost",
         ),
     ):
         names = [name for name, each in sorted(facts.topics.items()) if each.get(option) == "true"]
@@ -118,8 +118,7 @@ def _defaults(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             check="unsafe-defaults",
             severity=Severity.WARNING,
-            what=f"topics that come into being by themselves get one replica (brokers "
-            f"{named(brokers)})",
+            what=f"automatically created topics get one replica (brokers {named(brokers)})",
             cause="auto.create.topics.enable is true, and default.replication.factor is 1",
             command="kafkaesque config set default.replication.factor=3 --all-brokers",
             names=brokers,
@@ -138,7 +137,7 @@ def _directories(facts: Facts) -> Iterator[Finding]:
             severity=Severity.WARNING,
             what="brokers keep their data where it does not last: "
             + named([f"{place} ({node})" for node, place in found.items()]),
-            cause="systems empty such directories, or lose them with the power",
+            cause="the system empties such directories, or they are lost with the power",
             command="stop one such broker, move its directory, set data in its file, start it; "
             "then the next",
             names=[str(node) for node in found],

@@ -198,7 +198,7 @@ class Job:
         elif self._stage is Stage.KILLED:
             if self._publisher.has_all_since(self._killed_at + STEP_S):
                 worst = max(self._publisher.gaps_s.values(), default=0.0)
-                self._show.event(f"they are led by others: no writes for {worst * 1000:.0f} ms")
+                self._show.event(f"other brokers lead them: no writes for {worst * 1000:.0f} ms")
                 self._enter(Stage.REPLACED)
         elif self._stage is Stage.REPLACED:
             if elapsed_s > RESTART_AFTER_S:

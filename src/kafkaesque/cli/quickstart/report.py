@@ -22,7 +22,7 @@ def report(result: Result, kept: Path | None) -> int:
         ("consumed by the group", f"{got.distinct:,}"),
         ("missed by the group", f"{got.missed:,}"),
         ("delivered again (rebalance)", f"{got.redelivered:,}"),
-        ("failover, worst partition", f"{worst * 1000:.0f} ms (led by the dead: {partitions})"),
+        ("failover, worst partition", f"{worst * 1000:.0f} ms (partitions {partitions})"),
         ("back in sync after restart", "-" if result.back_s is None else f"{result.back_s:.1f} s"),
         *_delays(result),
         ("publishing took", f"{result.publishing_s:.1f} s"),
