@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs: options of topics and brokers."""
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs: options of topics, brokers and groups."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerResult
+from kafkaesque.broker.commands import (
+    ChangeConfig,
+    ChangeGroupConfig,
+    ConfigChange,
+    ControllerResult,
+)
+from kafkaesque.broker.group_options import check_group_name
 from kafkaesque.broker.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import (
     ConfigEntry,
     broker_default_entries,
     broker_entries,
+    group_entries,
     topic_entries,
 )
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -62,7 +69,10 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
+
+_Command = ChangeConfig | ChangeGroupConfig
 
 #: By their numbers in requests.
 _OPERATIONS = ("set", "delete", "append", "subtract")
@@ -80,7 +90,7 @@ class _Resource(Protocol):
 def _unsupported(resource: _Resource) -> InvalidRequest:
     return InvalidRequest(
         f"resources of type {resource.resource_type} have no options here: "
-        "topics (2) and brokers (4) have"
+        "topics (2), brokers (4) and groups (32) have"
     )
 
 
@@ -142,6 +152,9 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[ConfigEn
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(resource.resource_name)
         return topic_entries(broker, broker.state.topic(resource.resource_name).configs)
+    if resource.resource_type == ResourceType.GROUP:
+        check_group_name(resource.resource_name)
+        return group_entries(broker, broker.state.group_configs.get(resource.resource_name, {}))
     if resource.resource_type != ResourceType.BROKER:
         raise _unsupported(resource)
     node = _node_of(resource)
@@ -184,7 +197,7 @@ def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         for resource in request.resources
     ]
 
-    def command_of(place: int) -> ChangeConfig:
+    def command_of(place: int) -> _Command:
         resource = request.resources[place]
         changes = [_change(config) for config in resource.configs]
         return _command(resource, changes, replace_all=False, validate_only=request.validate_only)
@@ -205,7 +218,7 @@ def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         for resource in request.resources
     ]
 
-    def command_of(place: int) -> ChangeConfig:
+    def command_of(place: int) -> _Command:
         resource = request.resources[place]
         changes = [_checked_change(config.name, config.value, "set") for config in resource.configs]
         return _command(resource, changes, replace_all=True, validate_only=request.validate_only)
@@ -232,8 +245,15 @@ def _checked_change(name: str, value: str | None, operation: str) -> ConfigChang
 
 def _command(
     resource: _Resource, changes: list[ConfigChange], *, replace_all: bool, validate_only: bool
-) -> ChangeConfig:
+) -> _Command:
     topic, node = None, ALL_BROKERS
+    if resource.resource_type == ResourceType.GROUP:
+        return ChangeGroupConfig(
+            group=resource.resource_name,
+            changes=changes,
+            replace_all=replace_all,
+            validate_only=validate_only,
+        )
     if resource.resource_type == ResourceType.TOPIC:
         if not resource.resource_name:
             raise InvalidRequest("what holds for all topics is set by the broker's options")
@@ -255,7 +275,7 @@ def _command(
 def _alter(
     broker: Broker,
     results: Sequence[ChangeResult | ReplaceResult],
-    command_of: Callable[[int], ChangeConfig],
+    command_of: Callable[[int], _Command],
     answer: Callable[[], None],
 ) -> None:
     counts: dict[tuple[int, str], int] = {}

@@ -63,6 +63,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _later("reassignments", "on_list_partition_reassignments"),
     ApiKey.DESCRIBE_LOG_DIRS: _later("partition_admin", "on_describe_log_dirs"),
     ApiKey.DESCRIBE_CONFIGS: _later("configs", "on_describe_configs"),
+    ApiKey.LIST_CONFIG_RESOURCES: _later("config_resources", "on_list_config_resources"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _later("configs", "on_incremental_alter_configs"),
     ApiKey.ALTER_CONFIGS: _later("configs", "on_alter_configs"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _later("client_quotas", "on_describe_client_quotas"),
