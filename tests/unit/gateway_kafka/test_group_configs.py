@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.group_options import GROUP_OPTIONS
+from kafkaesque.gateway.kafka.configs import GROUPS_DESCRIBED_MAX
 from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -19,6 +20,10 @@ from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import 
 )
 from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
+)
+from kafkaesque.protocols.kafka.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
 )
 from kafkaesque.protocols.kafka.messages.list_config_resources_request import (
     ListConfigResourcesRequest,
@@ -85,6 +90,17 @@ def test_a_group_without_a_name_has_no_options(live: LiveCluster) -> None:
     assert describe(live, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
     changed = change(live, GROUP, "", (SESSION, SET, "50000"))
     assert changed.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_groups_that_are_only_names_do_not_make_the_answer_endless(live: LiveCluster) -> None:
+    count = GROUPS_DESCRIBED_MAX + 1
+    resources = [DescribeConfigsResource(GROUP, f"g{n}", None) for n in range(count)]
+    resources.append(DescribeConfigsResource(BROKER, "1", None))
+    results = live.ask(DescribeConfigsRequest(resources)).results
+    codes = {each.resource_name: each.error_code for each in results}
+    assert codes.pop(f"g{count - 1}") == ErrorCode.INVALID_REQUEST
+    assert len(codes) == count
+    assert set(codes.values()) == {ErrorCode.NONE}
 
 
 # -- changed

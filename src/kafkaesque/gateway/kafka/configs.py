@@ -62,6 +62,8 @@ _BROKER_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 #: The requests themselves say no time; clients wait this long by default.
 ALTER_TIMEOUT_MS = 30_000
+#: Groups that one request may describe: whatever they are called, each has options.
+GROUPS_DESCRIBED_MAX = 1_000
 
 
 class ResourceType(IntEnum):
@@ -125,10 +127,22 @@ def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
 
     # Once for each resource, however often it is named: answers are far longer than requests.
     wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
+    groups = [key for key in wanted if key[0] == ResourceType.GROUP]
+    results.extend(_too_many(wanted.pop(key)) for key in groups[GROUPS_DESCRIBED_MAX:])
     pieces = [piece(resource) for resource in wanted.values()]
     Queue(
         broker.env.clock, pieces, lambda: call.answer(DescribeConfigsResponse(results=results))
     ).start()
+
+
+def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    refusal = InvalidRequest(f"a request describes at most {GROUPS_DESCRIBED_MAX} groups")
+    return DescribeConfigsResult(
+        error_code=code_of(refusal),
+        error_message=message_of(refusal),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _described(
