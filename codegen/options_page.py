@@ -47,12 +47,12 @@ one broker goes before what is set for all, and that before the file.
 GROUPS = """
 ## Group options
 
-For one group, whether it exists or not, set and shown by the resource type GROUP (32) of the config
-APIs: `kafka-configs --entity-type groups`, or any client that knows it. An option goes before the
-broker option in brackets, for members from their next heartbeat on. Classic groups have none of
-these: their members bring their own session timeouts. What belongs to share and streams groups is
-checked, kept and shown, and nothing goes by it yet: there are no such groups. A cluster that was
-made by an earlier release needs `kafkaesque cluster upgrade` first.
+For one group, whether it exists or not: `kafkaesque config --group`, `kafka-configs --entity-type
+groups`, or any client that knows the resource type GROUP (32) of the config APIs. An option goes
+before the broker option in brackets, for members from their next heartbeat on. Classic groups have
+none of these: their members bring their own session timeouts. What belongs to share and streams
+groups is checked, kept and shown, and nothing goes by it yet: there are no such groups. A cluster
+that was made by an earlier release needs `kafkaesque cluster upgrade` first.
 """
 
 FILE = """
