@@ -118,6 +118,7 @@ class LiveCluster:
         count: int = 1,
         options: Mapping[str, OptionValue] | None = None,
         racks: Mapping[int, str] | None = None,
+        snapshot_records: int = 10_000,
     ) -> None:
         self.loop = new_loop()
         report_to(self.loop, self.on_fatal)
@@ -138,6 +139,7 @@ class LiveCluster:
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
+                metadata_snapshot_records=snapshot_records,
                 storage=StorageConfig(wal_bytes=WAL_BYTES),
             )
             self.nodes[node] = LiveBroker(self, config, root / str(node))

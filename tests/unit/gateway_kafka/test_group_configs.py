@@ -243,6 +243,22 @@ def test_a_group_goes_by_the_brokers_options_again(hasty: LiveCluster) -> None:
     assert heartbeat(hasty, "g", joined.member_epoch).heartbeat_interval_ms == 5000
 
 
+@pytest.mark.parametrize("snapshot_records", [1, 10_000])
+def test_options_are_there_and_hold_after_a_restart(tmp_path: Path, snapshot_records: int) -> None:
+    for has_restarted in (False, True):
+        cluster = LiveCluster(tmp_path, options=HASTY, snapshot_records=snapshot_records)
+        try:
+            if not has_restarted:
+                cluster.create_topic("flights")
+                assert change(cluster, GROUP, "g", (HEARTBEAT, SET, "50")).error_code == 0
+                # With a snapshot of each record, this one is not in the log of the next start.
+                assert change(cluster, BROKER, "", ("num.partitions", SET, "2")).error_code == 0
+            assert value_of(cluster, GROUP, "g", HEARTBEAT) == ("50", FROM_GROUP)
+            assert heartbeat(cluster, "g", 0).heartbeat_interval_ms == 50
+        finally:
+            cluster.close()
+
+
 def test_the_bounds_are_the_brokers_own(hasty: LiveCluster) -> None:
     assert change(hasty, GROUP, "g", (SESSION, SET, "99")).error_code == ErrorCode.INVALID_CONFIG
     assert change(hasty, GROUP, "g", (HEARTBEAT, SET, "9")).error_code == ErrorCode.INVALID_CONFIG
