@@ -84,6 +84,10 @@ def use_topics(tools: Tools, topic: str) -> None:
     change = ("--alter", "--add-config", "retention.ms=3600000")
     tools.expect("kafka-configs", *entity, *change, says="Completed updating config")
     tools.expect("kafka-configs", *entity, "--describe", says="retention.ms=3600000")
+    entity = ("--entity-type", "groups", "--entity-name", topic)
+    change = ("--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    tools.expect("kafka-configs", *entity, *change, says="Completed updating config")
+    tools.expect("kafka-configs", *entity, "--describe", says="consumer.session.timeout.ms=50000")
     tools.expect("kafka-get-offsets", "--topic", topic, says=f"{topic}:3:0")
 
 

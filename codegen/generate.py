@@ -1,4 +1,4 @@
-"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and the pages of options and metrics.
+"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and pages of options, metrics, APIs.
 
 Needs nothing but Python.
 
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import apis_page
 import metrics_page
 import options_page
 from kafka_emitter import Formats
@@ -22,7 +23,7 @@ from kafka_writer import WriterEmitter
 
 CODEGEN = Path(__file__).resolve().parent
 #: Pages of the documentation that are made of tables in the code.
-PAGES = (options_page, metrics_page)
+PAGES = (options_page, metrics_page, apis_page)
 PACKAGE = CODEGEN.parent / "src" / "kafkaesque" / "protocols" / "kafka"
 
 HEADER = """\

@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from kafkaesque.broker.absent_options import absent_options  # noqa: E402
 from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS  # noqa: E402
+from kafkaesque.broker.group_options import GROUP_OPTIONS  # noqa: E402
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
 from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
@@ -48,6 +49,17 @@ BROKERS = """
 
 Set them in `[options]` of a broker's file, or, while brokers run, for one broker or for all. A
 value for one broker overrides a value for all brokers, which overrides the file.
+"""
+
+GROUPS = """
+## Group options
+
+For one group, whether it exists or not: `kafkaesque config --group`, `kafka-configs --entity-type
+groups`, or any client that knows the resource type GROUP (32) of the config APIs. An option goes
+before the broker option in brackets, for members from their next heartbeat on. Classic groups have
+none of these: their members bring their own session timeouts. What belongs to share and streams
+groups is checked, kept and shown, and nothing goes by it yet: there are no such groups. A cluster
+that was made by an earlier release needs `kafkaesque cluster upgrade` first.
 """
 
 FILE = """
@@ -104,7 +116,7 @@ def _text(words: str) -> str:
 
 def _default(option: Option) -> str:
     value = write_value(option.default)
-    if option.type is OptionType.STRING and not value:
+    if option.type in (OptionType.STRING, OptionType.LIST) and not value:
         return ""
     return f"`{value}`"
 
@@ -137,6 +149,7 @@ def page_source() -> str:
     """Returns the whole page."""
     lines = [HEAD + TOPICS.rstrip("\n"), *_rows(TOPIC_OPTIONS)]
     lines += [BROKERS.rstrip("\n"), *_rows(BROKER_OPTIONS)]
+    lines += [GROUPS.rstrip("\n"), *_rows(GROUP_OPTIONS)]
     lines += [FILE.rstrip("\n"), *_file_rows()]
     lines += [QUOTAS.rstrip("\n"), *_rows(CLIENT_QUOTAS, are_quotas=True)]
     lines += [ADDRESSES.rstrip("\n"), *_rows(IP_QUOTAS, are_quotas=True)]

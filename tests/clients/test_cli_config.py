@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
+from kafkaesque.broker.group_options import GROUP_OPTIONS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli.app import app
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S
@@ -50,11 +51,31 @@ def test_a_topics_options_are_set_shown_and_taken_back(config: Cli, make_topic: 
         ["segment.bytes", "2000000", "topic", "yes"],
     ]
     document = config("unset", "retention.ms", "--topic", topic, "--json").document
-    assert document == {"topic": topic, "broker": None, "unset": ["retention.ms"]}
+    assert document == {"topic": topic, "broker": None, "group": None, "unset": ["retention.ms"]}
     shown = config("describe", "retention.ms", "--topic", topic, "--json").document
     assert [each["source"] for each in shown] == ["default"]
     everything = config("describe", "--topic", topic, "--all", "--json").document
     assert [each["option"] for each in everything] == sorted(TOPIC_OPTIONS.names())
+
+
+def test_a_groups_options_are_set_shown_and_taken_back(config: Cli) -> None:
+    group, name = unique("group"), "consumer.session.timeout.ms"
+    done = config("set", f"{name}=50000", "--group", group)
+    assert done.output == f"set {name} of group {group}\n"
+    # The broker that is asked may not have heard of it yet.
+    deadline = time.monotonic() + DEADLINE_S
+    while not (rows := config("describe", "--group", group).rows[1:]):
+        assert time.monotonic() < deadline
+    assert rows == [[name, "50000", "group", "yes"]]
+    everything = config("describe", "--group", group, "--all", "--json").document
+    assert [each["option"] for each in everything] == sorted(GROUP_OPTIONS.names())
+    listed = config("list", "group", "--json").document
+    assert [each["option"] for each in listed] == GROUP_OPTIONS.names()
+    refused = config("set", f"{name}=1", "--group", group, code=2)
+    assert "must be from 45000 to 60000" in refused.errors
+    unknown = config("describe", "consumer.sesion.timeout.ms", "--group", group, code=2)
+    assert f"did you mean {name}?" in unknown.errors
+    config("unset", name, "--group", group)
 
 
 def test_options_of_one_broker_and_of_all(config: Cli) -> None:

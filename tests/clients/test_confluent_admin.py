@@ -260,6 +260,25 @@ def test_broker_options_can_be_read(admin: AdminClient) -> None:
     assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+def test_options_of_a_group_are_set_and_read(admin: AdminClient) -> None:
+    group, name = unique("group"), "consumer.session.timeout.ms"
+    kind = ConfigResource.Type.GROUP
+
+    def set_timeout(value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(kind, group, incremental_configs=[entry])
+        only(admin.incremental_alter_configs([resource]))
+
+    set_timeout("50000")
+
+    def is_set() -> bool:
+        config = only(admin.describe_configs([ConfigResource(kind, group)]))
+        return bool(config[name].value == "50000")
+
+    eventually(is_set, "all brokers show the option")
+    assert error_of(lambda: set_timeout("1")).code() == KafkaError.INVALID_CONFIG
+
+
 def test_records_are_deleted_up_to_an_offset(
     admin: AdminClient, bootstrap_servers: str, make_topic: TopicMaker
 ) -> None:

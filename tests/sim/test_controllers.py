@@ -18,7 +18,7 @@ from kafkaesque.broker.commands import (
     RaiseFeature,
     RemoveBroker,
 )
-from kafkaesque.broker.features import METADATA
+from kafkaesque.broker.features import KNOWN, METADATA
 from kafkaesque.broker.founding import Founding
 from kafkaesque.broker.metadata_store import MetadataStore
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, KafkaesqueError
@@ -366,7 +366,7 @@ def test_a_cluster_of_the_release_before_changes_its_controllers_after_the_upgra
         scenario,
         lambda: (
             {each.features[METADATA] for each in leader(scenario).state.brokers.values()}
-            == {(1, 3)}
+            == {KNOWN[METADATA]}
         ),
     )
     assert submit(scenario, RaiseFeature(name=METADATA, level=3)) == Done()

@@ -52,6 +52,7 @@ from kafkaesque.broker.metadata_records import (
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    GroupConfigChanged,
     PartitionsAdded,
     ReplicasChanged,
     TopicConfigChanged,
@@ -496,6 +497,9 @@ class Broker:
                 self._tell_changed(f"of broker {record.node}" if record.node else "of all brokers")
                 self._refresh_options(self.state)
                 self.partitions.refresh_configs()
+            case GroupConfigChanged():
+                self._tell_changed(f"of group {record.group}")
+                self.group_coordinators.on_group_config(record.group, record.configs)
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case _:
@@ -523,6 +527,7 @@ class Broker:
 
     def _on_state_loaded(self, state: ClusterState) -> None:
         self._refresh_options(state)
+        self.group_coordinators.on_group_configs(state.group_configs)
         for topic in state.topics.values():
             self._tell_refused(topic)
 

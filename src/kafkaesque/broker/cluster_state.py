@@ -19,6 +19,7 @@ from kafkaesque.broker.metadata_records import (
     ClientQuotaChanged,
     ControllersChanged,
     FeatureLevelChanged,
+    GroupConfigChanged,
     GroupReformed,
     PartitionPlacement,
     PartitionsAdded,
@@ -176,6 +177,8 @@ class ClusterState:
     #: Who is to vote in the controllers' group; empty: that was not written down yet.
     controllers: tuple[NodeId, ...] = ()
     broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
+    #: Of groups that have any.
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Of entities that have any.
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     #: Group ids below it have been given to a partition once.
@@ -259,6 +262,8 @@ class ClusterState:
                 self._existing(record.topic_id).configs = dict(record.configs)
             case BrokerConfigChanged():
                 self.broker_configs[NodeId(record.node)] = dict(record.configs)
+            case GroupConfigChanged():
+                self._on_group_config_changed(record)
             case ClientQuotaChanged():
                 self._on_quotas_changed(record)
             case ProducerIdsAllocated():
@@ -369,6 +374,12 @@ class ClusterState:
         else:
             self.client_quotas.pop(record.entity, None)
 
+    def _on_group_config_changed(self, record: GroupConfigChanged) -> None:
+        if record.configs:
+            self.group_configs[record.group] = dict(record.configs)
+        else:
+            self.group_configs.pop(record.group, None)
+
     def write_snapshot(self) -> bytes:
         """Return the whole state as bytes."""
         records: list[AnyMetadataRecord] = list(self.brokers.values())
@@ -391,6 +402,8 @@ class ClusterState:
             )
         for node, configs in self.broker_configs.items():
             records.append(BrokerConfigChanged(node=node, configs=configs))
+        for group, configs in self.group_configs.items():
+            records.append(GroupConfigChanged(group=group, configs=configs))
         for entity, quotas in self.client_quotas.items():
             records.append(ClientQuotaChanged(entity=entity, quotas=quotas))
         image = SnapshotImage(

@@ -99,6 +99,15 @@ class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
     validate_only: bool = False
 
 
+class ChangeGroupConfig(PeerRequest, frozen=True, tag="change-group-config", kw_only=True):
+    """Change options of a group, whether it exists or not; for the rest see `ChangeConfig`."""
+
+    group: str
+    changes: list[ConfigChange]
+    replace_all: bool = False
+    validate_only: bool = False
+
+
 class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one quota; None takes it away."""
 
@@ -330,6 +339,7 @@ ControllerCommand = (
     | DeleteTopic
     | CreatePartitions
     | ChangeConfig
+    | ChangeGroupConfig
     | ChangeQuotas
     | AllocateProducerIds
     | BeginRecovery

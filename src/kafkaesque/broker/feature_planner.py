@@ -5,6 +5,7 @@ from kafkaesque.broker.commands import RaiseFeature, RegisterBroker
 from kafkaesque.broker.features import (
     KNOWN,
     LEVEL_WITH_CONTROLLERS,
+    LEVEL_WITH_GROUP_OPTIONS,
     LEVEL_WITH_MOVES,
     LEVEL_WITH_RECOVERY,
     METADATA,
@@ -86,6 +87,15 @@ def check_may_recover(state: ClusterState) -> None:
         FeatureUpdateFailed: the level is too low.
     """
     _check_level(state, "partitions can be formed anew", LEVEL_WITH_RECOVERY)
+
+
+def check_may_set_group_options(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "groups can have options", LEVEL_WITH_GROUP_OPTIONS)
 
 
 def _check_level(state: ClusterState, what: str, wanted: int) -> None:

@@ -1,8 +1,9 @@
 """The group coordinators on this broker: one for each partition of the offsets topic it leads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkaesque.broker.group_options import consumer_times
 from kafkaesque.broker.metadata_records import TopicDeleted
 from kafkaesque.broker.offset_topics import NameWatch
 from kafkaesque.broker.table_host import OnResult, TableHost, TableKind
@@ -11,7 +12,11 @@ from kafkaesque.broker.topic_catalog import TopicCatalogSource
 from kafkaesque.broker.topic_names import OFFSETS_TOPIC
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.consumer.config import ConsumerConfig, MigrationPolicy
+from kafkaesque.groups.consumer.config import (
+    ConsumerConfig,
+    ConsumerTimes,
+    MigrationPolicy,
+)
 from kafkaesque.groups.consumer.events import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -61,6 +66,8 @@ class GroupCoordinators(TableHosts[GroupTable]):
         self._limit = ReportLimit(broker.report, broker.env.clock.call_later)
         #: Partitions whose groups are as many as they may be.
         self._full: dict[str, None] = {}
+        #: What was set for groups, by their names: what their tables go by from then on.
+        self._times: dict[str, ConsumerTimes] = {}
         self._topics = TopicCatalogSource()
         self._names = NameWatch(broker)
         kind = TableKind(
@@ -69,7 +76,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             partition_count_option="offsets.topic.num.partitions",
             replication_factor_option="offsets.topic.replication.factor",
             segment_bytes_option="offsets.topic.segment.bytes",
-            make_table=lambda _: GroupTable(self.config()),
+            make_table=lambda _: GroupTable(self.config(), self._times),
             is_loading=GroupError.COORDINATOR_LOAD_IN_PROGRESS,
             not_coordinator=GroupError.NOT_COORDINATOR,
             not_available=GroupError.COORDINATOR_NOT_AVAILABLE,
@@ -146,6 +153,20 @@ class GroupCoordinators(TableHosts[GroupTable]):
             since_wall_ms = max(record.at_ms, self._names.confirmed_wall_ms)
         gone = DeletedTopic(record.name, record.topic_id, since_wall_ms)
         self.notify_all(TopicsDeleted(topics=(gone,)))
+
+    def on_group_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """These are all options of groups that there are."""
+        self._times.clear()
+        for group, own in configs.items():
+            self.on_group_config(group, own)
+
+    def on_group_config(self, group: str, configs: Mapping[str, str]) -> None:
+        """Have a group go by its options: its members from their next heartbeats on."""
+        self._times.pop(group, None)
+        if configs:
+            self._times[group], refused = consumer_times(configs, self._broker.option)
+            for sentence in refused:
+                self._broker.report(f"an option of group {group} does not hold: {sentence}")
 
     def _on_event(self, host: TableHost[GroupTable]) -> None:
         """Say in the log what clients, who are told to ask again, have no error for.

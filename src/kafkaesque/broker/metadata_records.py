@@ -125,6 +125,13 @@ class BrokerConfigChanged(MetadataRecord, tag="broker-config", frozen=True, kw_o
     configs: dict[str, str]
 
 
+class GroupConfigChanged(MetadataRecord, tag="group-config", frozen=True, kw_only=True):
+    """The options of a group, whether it exists or not, all of them; none takes the entry away."""
+
+    group: str
+    configs: dict[str, str]
+
+
 class ProducerIdsAllocated(MetadataRecord, tag="producer-ids", frozen=True, kw_only=True):
     """Producer ids below `next_producer_id` have been given away."""
 
@@ -182,6 +189,7 @@ AnyMetadataRecord = (
     | TopicDeleted
     | TopicConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
     | ProducerIdsAllocated
     | ClientQuotaChanged
     | RecoveryBegun

@@ -16,6 +16,7 @@ from kafkaesque.broker.commands import (
     BeginRecovery,
     ChangeConfig,
     ChangeControllers,
+    ChangeGroupConfig,
     ChangeQuotas,
     ConfigChange,
     ControllerCommand,
@@ -45,13 +46,25 @@ from kafkaesque.broker.controller_planner import (
     plan_founders,
     wanted_controllers,
 )
-from kafkaesque.broker.feature_planner import check_may_move, plan_first_levels, plan_level
+from kafkaesque.broker.feature_planner import (
+    check_may_move,
+    check_may_set_group_options,
+    plan_first_levels,
+    plan_level,
+)
+from kafkaesque.broker.group_options import (
+    GROUP_OPTIONS,
+    GROUPS_MAX,
+    check_group_name,
+    check_group_options,
+)
 from kafkaesque.broker.metadata_records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    GroupConfigChanged,
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -145,6 +158,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
             return _plan_partitions(state, command, inputs)
         case ChangeConfig():
             return _plan_config(state, command, inputs)
+        case ChangeGroupConfig():
+            return _plan_group_config(state, command, inputs)
         case ChangeQuotas():
             return _plan_quotas(state, command)
         case AllocateProducerIds():
@@ -445,8 +460,24 @@ def _plan_config(state: ClusterState, command: ChangeConfig, inputs: PlanInputs)
     return Plan(records=[] if command.validate_only else [record], result=Done())
 
 
+def _plan_group_config(state: ClusterState, command: ChangeGroupConfig, inputs: PlanInputs) -> Plan:
+    check_may_set_group_options(state)
+    check_group_name(command.group)
+    current = state.group_configs.get(command.group, {})
+    configs = _changed(GROUP_OPTIONS, current, command)
+    try:
+        check_group_options(configs, inputs.broker_option)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
+    if configs and not current and len(state.group_configs) >= GROUPS_MAX:
+        raise OverBound(f"{GROUPS_MAX} groups have options already")
+    is_news = configs != current and not command.validate_only
+    record = GroupConfigChanged(group=command.group, configs=configs)
+    return Plan(records=[record] if is_news else [], result=Done())
+
+
 def _changed(
-    table: OptionTable, current: Mapping[str, str], command: ChangeConfig
+    table: OptionTable, current: Mapping[str, str], command: ChangeConfig | ChangeGroupConfig
 ) -> dict[str, str]:
     configs = {} if command.replace_all else dict(current)
     seen: list[str] = []

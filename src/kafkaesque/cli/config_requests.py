@@ -1,8 +1,8 @@
-"""Options of topics and brokers, read and changed over the network.
+"""Options of topics, brokers and groups, read and changed over the network.
 
 librdkafka wants a number for a broker, and asks nobody but the controller for a topic's options.
-So what is set for all brokers at once, and for a topic, is asked for in Kafka's own messages: each
-broker knows it, also where there is no controller.
+So what is set for all brokers at once, for a topic and for a group, is asked for in Kafka's own
+messages: each broker knows it, also where there is no controller.
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request impor
     IncrementalAlterConfigsRequest,
 )
 
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
 _SET, _DELETE = 0, 1
 _DESCRIBE_VERSION = 4
 _ALTER_VERSION = 1
 
 #: Where a value is from, by Kafka's number.
-_SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default"}
+_SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default", 8: "group"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def change_values(bootstrap: str, target: Target, changes: Mapping[str, str | No
         CommandFailed: no broker answers, or it refuses.
     """
     if target.topic is None and target.broker is None:
-        _change_all_brokers(bootstrap, changes)
+        _change_by_any(bootstrap, target, changes)
         return
     entries = [
         ConfigEntry(
@@ -125,9 +125,16 @@ def _resource(target: Target, changes: list[ConfigEntry] | None = None) -> Confi
     return ConfigResource(ResourceType.BROKER, str(target.broker), incremental_configs=changes)
 
 
+def _type_and_name(target: Target) -> tuple[int, str]:
+    """Return what stands in Kafka's messages for a topic, a group or all brokers."""
+    if target.topic is not None:
+        return _TOPIC, target.topic
+    return (_BROKER, "") if target.group is None else (_GROUP, target.group)
+
+
 def _read_from_any(bootstrap: str, target: Target) -> list[ValueRow]:
-    kind = _BROKER if target.topic is None else _TOPIC
-    resource = DescribeConfigsResource(kind, target.topic or "", None)
+    kind, name = _type_and_name(target)
+    resource = DescribeConfigsResource(kind, name, None)
     request = DescribeConfigsRequest([resource], False, False)
     answer = ask(controller_first(bootstrap), ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_VERSION, request)
     for result in answer.results:
@@ -144,15 +151,16 @@ def _read_from_any(bootstrap: str, target: Target) -> list[ValueRow]:
     ]
 
 
-def _change_all_brokers(bootstrap: str, changes: Mapping[str, str | None]) -> None:
+def _change_by_any(bootstrap: str, target: Target, changes: Mapping[str, str | None]) -> None:
+    kind, whose = _type_and_name(target)
     configs = [
         AlterableConfig(name, _DELETE if value is None else _SET, value)
         for name, value in changes.items()
     ]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_BROKER, "", configs)])
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, whose, configs)])
     answer = ask(bootstrap, ApiKey.INCREMENTAL_ALTER_CONFIGS, _ALTER_VERSION, request)
     for result in answer.responses:
-        _check(Target(topic=None, broker=None), result.error_code, result.error_message)
+        _check(target, result.error_code, result.error_message)
 
 
 def _check(target: Target, code: int, message: str | None) -> None:

@@ -5,6 +5,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.consumer.config import ConsumerTimes
 from kafkaesque.groups.consumer.expressions import Expressions
 from kafkaesque.groups.consumer.group import ConsumerGroup
 from kafkaesque.groups.consumer.leftovers import Leftovers, tombstones
@@ -59,6 +60,7 @@ class Context:
     __slots__ = (
         "config",
         "consumer_groups",
+        "default_times",
         "expressions",
         "groups",
         "knows_topics",
@@ -68,12 +70,18 @@ class Context:
         "pending",
         "ready",
         "timers",
+        "times",
         "topics",
         "writes",
     )
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(
+        self, config: GroupConfig, times: Mapping[str, ConsumerTimes] = MappingProxyType({})
+    ) -> None:
         self.config = config
+        #: Of groups of the new kind that nothing was set for, and what was set for the others.
+        self.default_times = config.consumer.times
+        self.times = times
         self.now = Instant(0, 0)
         #: The classic ones. An id is in one of the two at most.
         self.groups: dict[str, Group] = {}
@@ -88,6 +96,10 @@ class Context:
         self.timers: TimerQueue[TimerKey] = TimerQueue()
         self.writes = WriteQueue(config.write_timeout_ms)
         self.ready: list[Work] = []
+
+    def times_of(self, group_id: str) -> ConsumerTimes:
+        """Return what a group of the new kind goes by at the moment."""
+        return self.times.get(group_id, self.default_times)
 
     def respond(self, token: RequestToken, result: Result) -> None:
         """Answer a request."""

@@ -9,14 +9,16 @@ answered that depends on a record before that record is committed, and readers s
 that either.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any
 
 from kafkaesque.groups.admin import Admin
 from kafkaesque.groups.commits import Commits
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.classic_members import ClassicMembers
+from kafkaesque.groups.consumer.config import ConsumerTimes
 from kafkaesque.groups.consumer.describe import Describer
 from kafkaesque.groups.consumer.events import (
     ConsumerGroupDescribe,
@@ -104,8 +106,11 @@ class GroupTable:
         "_transactional",
     )
 
-    def __init__(self, config: GroupConfig) -> None:
-        context = Context(config)
+    def __init__(
+        self, config: GroupConfig, times: Mapping[str, ConsumerTimes] = MappingProxyType({})
+    ) -> None:
+        """`times` has what was set for groups, by their ids; it may change at any time."""
+        context = Context(config, times)
         rebalancer = Rebalancer(context)
         journal = Journal(context)
         heartbeats = Heartbeats(context, journal, Migration(context, journal, rebalancer))

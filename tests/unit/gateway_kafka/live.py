@@ -47,6 +47,7 @@ from kafkaesque.storage.config import StorageConfig
 PATIENCE_S = 90.0
 POLL_S = 0.001
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 #: Little is written: a large file would only take time to be made.
 WAL_BYTES = 1024 * 1024
 #: Tests write records of the year 1970: they are not to be taken for old ones.
@@ -117,6 +118,7 @@ class LiveCluster:
         count: int = 1,
         options: Mapping[str, OptionValue] | None = None,
         racks: Mapping[int, str] | None = None,
+        snapshot_records: int = 10_000,
     ) -> None:
         self.loop = new_loop()
         report_to(self.loop, self.on_fatal)
@@ -137,6 +139,7 @@ class LiveCluster:
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
+                metadata_snapshot_records=snapshot_records,
                 storage=StorageConfig(wal_bytes=WAL_BYTES),
             )
             self.nodes[node] = LiveBroker(self, config, root / str(node))
@@ -280,9 +283,12 @@ class LiveCluster:
             if configs:
                 resource = AlterConfigsResource(BROKER_RESOURCE, str(node or ""), ())
                 self.ask(AlterConfigsRequest([resource]))
+        for group in list(state.group_configs):
+            self.ask(AlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, ())]))
         self.wait(lambda: len(self.broker.partitions) == 0, "partitions are closed")
         assert not state.topics
         assert not any(state.broker_configs.values())
+        assert not state.group_configs
         self.reports.clear()
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_request impor
 )
 from tests.unit.gateway_kafka.live import LiveCluster, versions_of
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_NOWHERE = range(1, 6)
 
@@ -168,7 +168,7 @@ def test_what_is_set_for_all_brokers_is_shown_by_itself(tuned: LiveCluster) -> N
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER, "-1", ErrorCode.INVALID_REQUEST),
-        (GROUP, "readers", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "readers", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_not_described(
@@ -248,7 +248,7 @@ def test_validating_changes_nothing(live: LiveCluster) -> None:
         (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (GROUP, "readers", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "readers", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_has_no_options_is_not_changed(
@@ -310,7 +310,7 @@ def test_what_is_not_replaced(live: LiveCluster) -> None:
     live.create_topic("orders", configs={"segment.ms": "1000"})
     assert replace(live, TOPIC, "orders", segment_ms=None).error_code == ErrorCode.INVALID_REQUEST
     assert replace(live, TOPIC, "orders", no_such="1").error_code == ErrorCode.INVALID_CONFIG
-    assert replace(live, GROUP, "readers").error_code == ErrorCode.INVALID_REQUEST
+    assert replace(live, CLIENT_METRICS, "readers").error_code == ErrorCode.INVALID_REQUEST
     assert live.broker.state.topic("orders").configs == {"segment.ms": "1000"}
 
 

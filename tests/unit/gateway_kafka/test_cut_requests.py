@@ -13,7 +13,7 @@ from kafkaesque.env.report_limit import LINES_MAX
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.protocols.kafka.api import SUPPORTED
 from kafkaesque.protocols.kafka.api_table import CODEC_VERSIONS, ApiKey
-from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.protocols.kafka.frames import write_request
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster
 
@@ -68,19 +68,3 @@ def test_the_log_says_so_a_few_times_and_no_more(tmp_path: Path) -> None:
     finally:
         live.close()
     assert len(told) == LINES_MAX
-
-
-@pytest.mark.parametrize(
-    "api_key",
-    # An empty Fetch waits for nothing; an empty Produce (acks 0) is not answered at all.
-    [key for key in sorted(HANDLERS) if key != ApiKey.PRODUCE],
-    ids=lambda key: ApiKey(key).name,
-)
-def test_a_request_with_nothing_in_it_is_answered(live: LiveCluster, api_key: int) -> None:
-    for version in range(SUPPORTED[api_key].first, SUPPORTED[api_key].last + 1):
-        frame = write_request(api_key, version, CORRELATION_ID, None, empty_request(api_key))
-        answer = live.loop.run_until_complete(asyncio.wait_for(send(live, frame), PATIENCE_S))
-        assert answer is not None, version
-        correlation_id, _ = read_response(memoryview(answer), api_key, version)
-        assert correlation_id == CORRELATION_ID
-    assert live.fatal == []

@@ -1,4 +1,4 @@
-"""DeleteRecords, ElectLeaders and DescribeLogDirs, asked of real brokers."""
+"""DeleteRecords, ElectLeaders, DescribeLogDirs and AlterReplicaLogDirs, asked of real brokers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ import pytest
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkaesque.protocols.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -253,3 +258,56 @@ def test_only_the_partitions_that_are_asked_for_are_shown(live: LiveCluster) -> 
     (topic,) = result.topics
     assert topic.name == "orders"
     assert [partition.partition_index for partition in topic.partitions] == [2]
+
+
+# -- AlterReplicaLogDirs
+
+
+def move(
+    live: LiveCluster,
+    path: str,
+    *wanted: tuple[str, list[int]],
+    version: int | None = None,
+    node: int = 1,
+) -> dict[tuple[str, int], int]:
+    """Wants replicas in a directory of a broker; returns what became of each."""
+    topics = [AlterReplicaLogDirTopic(name, indexes) for name, indexes in wanted]
+    request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, topics)])
+    return {
+        (topic.topic_name, each.partition_index): each.error_code
+        for topic in live.ask(request, version, node=node).results
+        for each in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", versions_of(ApiKey.ALTER_REPLICA_LOG_DIRS))
+def test_replicas_are_where_they_are_to_be_in_the_only_directory(
+    live: LiveCluster, version: int
+) -> None:
+    live.create_topic("orders", 2)
+    here = live.broker.config.data_dir
+    wanted = (("orders", [0, 1, 2]), ("nothing", [0]))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(live, here, *wanted, version=version) == {
+        ("orders", 0): ErrorCode.NONE,
+        ("orders", 1): ErrorCode.NONE,
+        ("orders", 2): unknown,
+        ("nothing", 0): unknown,
+    }
+
+
+@pytest.mark.parametrize("path", ["", "/elsewhere"])
+def test_there_is_no_other_directory(live: LiveCluster, path: str) -> None:
+    live.create_topic("orders")
+    assert set(move(live, path, ("orders", [0, 1]), ("nothing", [0])).values()) == {
+        ErrorCode.LOG_DIR_NOT_FOUND
+    }
+
+
+def test_a_replica_of_another_broker_is_not_in_the_directory(live_trio: LiveCluster) -> None:
+    live_trio.create_topic("orders")
+    leader = live_trio.leader("orders")
+    for node, live in live_trio.nodes.items():
+        code = ErrorCode.NONE if node == leader else ErrorCode.REPLICA_NOT_AVAILABLE
+        here = live.broker.config.data_dir
+        assert move(live_trio, here, ("orders", [0]), node=node) == {("orders", 0): code}

@@ -1,9 +1,11 @@
 """Stands in for the driver of a group table: its clock, its log and its clients."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.consumer.config import ConsumerTimes
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
@@ -63,9 +65,10 @@ class Desk:
         *,
         log: Sequence[LogRecord] = (),
         is_active: bool = True,
+        times: Mapping[str, ConsumerTimes] = MappingProxyType({}),
     ) -> None:
         self.config = config or GroupConfig()
-        self.table = GroupTable(self.config)
+        self.table = GroupTable(self.config, times)
         self.now_ms = 5_000
         self.log: list[LogRecord] = list(log)
         #: What this desk has written itself, in order.

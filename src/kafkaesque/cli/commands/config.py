@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
+from kafkaesque.broker.group_options import GROUP_OPTIONS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli import config_quotas
 from kafkaesque.cli.arguments import (
@@ -33,12 +34,14 @@ class Kind(StrEnum):
 
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
     QUOTA = "quota"
 
 
 _TABLES: Mapping[Kind, tuple[OptionTable, ...]] = {
     Kind.TOPIC: (TOPIC_OPTIONS,),
     Kind.BROKER: (BROKER_OPTIONS,),
+    Kind.GROUP: (GROUP_OPTIONS,),
     Kind.QUOTA: (CLIENT_QUOTAS, IP_QUOTAS),
 }
 
@@ -48,6 +51,7 @@ TopicOption = Annotated[
 BrokerOption = Annotated[
     int | None, typer.Option("--broker", metavar="ID", min=1, help="Options of this broker.")
 ]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group's.")]
 AllBrokersOption = Annotated[
     bool, typer.Option("--all-brokers", help="Options set for all brokers at once.")
 ]
@@ -68,7 +72,7 @@ class OptionRow:
 
 @app.command("list")
 def list_options(
-    kind: Annotated[Kind | None, typer.Argument(metavar="[topic|broker|quota]")] = None,
+    kind: Annotated[Kind | None, typer.Argument(metavar="[topic|broker|group|quota]")] = None,
     json: JsonOption = False,
 ) -> None:
     """List all options: type, default, and whether they can be changed at run time.
@@ -111,6 +115,7 @@ def describe(
     ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,
+    group: GroupOption = None,
     all_brokers: AllBrokersOption = False,
     show_all: Annotated[
         bool, typer.Option("--all", help="Also options that have their default.")
@@ -125,7 +130,7 @@ def describe(
       kafkaesque config describe --topic orders
       kafkaesque config describe --broker 1 num.partitions
     """
-    target = _target(topic, broker, all_brokers=all_brokers)
+    target = _target(topic, broker, group, all_brokers=all_brokers)
     from kafkaesque.cli.config_requests import read_values
 
     found = read_values(bootstrap, target)
@@ -133,7 +138,7 @@ def describe(
         known = {row.option: row for row in found}
         for name in options:
             if name not in known and not all_brokers:
-                raise _unknown(TOPIC_OPTIONS if topic is not None else BROKER_OPTIONS, name)
+                raise _unknown(_table_of(target), name)
         found = [known[name] for name in options if name in known]
     elif not show_all:
         found = [row for row in found if row.source != "default"]
@@ -151,11 +156,12 @@ def set_options(
     options: Annotated[list[str], typer.Argument(metavar="OPTION=VALUE...", show_default=False)],
     topic: TopicOption = None,
     broker: BrokerOption = None,
+    group: GroupOption = None,
     all_brokers: AllBrokersOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Set options of a topic, of a broker or of all brokers; others stay as they are.
+    """Set options of a topic, a broker, all brokers or a group; others stay as they are.
 
     \b
     Example:
@@ -163,7 +169,7 @@ def set_options(
       kafkaesque config set num.partitions=6 --all-brokers
     """
     values = parse_pairs(options, "option", "retention.ms=86400000")
-    target = _target(topic, broker, all_brokers=all_brokers)
+    target = _target(topic, broker, group, all_brokers=all_brokers)
     from kafkaesque.cli.config_requests import change_values
 
     change_values(bootstrap, target, {**values})
@@ -176,6 +182,7 @@ def unset(
     options: Annotated[list[str], typer.Argument(metavar="OPTION...", show_default=False)],
     topic: TopicOption = None,
     broker: BrokerOption = None,
+    group: GroupOption = None,
     all_brokers: AllBrokersOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -186,7 +193,7 @@ def unset(
     Example:
       kafkaesque config unset retention.ms --topic orders
     """
-    target = _target(topic, broker, all_brokers=all_brokers)
+    target = _target(topic, broker, group, all_brokers=all_brokers)
     from kafkaesque.cli.config_requests import change_values
 
     change_values(bootstrap, target, dict.fromkeys(options))
@@ -194,12 +201,21 @@ def unset(
     Screen(json=json).done(f"unset {', '.join(options)} of {target}", document)
 
 
-def _target(topic: str | None, broker: int | None, *, all_brokers: bool) -> Target:
-    if (topic is not None) + (broker is not None) + all_brokers != 1:
+def _target(
+    topic: str | None, broker: int | None, group: str | None, *, all_brokers: bool
+) -> Target:
+    if sum(each is not None for each in (topic, broker, group)) + all_brokers != 1:
         raise wrong_usage(
-            "name one whose options are meant", "--topic NAME, --broker ID or --all-brokers"
+            "name one whose options are meant",
+            "--topic NAME, --broker ID, --group NAME or --all-brokers",
         )
-    return Target(topic=topic, broker=broker)
+    return Target(topic=topic, broker=broker, group=group)
+
+
+def _table_of(target: Target) -> OptionTable:
+    if target.topic is not None:
+        return TOPIC_OPTIONS
+    return BROKER_OPTIONS if target.group is None else GROUP_OPTIONS
 
 
 def _unknown(table: OptionTable, name: str) -> CommandFailed:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
+from kafkaesque.broker.group_options import GROUP_OPTIONS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.model.options import Option, OptionType, OptionValue, write_value
 
@@ -27,6 +28,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -64,22 +66,34 @@ def _entry(option: Option, synonyms: list[Synonym]) -> ConfigEntry:
 def topic_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a topic that has these of its own."""
     own, _ = TOPIC_OPTIONS.parse_stored(configs)
-    return [_entry(option, _topic_synonyms(broker, option, own)) for option in TOPIC_OPTIONS]
+    return [
+        _entry(option, _layered_synonyms(broker, option, own, ConfigSource.TOPIC))
+        for option in TOPIC_OPTIONS
+    ]
 
 
-def _topic_synonyms(
-    broker: Broker, option: Option, own: Mapping[str, OptionValue]
+def _layered_synonyms(
+    broker: Broker, option: Option, own: Mapping[str, OptionValue], source: ConfigSource
 ) -> list[Synonym]:
     synonyms = []
     if option.name in own:
         value = write_value(own[option.name])
-        synonyms.append(Synonym(option.name, value, ConfigSource.TOPIC))
+        synonyms.append(Synonym(option.name, value, source))
     if option.broker_name is not None:
         synonyms.extend(_broker_synonyms(broker, BROKER_OPTIONS.get(option.broker_name)))
     else:
         value = write_value(option.default)
         synonyms.append(Synonym(option.name, value, ConfigSource.DEFAULT))
     return synonyms
+
+
+def group_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return all options of a group that has these of its own."""
+    own, _ = GROUP_OPTIONS.parse_stored(configs)
+    return [
+        _entry(option, _layered_synonyms(broker, option, own, ConfigSource.GROUP))
+        for option in GROUP_OPTIONS
+    ]
 
 
 def broker_entries(broker: Broker) -> list[ConfigEntry]:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs: options of topics and brokers."""
+"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs: options of topics, brokers and groups."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerResult
+from kafkaesque.broker.commands import (
+    ChangeConfig,
+    ChangeGroupConfig,
+    ConfigChange,
+    ControllerResult,
+)
+from kafkaesque.broker.group_options import check_group_name
 from kafkaesque.broker.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import (
     ConfigEntry,
     broker_default_entries,
     broker_entries,
+    group_entries,
     topic_entries,
 )
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -55,6 +62,8 @@ _BROKER_ID = re.compile(r"[1-9][0-9]{0,9}")
 
 #: The requests themselves say no time; clients wait this long by default.
 ALTER_TIMEOUT_MS = 30_000
+#: Groups that one request may describe: whatever they are called, each has options.
+GROUPS_DESCRIBED_MAX = 1_000
 
 
 class ResourceType(IntEnum):
@@ -62,7 +71,10 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
+
+_Command = ChangeConfig | ChangeGroupConfig
 
 #: By their numbers in requests.
 _OPERATIONS = ("set", "delete", "append", "subtract")
@@ -80,7 +92,7 @@ class _Resource(Protocol):
 def _unsupported(resource: _Resource) -> InvalidRequest:
     return InvalidRequest(
         f"resources of type {resource.resource_type} have no options here: "
-        "topics (2) and brokers (4) have"
+        "topics (2), brokers (4) and groups (32) have"
     )
 
 
@@ -115,10 +127,22 @@ def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
 
     # Once for each resource, however often it is named: answers are far longer than requests.
     wanted = {(each.resource_type, each.resource_name): each for each in request.resources}
+    groups = [key for key in wanted if key[0] == ResourceType.GROUP]
+    results.extend(_too_many(wanted.pop(key)) for key in groups[GROUPS_DESCRIBED_MAX:])
     pieces = [piece(resource) for resource in wanted.values()]
     Queue(
         broker.env.clock, pieces, lambda: call.answer(DescribeConfigsResponse(results=results))
     ).start()
+
+
+def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    refusal = InvalidRequest(f"a request describes at most {GROUPS_DESCRIBED_MAX} groups")
+    return DescribeConfigsResult(
+        error_code=code_of(refusal),
+        error_message=message_of(refusal),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _described(
@@ -142,6 +166,9 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[ConfigEn
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(resource.resource_name)
         return topic_entries(broker, broker.state.topic(resource.resource_name).configs)
+    if resource.resource_type == ResourceType.GROUP:
+        check_group_name(resource.resource_name)
+        return group_entries(broker, broker.state.group_configs.get(resource.resource_name, {}))
     if resource.resource_type != ResourceType.BROKER:
         raise _unsupported(resource)
     node = _node_of(resource)
@@ -184,7 +211,7 @@ def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         for resource in request.resources
     ]
 
-    def command_of(place: int) -> ChangeConfig:
+    def command_of(place: int) -> _Command:
         resource = request.resources[place]
         changes = [_change(config) for config in resource.configs]
         return _command(resource, changes, replace_all=False, validate_only=request.validate_only)
@@ -205,7 +232,7 @@ def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         for resource in request.resources
     ]
 
-    def command_of(place: int) -> ChangeConfig:
+    def command_of(place: int) -> _Command:
         resource = request.resources[place]
         changes = [_checked_change(config.name, config.value, "set") for config in resource.configs]
         return _command(resource, changes, replace_all=True, validate_only=request.validate_only)
@@ -232,8 +259,15 @@ def _checked_change(name: str, value: str | None, operation: str) -> ConfigChang
 
 def _command(
     resource: _Resource, changes: list[ConfigChange], *, replace_all: bool, validate_only: bool
-) -> ChangeConfig:
+) -> _Command:
     topic, node = None, ALL_BROKERS
+    if resource.resource_type == ResourceType.GROUP:
+        return ChangeGroupConfig(
+            group=resource.resource_name,
+            changes=changes,
+            replace_all=replace_all,
+            validate_only=validate_only,
+        )
     if resource.resource_type == ResourceType.TOPIC:
         if not resource.resource_name:
             raise InvalidRequest("what holds for all topics is set by the broker's options")
@@ -255,7 +289,7 @@ def _command(
 def _alter(
     broker: Broker,
     results: Sequence[ChangeResult | ReplaceResult],
-    command_of: Callable[[int], ChangeConfig],
+    command_of: Callable[[int], _Command],
     answer: Callable[[], None],
 ) -> None:
     counts: dict[tuple[int, str], int] = {}

@@ -1,4 +1,4 @@
-"""Which function answers which API."""
+"""Which function answers which API, and which of Apache Kafka's APIs none does."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,6 +10,12 @@ from kafkaesque.protocols.kafka.api import ApiKey
 
 if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
+
+_NO_IDENTITIES = "clients do not say who they are: there is no SASL yet"
+_NO_RULES = "there are no access control lists yet"
+_NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clients' metrics"
+_NO_SHARE_GROUPS = "there are no share groups yet"
+_NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
 
 Handler = Callable[["KafkaGateway", Call], None]
 
@@ -62,7 +68,9 @@ HANDLERS: Mapping[int, Handler] = {
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _later("reassignments", "on_list_partition_reassignments"),
     ApiKey.DESCRIBE_LOG_DIRS: _later("partition_admin", "on_describe_log_dirs"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _later("partition_admin", "on_alter_replica_log_dirs"),
     ApiKey.DESCRIBE_CONFIGS: _later("configs", "on_describe_configs"),
+    ApiKey.LIST_CONFIG_RESOURCES: _later("config_resources", "on_list_config_resources"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _later("configs", "on_incremental_alter_configs"),
     ApiKey.ALTER_CONFIGS: _later("configs", "on_alter_configs"),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _later("client_quotas", "on_describe_client_quotas"),
@@ -81,4 +89,59 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.LIST_GROUPS: _later("group_admin", "on_list_groups"),
     ApiKey.DESCRIBE_GROUPS: _later("group_admin", "on_describe_groups"),
     ApiKey.DELETE_GROUPS: _later("group_admin", "on_delete_groups"),
+}
+
+#: APIs of Apache Kafka's brokers that are not carried out, and why. ApiVersions does not name them,
+#: and a request closes its connection, as Kafka has it. `docs/kafka-apis.md` is made of this.
+NOT_CARRIED_OUT: Mapping[int, str] = {
+    ApiKey.SASL_HANDSHAKE: _NO_IDENTITIES,
+    ApiKey.SASL_AUTHENTICATE: _NO_IDENTITIES,
+    29: _NO_RULES,  # DescribeAcls
+    30: _NO_RULES,  # CreateAcls
+    31: _NO_RULES,  # DeleteAcls
+    38: _NO_IDENTITIES,  # CreateDelegationToken
+    39: _NO_IDENTITIES,  # RenewDelegationToken
+    40: _NO_IDENTITIES,  # ExpireDelegationToken
+    41: _NO_IDENTITIES,  # DescribeDelegationToken
+    50: _NO_IDENTITIES,  # DescribeUserScramCredentials
+    51: _NO_IDENTITIES,  # AlterUserScramCredentials
+    71: _NO_TELEMETRY,  # GetTelemetrySubscriptions
+    72: _NO_TELEMETRY,  # PushTelemetry
+    ApiKey.SHARE_GROUP_HEARTBEAT: _NO_SHARE_GROUPS,
+    ApiKey.SHARE_GROUP_DESCRIBE: _NO_SHARE_GROUPS,
+    ApiKey.SHARE_FETCH: _NO_SHARE_GROUPS,
+    ApiKey.SHARE_ACKNOWLEDGE: _NO_SHARE_GROUPS,
+    83: _NO_SHARE_GROUPS,  # InitializeShareGroupState
+    84: _NO_SHARE_GROUPS,  # ReadShareGroupState
+    85: _NO_SHARE_GROUPS,  # WriteShareGroupState
+    86: _NO_SHARE_GROUPS,  # DeleteShareGroupState
+    87: _NO_SHARE_GROUPS,  # ReadShareGroupStateSummary
+    88: _NO_STREAMS_GROUPS,  # StreamsGroupHeartbeat
+    89: _NO_STREAMS_GROUPS,  # StreamsGroupDescribe
+    90: _NO_SHARE_GROUPS,  # DescribeShareGroupOffsets
+    91: _NO_SHARE_GROUPS,  # AlterShareGroupOffsets
+    92: _NO_SHARE_GROUPS,  # DeleteShareGroupOffsets
+    93: _NO_STREAMS_GROUPS,  # StreamsGroupTopologyDescriptionUpdate
+    94: "controllers are brokers: RemoveRaftVoter and UnregisterBroker do it",
+}
+
+#: What differs in APIs that are carried out: versions, above all, and why.
+DIFFERENCES: Mapping[int, str] = {
+    ApiKey.PRODUCE: "ApiVersions names versions 0 to 2 as well, as Kafka's does; a request in one "
+    "of them closes its connection",
+    ApiKey.API_VERSIONS: "version 5, in which clients say which cluster and broker they mean "
+    "(KIP-1242), is not there yet; clients ask with version 4",
+    ApiKey.TXN_OFFSET_COMMIT: "version 6, which names topics by their ids, is not there yet; "
+    "clients commit with version 5",
+    ApiKey.DELETE_GROUPS: "version 3, which adds a message to each error, is not there yet; "
+    "clients delete with version 2",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "a broker has one directory: it is answered that a replica is "
+    "there, or that there is no other",
+    ApiKey.DESCRIBE_CONFIGS: "topics, brokers and groups; not the levels of loggers, nor client "
+    "metrics",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "topics, brokers and groups; not the levels of loggers, nor "
+    "client metrics",
+    ApiKey.ALTER_CONFIGS: "topics, brokers and groups; not client metrics",
+    ApiKey.LIST_CONFIG_RESOURCES: "topics, brokers, and groups with options; of client metrics and "
+    "broker loggers there are none",
 }

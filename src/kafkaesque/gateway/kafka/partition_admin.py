@@ -1,4 +1,4 @@
-"""DeleteRecords and DescribeLogDirs: what is done to partitions where they are."""
+"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs: what is done to partitions in place."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,11 +13,21 @@ from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
 from kafkaesque.model.errors import (
     DiskFailed,
     InvalidTopic,
+    LeaderNotAvailable,
+    NotLeader,
     OffsetOutOfRange,
     RequestRefused,
 )
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDirsRequest,
+)
+from kafkaesque.protocols.kafka.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kafkaesque.protocols.kafka.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -155,3 +165,40 @@ def _describe_size(partition: Partition) -> DescribeLogDirsPartition:
         partition_size=partition.log.size_bytes,
         offset_lag=0,
     )
+
+
+# -- AlterReplicaLogDirs
+
+
+def on_alter_replica_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
+    """Say of replicas whether they are in the directory that they are wanted in: there is one."""
+    request: AlterReplicaLogDirsRequest = call.read()
+    # The last directory that is named for a replica counts.
+    wanted = {
+        TopicPartition(topic.name, index): each.path
+        for each in request.dirs
+        for topic in each.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for where, path in wanted.items():
+        result = AlterReplicaLogDirPartitionResult(
+            where.partition, _error_of_move(gateway.broker, where, path)
+        )
+        topics.setdefault(where.topic, []).append(result)
+    results = [AlterReplicaLogDirTopicResult(name, parts) for name, parts in topics.items()]
+    call.answer(AlterReplicaLogDirsResponse(results=results))
+
+
+def _error_of_move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
+    if path != broker.config.data_dir:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if broker.failure is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        broker.partition(where)
+    except (NotLeader, LeaderNotAvailable):
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    except RequestRefused as refusal:
+        return code_of(refusal)
+    return ErrorCode.NONE

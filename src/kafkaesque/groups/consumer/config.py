@@ -20,6 +20,18 @@ class MigrationPolicy(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerTimes:
+    """What one group goes by: the coordinator's own times, or what was set for the group."""
+
+    #: consumer.session.timeout.ms
+    session_timeout_ms: int
+    #: consumer.heartbeat.interval.ms
+    heartbeat_interval_ms: int
+    #: consumer.assignment.interval.ms
+    assignment_interval_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """Options of one coordinator; Apache Kafka's option name is given where it has one.
 
@@ -46,6 +58,14 @@ class ConsumerConfig:
     different_expressions_max: int = 1_000
     #: Rebalance timeout where a member has never said one.
     rebalance_timeout_ms: int = 300_000
+
+    @property
+    def times(self) -> ConsumerTimes:
+        """What holds for groups for which nothing else was set."""
+        return ConsumerTimes(
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+        )
 
     def __post_init__(self) -> None:
         for name in (

@@ -208,7 +208,8 @@ class Heartbeats:
                 group.bump(found)
         if group.epoch > group.target_epoch and now_ms >= group.target_due_ms:
             work = assign(group, context.topics, context.config.consumer.assignors)
-            group.target_due_ms = now_ms + rest_ms(work)
+            interval_ms = context.times_of(group.group_id).assignment_interval_ms
+            group.target_due_ms = now_ms + max(rest_ms(work), interval_ms)
 
     def reconcile(
         self,
@@ -257,7 +258,7 @@ class Heartbeats:
             error=GroupError.NONE,
             member_id=member_id,
             member_epoch=current.epoch,
-            heartbeat_interval_ms=self._context.config.consumer.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._context.times_of(group.group_id).heartbeat_interval_ms,
             assignment=current.assigned if is_news else None,
         )
         self._journal.answer(group, beat.token, result, _refused)

@@ -123,7 +123,7 @@ class Journal:
 
     def renew_session(self, group: ConsumerGroup, member_id: str) -> None:
         """Give the member its full session time from now."""
-        timeout_ms = self._context.config.consumer.session_timeout_ms
+        timeout_ms = self._context.times_of(group.group_id).session_timeout_ms
         classic = group.members[member_id].classic
         if classic is not None:
             timeout_ms = classic.session_timeout_ms

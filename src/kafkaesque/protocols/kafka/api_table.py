@@ -37,6 +37,7 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
@@ -57,6 +58,7 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
@@ -96,6 +98,7 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     28: (0, 5, 3, "txn_offset_commit"),
     32: (1, 4, 4, "describe_configs"),
     33: (0, 2, 2, "alter_configs"),
+    34: (1, 2, 2, "alter_replica_log_dirs"),
     35: (1, 5, 2, "describe_log_dirs"),
     36: (0, 2, 2, "sasl_authenticate"),
     37: (0, 3, 2, "create_partitions"),
@@ -116,6 +119,7 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     66: (0, 2, 0, "list_transactions"),
     68: (0, 1, 0, "consumer_group_heartbeat"),
     69: (0, 1, 0, "consumer_group_describe"),
+    74: (0, 1, 0, "list_config_resources"),
     75: (0, 0, 0, "describe_topic_partitions"),
     76: (1, 1, 1, "share_group_heartbeat"),
     77: (1, 1, 1, "share_group_describe"),
