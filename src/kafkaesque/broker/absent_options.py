@@ -18,16 +18,12 @@ _THREADS: Final = "a broker has one event loop, and a few threads that are not t
 _INDEX: Final = "index files grow with their segments"
 _SHUTDOWN: Final = "a broker that is stopped always hands its partitions over"
 _QUOTA_WINDOWS: Final = "quotas look back on 11 windows of a second, Kafka's defaults"
-_LEVELS: Final = "batches are kept as the producer compressed them"
 _PUSHED: Final = "leaders send to followers, and followers fetch nothing"
 _TIMESTAMPS: Final = "timestamps are not compared with the clock"
 _HEARTBEATS: Final = "brokers watch each other"
 _PURGATORY: Final = "requests that wait are woken, and those that are over are not kept"
 
 _ABSENT_TOPIC: Final[Mapping[str, str]] = {
-    "compression.gzip.level": _LEVELS,
-    "compression.lz4.level": _LEVELS,
-    "compression.zstd.level": _LEVELS,
     "file.delete.delay.ms": "files are deleted when nobody reads them any more",
     "flush.messages": _SYNCED,
     "flush.ms": _SYNCED,
@@ -49,9 +45,6 @@ _ABSENT_TOPIC: Final[Mapping[str, str]] = {
 _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "broker.heartbeat.interval.ms": _HEARTBEATS,
     "broker.id.generation.enable": "it is id in the file's [broker]",
-    "compression.gzip.level": _LEVELS,
-    "compression.lz4.level": _LEVELS,
-    "compression.zstd.level": _LEVELS,
     "controlled.shutdown.max.retries": _SHUTDOWN,
     "controlled.shutdown.retry.backoff.ms": _SHUTDOWN,
     "fetch.max.bytes": "an answer has up to 55 MiB and one batch",
@@ -77,7 +70,6 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "broker.id": "it is id in the file's [broker]",
     "broker.rack": "it is rack in the file's [broker]",
     "client.quota.callback.class": "quotas are not computed by plugins",
-    "compression.type": _LEVELS,
     "control.plane.listener.name": _ADDRESS,
     "controlled.shutdown.enable": _SHUTDOWN,
     "controller.listener.names": _ADDRESS,

@@ -5,6 +5,7 @@ Names, types and defaults are Apache Kafka's where Kafka has the option.
 
 from kafkaesque.broker.absent_options import absent_broker_option, absent_topic_option
 from kafkaesque.broker.cleaner_options import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
+from kafkaesque.broker.compression_options import TOPIC_COMPRESSION_OPTIONS
 from kafkaesque.broker.replication_options import (
     BROKER_REPLICATION_OPTIONS,
     TOPIC_REPLICATION_OPTIONS,
@@ -54,13 +55,7 @@ TOPIC_OPTIONS = OptionTable(
             doc="What happens to old records: whole segments are deleted, or only the last record "
             "of each key is kept, or both.",
         ),
-        Option(
-            name="compression.type",
-            type=STRING,
-            default="producer",
-            choices=("producer",),
-            doc="Batches are kept as the producer compressed them.",
-        ),
+        *TOPIC_COMPRESSION_OPTIONS,
         Option(
             name="index.interval.bytes",
             type=INT,
@@ -497,6 +492,7 @@ BROKER_OPTIONS = OptionTable(
                 doc=f"Default of the topic option {option.name}. {option.doc}",
                 minimum=option.minimum,
                 maximum=option.maximum,
+                also=option.also,
                 choices=option.choices,
             )
             for option in TOPIC_OPTIONS

@@ -237,6 +237,8 @@ class Partition:
             batch = self._check_batch(records, acks, checked)
             if isinstance(batch, LongCheck):
                 return batch
+            if checked is not None:
+                records = checked.records_of(batch)
             if batch.attributes & _TRANSACTIONAL:
                 if transactional_id is not None:
                     self.producers.expect_transaction(batch.producer_id, transactional_id)
@@ -362,9 +364,9 @@ class Partition:
                 raise error
             finally:
                 del error
-        if checked.header is None or checked.config != self.config:
+        if checked.checked is None or checked.config != self.config:
             return check_produced(self, records, self.config)
-        return checked.header
+        return checked.checked.header
 
     def _check_in_sync(self, replica: "Replica") -> None:
         wanted = self._min_insync

@@ -1,6 +1,7 @@
 """The partitions on this broker, kept in step with the metadata."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.cluster_state import PartitionState
@@ -8,6 +9,7 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.recovery_state import NO_RECOVERY
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.model.errors import DiskFailed, RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.model.log_line import LogLine
@@ -270,7 +272,11 @@ class PartitionTable:
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
-        return make_topic_config(topic.configs, self._broker.options)
+        config = make_topic_config(topic.configs, self._broker.options)
+        if config.compression is not None and topic.name in INTERNAL_TOPICS:
+            # Coordinators write at once, and know by the order of their calls what is where.
+            return replace(config, compression=None)
+        return config
 
     def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
         broker = self._broker

@@ -1,12 +1,23 @@
 """A topic's options as typed values: its own, else the broker's defaults, else Kafka's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkaesque.broker.options import TOPIC_OPTIONS
+from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import OptionValue
+from kafkaesque.model.recompression import Compression
+
+#: By their names in `compression.type`; those with levels name the option that has it.
+_CODECS = {
+    "uncompressed": (Codec.NONE, None),
+    "gzip": (Codec.GZIP, "compression.gzip.level"),
+    "snappy": (Codec.SNAPPY, None),
+    "lz4": (Codec.LZ4, "compression.lz4.level"),
+    "zstd": (Codec.ZSTD, "compression.zstd.level"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +25,8 @@ class TopicConfig:
     """What a partition has to know of its topic's options."""
 
     cleanup_policy: tuple[str, ...]
+    #: None where batches stay as producers compress them.
+    compression: Compression | None
     index_interval_bytes: int
     max_message_bytes: int
     append_time: bool
@@ -72,6 +85,7 @@ def make_topic_config(
 
     return TopicConfig(
         cleanup_policy=tuple(word.strip() for word in str(value("cleanup.policy")).split(",")),
+        compression=_compression(value),
         index_interval_bytes=number("index.interval.bytes"),
         max_message_bytes=number("max.message.bytes"),
         append_time=value("message.timestamp.type") == "LogAppendTime",
@@ -87,3 +101,11 @@ def make_topic_config(
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
     )
+
+
+def _compression(value: Callable[[str], OptionValue]) -> Compression | None:
+    name = str(value("compression.type"))
+    if name == "producer":
+        return None
+    codec, level_option = _CODECS[name]
+    return Compression(codec, None if level_option is None else int(value(level_option)))

@@ -41,6 +41,8 @@ class Option:
     maximum: float | None = None
     #: Whether the minimum itself, and the infinite where there is no maximum, are not allowed.
     is_open: bool = False
+    #: A number that is allowed although it is out of the range.
+    also: int | None = None
     choices: tuple[str, ...] = ()
     #: Whether it can be changed while the broker runs.
     dynamic: bool = True
@@ -64,7 +66,8 @@ class Option:
             return f"a number above {low} and " + (
                 "finite" if self.maximum is None else f"at most {high}"
             )
-        return f"a number from {low} to {high}"
+        also = "" if self.also is None else f"{self.also}, or "
+        return f"{also}a number from {low} to {high}"
 
     def parse(self, value: object) -> OptionValue:
         """Return the value, checked; of a list, each word once.
@@ -89,6 +92,8 @@ class Option:
         return parsed
 
     def _is_within(self, number: float) -> bool:
+        if number == self.also:
+            return True
         if self.is_open and (number == self.minimum or math.isinf(number)):
             return False
         return (self.minimum is None or number >= self.minimum) and (
