@@ -78,7 +78,7 @@ def test_both_clients_read_what_both_have_written_with_every_codec(
     assert [(m.key(), m.value(), m.timestamp()[1]) for m in read] == wanted
     assert [m.offset() for m in read] == list(range(len(wanted)))
     assert read[0].headers() == HEADERS
-    found = []
+    found: list[tuple[bytes | None, bytes | None, int]] = []
     with closing(
         KafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
     ) as consumer:

@@ -19,8 +19,10 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[LongCheck]:
     """Make every batch of a client one that takes long; return all checks."""
     made: list[LongCheck] = []
 
-    def check(owner: Partition, records: Records, config: TopicConfig) -> BatchHeader | LongCheck:
-        header = check_produced(owner, records, config)
+    def check(
+        owner: Partition, records: Records, config: TopicConfig, earliest_ms: int | None
+    ) -> BatchHeader | LongCheck:
+        header = check_produced(owner, records, config, earliest_ms)
         # What a broker itself writes is never compressed.
         if owner.state.topic in INTERNAL_TOPICS or isinstance(header, LongCheck):
             return header

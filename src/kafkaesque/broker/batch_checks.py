@@ -21,6 +21,7 @@ from kafkaesque.broker.topic_config import TopicConfig
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import (
+    NO_TIMESTAMP,
     BatchHeader,
     check_batches,
     read_payload,
@@ -29,7 +30,7 @@ from kafkaesque.model.batch import (
 )
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.recompression import recompress
-from kafkaesque.model.record_errors import BatchTooLarge, InvalidRecord
+from kafkaesque.model.record_errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
 from kafkaesque.model.records import decode_columns
 
 #: What one produced batch may decompress to.
@@ -57,13 +58,19 @@ class Checked(NamedTuple):
 class LongCheck:
     """The check of one batch that is left to do; then its outcome."""
 
-    __slots__ = ("_batch", "_records", "checked", "config", "error", "owner")
+    __slots__ = ("_batch", "_earliest_ms", "_records", "checked", "config", "error", "owner")
 
     def __init__(
-        self, owner: object, records: Records, batch: BatchHeader, config: TopicConfig
+        self,
+        owner: object,
+        records: Records,
+        batch: BatchHeader,
+        config: TopicConfig,
+        earliest_ms: int | None = None,
     ) -> None:
         self._records = records
         self._batch = batch
+        self._earliest_ms = earliest_ms
         #: For which partition it was checked, and by what rules.
         self.owner = owner
         self.config = config
@@ -94,7 +101,7 @@ class LongCheck:
         batch, config = self._batch, self.config
         payload = read_payload(self._records, batch, DECOMPRESSED_BYTES_MAX)
         header = walk_payload(batch, payload) if batch.is_compressed else batch
-        _check_keys(self._records, config)
+        _check_columns(self._records, config, self._earliest_ms)
         if config.compression is None or not self.is_recompressing:
             return Checked(header)
         records, made = recompress(header, payload, config.compression)
@@ -107,8 +114,12 @@ class LongCheck:
         return Checked(made, records)
 
 
-def check_produced(owner: object, records: Records, config: TopicConfig) -> BatchHeader | LongCheck:
+def check_produced(
+    owner: object, records: Records, config: TopicConfig, earliest_ms: int | None = None
+) -> BatchHeader | LongCheck:
     """Check what a producer sent for one partition, which is one batch, unless that takes long.
+
+    No record may be older than `earliest_ms`, if that is given.
 
     Raises:
         RecordError: it is not what a producer may send.
@@ -118,23 +129,32 @@ def check_produced(owner: object, records: Records, config: TopicConfig) -> Batc
         raise InvalidRecord(f"a request holds one batch per partition, not {len(batches)}")
     batch = batches[0]
     if config.compression is not None and config.compression.codec != batch.codec:
-        return LongCheck(owner, records, batch, config)
+        return LongCheck(owner, records, batch, config, earliest_ms)
     if batch.is_compressed:
         walked = None
         if batch.size_bytes <= QUICK_BATCH_BYTES_MAX:
             walked = walk_compressed_quickly(records, batch, QUICK_BYTES_MAX)
         if walked is None:
-            return LongCheck(owner, records, batch, config)
+            return LongCheck(owner, records, batch, config, earliest_ms)
         batch = walked
-    _check_keys(records, config)
+    _check_columns(records, config, earliest_ms)
     return batch
 
 
-def _check_keys(records: Records, config: TopicConfig) -> None:
-    if "compact" in config.cleanup_policy:
-        columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
-        if min(columns.key_lengths) < 0:
-            raise InvalidRecord("a record of a compacted topic needs a key")
+def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | None) -> None:
+    is_compacted = "compact" in config.cleanup_policy
+    if not is_compacted and earliest_ms is None:
+        return
+    columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
+    if is_compacted and min(columns.key_lengths) < 0:
+        raise InvalidRecord("a record of a compacted topic needs a key")
+    if earliest_ms is not None:
+        for time_ms in columns.timestamps_ms:
+            if time_ms < earliest_ms and time_ms != NO_TIMESTAMP:
+                raise InvalidTimestamp(
+                    f"a record is of {time_ms}, which is further back than "
+                    "message.timestamp.before.max.ms allows"
+                )
 
 
 class BatchChecks:

@@ -35,6 +35,9 @@ class TopicConfig:
     retention_ms: int
     segment_bytes: int
     segment_ms: int
+    segment_jitter_ms: int
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
     unclean_leader_election: bool
     write_caching: bool
     min_cleanable_dirty_ratio: float
@@ -47,12 +50,14 @@ class TopicConfig:
         """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy
 
-    @property
-    def segment_ms_max(self) -> int:
-        """The age at which a segment is closed: one that is compacted has to be closed first."""
-        if self.is_compacted:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
+    def segment_ms_max(self, seed: int = 0) -> int:
+        """Return the age at which a segment is closed; the seed says how much of the jitter counts.
+
+        One that is to be compacted has to be closed first.
+        """
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms - 1)
+        age_ms = self.segment_ms - (seed % (jitter_ms + 1))
+        return min(age_ms, self.max_compaction_lag_ms) if self.is_compacted else age_ms
 
 
 def resolve_option(
@@ -94,6 +99,9 @@ def make_topic_config(
         retention_ms=number("retention.ms"),
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         unclean_leader_election=bool(value("unclean.leader.election.enable")),
         write_caching=bool(value("write.caching")),
         min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
