@@ -144,8 +144,7 @@ def test_a_topic_option_is_taken_with_kafkas_default_and_range(
         assert change(live, TOPIC, "tuned", (name, SET, value)).error_code == 40
     assert change(live, TOPIC, "tuned", (name, SET, default)).error_code == 0
     assert change(live, TOPIC, "tuned", (name, 1, None)).error_code == 0
-    value, source = value_of(live, TOPIC, "tuned", name)
-    assert (value, source) == (default, FROM_NOWHERE)
+    assert value_of(live, TOPIC, "tuned", name) == (default, FROM_NOWHERE)
 
 
 def test_a_topic_may_have_no_policy_at_all(live: LiveCluster) -> None:

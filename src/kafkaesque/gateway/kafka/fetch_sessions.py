@@ -5,6 +5,7 @@ end, so that with a byte limit everybody gets a turn.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from kafkaesque.env.dice import Dice
 from kafkaesque.protocols.kafka.fetch_path import FetchCall, PartitionAsked
@@ -78,7 +79,7 @@ class SessionEpochWrong(Exception):
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(self, dice: Dice, sessions_max: int) -> None:
+    def __init__(self, dice: Dice, sessions_max: Callable[[], int]) -> None:
         """Keep at most so many, which then drop the one that was used longest ago, if it is old."""
         self._dice = dice
         self._sessions_max = sessions_max
@@ -127,7 +128,9 @@ class FetchSessions:
     def _maybe_keep(self, session: FetchSession, now_ms: int) -> None:
         """Give a session its id, if there is room for it."""
         size = len(session.partitions)
-        while len(self._sessions) >= self._sessions_max or self._partitions + size > PARTITIONS_MAX:
+        while (
+            len(self._sessions) >= self._sessions_max() or self._partitions + size > PARTITIONS_MAX
+        ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < SESSION_KEPT_MS:
                 return

@@ -31,9 +31,9 @@ class KafkaGateway:
         self.clock = broker.env.clock
         #: What strangers send that cannot be understood; they can send it as often as they like.
         self.refusals: Final = ReportLimit(report, self.clock.call_later)
-        start_option = broker.config.option
         self.sessions: FetchSessions = FetchSessions(
-            broker.env.dice, int(start_option("max.incremental.fetch.session.cache.slots"))
+            broker.env.dice,
+            lambda: int(broker.option("max.incremental.fetch.session.cache.slots")),
         )
         self.metadata_cache = MetadataCache()
         self.topic_creator = TopicCreator(broker)
@@ -61,7 +61,7 @@ class KafkaGateway:
         """
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=int(self.broker.config.option("socket.request.max.bytes")),
+            frame_bytes_max=int(self.broker.option("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
         )
         self._listener = self.broker.env.network.listen(
