@@ -21,9 +21,10 @@ HEAD = """\
 
 # Options
 
-Every option that is honoured stands here; any other name is refused. Names, types and defaults are
-Apache Kafka's where Kafka has the option. `kafkaesque config` shows and changes them (see
-[The command line](cli.md#options-and-quotas)), and so does every Kafka client.
+Every option that is taken stands here; any other name is refused. Names, types, defaults and ranges
+are Apache Kafka's where Kafka has the option. Those that have nothing to do here are taken so that
+files and tools written for Kafka work; their meaning says so. `kafkaesque config` shows and changes
+options (see [The command line](cli.md#options-and-quotas)), and so does every Kafka client.
 
 An option that is dynamic holds as soon as it is changed. One that is not is read when a broker
 starts, from `[options]` in its file; a change at work is refused.
@@ -33,7 +34,7 @@ TOPICS = """
 ## Topic options
 
 Given when a topic is created, or changed later. Where a broker option stands behind the name, it is
-the default of topics that do not say.
+the default of topics that do not say; further names behind it count where that one is not set.
 """
 
 BROKERS = """
@@ -84,7 +85,7 @@ def _text(words: str) -> str:
 
 def _default(option: Option) -> str:
     value = write_value(option.default)
-    if option.type is OptionType.STRING and not value:
+    if option.is_unset or (option.type is OptionType.STRING and not value):
         return ""
     return f"`{value}`"
 
@@ -96,7 +97,8 @@ def _rows(options: Iterable[Option], *, are_quotas: bool = False) -> list[str]:
     for option in options:
         name = f"`{option.name}`"
         if option.broker_name is not None:
-            name += f" (`{option.broker_name}`)"
+            others = (option.broker_name, *option.broker_synonyms)
+            name += f" ({', '.join(f'`{each}`' for each in others)})"
         cells = [name, option.type.name.lower()]
         if not are_quotas:
             cells += [_default(option), "yes" if option.dynamic else "no"]
