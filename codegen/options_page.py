@@ -30,8 +30,9 @@ kafkaesque config set retention.ms=86400000 --topic flights
 kafkaesque config describe --topic flights
 ```
 
-This page lists every option that is honoured; any other name is refused. Names, types and defaults
-are Apache Kafka's where Kafka has the option.
+This page lists every option that is accepted; any other name is refused. Names, types, defaults and
+ranges are Apache Kafka's where Kafka has the option. Options that have nothing to do here are
+accepted so that files and tools written for Kafka work; their meaning says so.
 
 A dynamic option takes effect as soon as it is changed. Other options are read when a broker starts,
 from `[options]` in its file; changing them in a running broker is refused.
@@ -41,7 +42,8 @@ TOPICS = """
 ## Topic options
 
 Set them when you create a topic, or later. If the name of a broker option follows in brackets, that
-option is the default for topics that do not set their own value.
+option is the default for topics that do not set their own value. Further names in the brackets
+count where the first one is not set.
 """
 
 BROKERS = """
@@ -116,7 +118,8 @@ def _text(words: str) -> str:
 
 def _default(option: Option) -> str:
     value = write_value(option.default)
-    if option.type in (OptionType.STRING, OptionType.LIST) and not value:
+    is_text = option.type in (OptionType.STRING, OptionType.LIST)
+    if option.is_unset or (is_text and not value):
         return ""
     return f"`{value}`"
 
@@ -128,7 +131,8 @@ def _rows(options: Iterable[Option], *, are_quotas: bool = False) -> list[str]:
     for option in options:
         name = f"`{option.name}`"
         if option.broker_name is not None:
-            name += f" (`{option.broker_name}`)"
+            others = (option.broker_name, *option.broker_synonyms)
+            name += f" ({', '.join(f'`{each}`' for each in others)})"
         cells = [name, option.type.name.lower()]
         if not are_quotas:
             cells += [_default(option), "yes" if option.dynamic else "no"]

@@ -60,7 +60,7 @@ from kafkaesque.broker.metadata_records import (
     TopicDeleted,
 )
 from kafkaesque.broker.metadata_store import MetadataStore
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.options import TOPIC_OPTIONS
 from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_table import PartitionTable
 from kafkaesque.broker.peer_link import PeerNetwork
@@ -532,7 +532,7 @@ class Broker:
             self._tell_refused(topic)
 
     def _refresh_options(self, state: ClusterState) -> None:
-        static = {**BROKER_OPTIONS.defaults(), **self.config.options}
+        static = self.config.option_values()
         found = resolve_options(static, state.broker_configs, self.node)
         self.options, self.dynamic_options = found.values, found.dynamic
         if found.refused != self._refused_options:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkaesque.broker.log_options import with_units
 from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.peer_link import PeerTimings
 from kafkaesque.broker.peer_messages import NODE_ID_MAX
@@ -32,6 +33,8 @@ class BrokerConfig:
     peer_listener: Address | None = None
     #: What clients are told to connect to; None where the gateway is not wanted.
     kafka_address: Address = Address("127.0.0.1", 9092)
+    #: Where it listens for them, if that is another address.
+    kafka_listener: Address | None = None
     text_address: Address | None = None
     #: Where metrics and health are; None where the port is off.
     admin_address: Address | None = None
@@ -78,8 +81,12 @@ class BrokerConfig:
 
     def option(self, name: str) -> OptionValue:
         """Return a broker option as it was when the broker started."""
-        value = self.options.get(name)
+        value = with_units(self.options).get(name)
         return BROKER_OPTIONS.get(name).default if value is None else value
+
+    def option_values(self) -> dict[str, OptionValue]:
+        """Return all broker options as they were when the broker started."""
+        return {**BROKER_OPTIONS.defaults(), **with_units(self.options)}
 
     def seed_addresses(self) -> list[Address]:
         """Return whom gossip asks first; nobody for a cluster's first broker."""

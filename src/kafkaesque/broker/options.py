@@ -3,8 +3,13 @@
 Names, types and defaults are Apache Kafka's where Kafka has the option.
 """
 
+from dataclasses import replace
+
 from kafkaesque.broker.absent_options import absent_broker_option, absent_topic_option
 from kafkaesque.broker.cleaner_options import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
+from kafkaesque.broker.compression_options import TOPIC_COMPRESSION_OPTIONS
+from kafkaesque.broker.kafka_options import KAFKA_OPTIONS
+from kafkaesque.broker.log_options import BROKER_UNIT_OPTIONS, TOPIC_LOG_OPTIONS, UNITS
 from kafkaesque.broker.replication_options import (
     BROKER_REPLICATION_OPTIONS,
     TOPIC_REPLICATION_OPTIONS,
@@ -50,23 +55,19 @@ TOPIC_OPTIONS = OptionTable(
             type=LIST,
             default="delete",
             choices=("delete", "compact"),
+            may_be_empty=True,
             broker_name="log.cleanup.policy",
             doc="What happens to old records: whole segments are deleted, or only the last record "
-            "of each key is kept, or both.",
+            "of each key is kept, or both; empty: nothing.",
         ),
-        Option(
-            name="compression.type",
-            type=STRING,
-            default="producer",
-            choices=("producer",),
-            doc="Batches are kept as the producer compressed them.",
-        ),
+        *TOPIC_COMPRESSION_OPTIONS,
         Option(
             name="index.interval.bytes",
             type=INT,
             default=4096,
-            minimum=512,
+            minimum=0,
             maximum=INT32_MAX,
+            broker_name="log.index.interval.bytes",
             doc="An index entry is made each time this many bytes were appended.",
         ),
         Option(
@@ -100,10 +101,10 @@ TOPIC_OPTIONS = OptionTable(
             name="retention.bytes",
             type=LONG,
             default=-1,
-            minimum=-1,
+            minimum=-INT64_MAX - 1,
             maximum=INT64_MAX,
             broker_name="log.retention.bytes",
-            doc="Old segments are deleted while a partition is larger; -1 is without limit.",
+            doc="Old segments are deleted while a partition is larger; below 0 is without limit.",
         ),
         Option(
             name="retention.ms",
@@ -112,6 +113,7 @@ TOPIC_OPTIONS = OptionTable(
             minimum=-1,
             maximum=INT64_MAX,
             broker_name="log.retention.ms",
+            broker_synonyms=("log.retention.minutes", "log.retention.hours"),
             doc="Segments whose newest record is older are deleted; -1 is without limit.",
         ),
         Option(
@@ -130,6 +132,7 @@ TOPIC_OPTIONS = OptionTable(
             minimum=1,
             maximum=INT64_MAX,
             broker_name="log.roll.ms",
+            broker_synonyms=("log.roll.hours",),
             doc="A segment file is closed at this age even if it is small.",
         ),
         Option(
@@ -152,11 +155,27 @@ TOPIC_OPTIONS = OptionTable(
             "(kafkaesque txn producers TOPIC:PARTITION --open, then txn abort).",
         ),
         *TOPIC_CLEANER_OPTIONS,
+        *TOPIC_LOG_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,
     ],
     absent_topic_option,
     TOPIC_ORDERS,
 )
+
+
+def _of_broker(option: Option, name: str) -> Option:
+    """Return the broker option that gives a topic option its default."""
+    made = replace(
+        option,
+        name=name,
+        broker_name=None,
+        broker_synonyms=(),
+        is_unset=name in UNITS,
+        doc=f"Default of the topic option {option.name}. {option.doc}",
+    )
+    # As in Kafka: what a topic may have and a broker may not.
+    return replace(made, minimum=1, also=-1) if name == "log.retention.ms" else made
+
 
 BROKER_OPTIONS = OptionTable(
     "broker",
@@ -469,7 +488,7 @@ BROKER_OPTIONS = OptionTable(
             name="log.retention.check.interval.ms",
             type=LONG,
             default=300_000,
-            minimum=100,
+            minimum=1,
             maximum=INT64_MAX,
             doc="How often old segments are looked for.",
         ),
@@ -492,18 +511,12 @@ BROKER_OPTIONS = OptionTable(
         *BROKER_CLEANER_OPTIONS,
         *BROKER_REPLICATION_OPTIONS,
         *(
-            Option(
-                name=option.broker_name,
-                type=option.type,
-                default=option.default,
-                doc=f"Default of the topic option {option.name}. {option.doc}",
-                minimum=option.minimum,
-                maximum=option.maximum,
-                choices=option.choices,
-            )
+            _of_broker(option, option.broker_name)
             for option in TOPIC_OPTIONS
             if option.broker_name is not None
         ),
+        *BROKER_UNIT_OPTIONS,
+        *KAFKA_OPTIONS,
     ],
     absent_broker_option,
     BROKER_ORDERS,

@@ -19,6 +19,7 @@ from kafkaesque.broker.batch_checks import LongCheck, check_produced
 from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.record_times import RecordTimes
 from kafkaesque.broker.refused_batches import GAPS_MS, RefusedBatches, is_after
 from kafkaesque.broker.replica import AppendedBatch
 from kafkaesque.broker.topic_config import TopicConfig
@@ -103,6 +104,7 @@ class Partition:
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
+        self._times = RecordTimes(clock.wall_ms)
         #: Until then a gap in a producer's numbers is taken for requests that were refused while
         #: nobody led.
         self._gaps_until_ms = 0
@@ -110,6 +112,11 @@ class Partition:
         #: Told of each committed end of a transaction, while this broker leads: producer id, and
         #: whether it was committed; more than once where a marker is asked for again.
         self.on_transaction_ended: Callable[[int, bool], None] | None = None
+
+    def set_config(self, config: TopicConfig) -> None:
+        """The topic's options have changed."""
+        self.config = config
+        self._times.forget()
 
     # -- who we are
 
@@ -237,6 +244,10 @@ class Partition:
             batch = self._check_batch(records, acks, checked)
             if isinstance(batch, LongCheck):
                 return batch
+            if checked is not None:
+                records = checked.records_of(batch)
+            if batch.latest_timestamp_ms > self._times.latest_ms_max:
+                self._times.check_latest(batch.latest_timestamp_ms, self.config)
             if batch.attributes & _TRANSACTIONAL:
                 if transactional_id is not None:
                     self.producers.expect_transaction(batch.producer_id, transactional_id)
@@ -265,7 +276,7 @@ class Partition:
         if len(self._waiting_commit) + len(self._waiting_durable) >= WAITING_PRODUCES_MAX:
             raise NotEnoughReplicas(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
         if checked is None:
-            return check_produced(self, records, self.config)
+            return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
         return self._use_check(checked, records)
 
     def _append_checked(
@@ -362,9 +373,9 @@ class Partition:
                 raise error
             finally:
                 del error
-        if checked.header is None or checked.config != self.config:
-            return check_produced(self, records, self.config)
-        return checked.header
+        if checked.checked is None or checked.config != self.config:
+            return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
+        return checked.checked.header
 
     def _check_in_sync(self, replica: "Replica") -> None:
         wanted = self._min_insync

@@ -1,6 +1,7 @@
 """The partitions on this broker, kept in step with the metadata."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaesque.broker.cluster_state import PartitionState
@@ -8,9 +9,12 @@ from kafkaesque.broker.partition import Partition
 from kafkaesque.broker.partition_producers import PartitionProducers
 from kafkaesque.broker.recovery_state import NO_RECOVERY
 from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
+from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, RequestRefused
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
 from kafkaesque.model.log_line import LogLine
+from kafkaesque.model.options import INT64_MAX
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.errors import StorageCorrupt
@@ -270,7 +274,16 @@ class PartitionTable:
 
     def _config(self, state: PartitionState) -> TopicConfig:
         topic = self._broker.state.topics_by_id[state.topic_id]
-        return make_topic_config(topic.configs, self._broker.options)
+        config = make_topic_config(topic.configs, self._broker.options)
+        if topic.name in INTERNAL_TOPICS:
+            # Coordinators write at once, and know by the order of their calls what is where.
+            return replace(
+                config,
+                compression=None,
+                timestamp_before_max_ms=INT64_MAX,
+                timestamp_after_max_ms=INT64_MAX,
+            )
+        return config
 
     def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
         broker = self._broker
@@ -280,7 +293,7 @@ class PartitionTable:
             topic=state.topic,
             partition=state.partition,
             topic_id=state.topic_id,
-            options=_segment_options(config),
+            options=_segment_options(config, state),
             write_caching=config.write_caching,
             # One that was moved here begins like one that has lost what it had: it may have been
             # here before, and have voted (ADR 17). So does one that is made anew after an unclean
@@ -378,10 +391,10 @@ class PartitionTable:
             config = self._config(partition.state)
             if config == partition.config:
                 continue
-            partition.config = config
+            partition.set_config(config)
             if partition.replica is not None:
                 partition.log.set_options(
-                    _segment_options(config), write_caching=config.write_caching
+                    _segment_options(config, partition.state), write_caching=config.write_caching
                 )
                 partition.replica.set_min_insync(config.min_insync_replicas)
                 partition.replica.set_write_caching(config.write_caching)
@@ -459,9 +472,12 @@ class PartitionTable:
                 self._broker.report(f"{partition.name}: its next start reads more: {error}")
 
 
-def _segment_options(config: TopicConfig) -> SegmentOptions:
+def _segment_options(config: TopicConfig, state: PartitionState) -> SegmentOptions:
+    # Anything does that is spread evenly, and the same at the next start.
+    seed = crc32c(str(state.topic_partition).encode())
     return SegmentOptions(
         segment_bytes_max=config.segment_bytes,
-        segment_ms_max=config.segment_ms_max,
-        index_interval_bytes=config.index_interval_bytes,
+        segment_ms_max=config.segment_ms_max(seed),
+        # Kafka's 0 is an entry for each batch, as 1 is.
+        index_interval_bytes=max(1, config.index_interval_bytes),
     )

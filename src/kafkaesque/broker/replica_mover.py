@@ -20,7 +20,6 @@ from kafkaesque.broker.cluster_state import PartitionState
 from kafkaesque.broker.commands import ControllerResult, Done, FinishMove, TakeUpMove
 from kafkaesque.broker.controller_client import OnOutcome
 from kafkaesque.broker.dynamic_options import resolve_options
-from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.broker.raft_replica import Replica
 from kafkaesque.broker.replication_options import FOLLOWER_RATE, LEADER_RATE, UNLIMITED
 from kafkaesque.model.errors import RequestRefused
@@ -199,7 +198,7 @@ class ReplicaMover:
         configs = broker.state.broker_configs
         if not any(FOLLOWER_RATE in each for each in (broker.config.options, *configs.values())):
             return {}
-        static = {**BROKER_OPTIONS.defaults(), **broker.config.options}
+        static = broker.config.option_values()
         rates = {
             node: int(resolve_options(static, configs, node).values[FOLLOWER_RATE])
             for node in broker.state.brokers

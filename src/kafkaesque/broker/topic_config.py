@@ -1,12 +1,23 @@
 """A topic's options as typed values: its own, else the broker's defaults, else Kafka's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkaesque.broker.options import TOPIC_OPTIONS
+from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import OptionValue
+from kafkaesque.model.recompression import Compression
+
+#: By their names in `compression.type`; those with levels name the option that has it.
+_CODECS = {
+    "uncompressed": (Codec.NONE, None),
+    "gzip": (Codec.GZIP, "compression.gzip.level"),
+    "snappy": (Codec.SNAPPY, None),
+    "lz4": (Codec.LZ4, "compression.lz4.level"),
+    "zstd": (Codec.ZSTD, "compression.zstd.level"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +25,8 @@ class TopicConfig:
     """What a partition has to know of its topic's options."""
 
     cleanup_policy: tuple[str, ...]
+    #: None where batches stay as producers compress them.
+    compression: Compression | None
     index_interval_bytes: int
     max_message_bytes: int
     append_time: bool
@@ -22,6 +35,9 @@ class TopicConfig:
     retention_ms: int
     segment_bytes: int
     segment_ms: int
+    segment_jitter_ms: int
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
     unclean_leader_election: bool
     write_caching: bool
     min_cleanable_dirty_ratio: float
@@ -34,12 +50,14 @@ class TopicConfig:
         """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy
 
-    @property
-    def segment_ms_max(self) -> int:
-        """The age at which a segment is closed: one that is compacted has to be closed first."""
-        if self.is_compacted:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
+    def segment_ms_max(self, seed: int = 0) -> int:
+        """Return the age at which a segment is closed; the seed says how much of the jitter counts.
+
+        One that is to be compacted has to be closed first.
+        """
+        jitter_ms = min(self.segment_jitter_ms, self.segment_ms - 1)
+        age_ms = self.segment_ms - (seed % (jitter_ms + 1))
+        return min(age_ms, self.max_compaction_lag_ms) if self.is_compacted else age_ms
 
 
 def resolve_option(
@@ -72,6 +90,7 @@ def make_topic_config(
 
     return TopicConfig(
         cleanup_policy=tuple(word.strip() for word in str(value("cleanup.policy")).split(",")),
+        compression=_compression(value),
         index_interval_bytes=number("index.interval.bytes"),
         max_message_bytes=number("max.message.bytes"),
         append_time=value("message.timestamp.type") == "LogAppendTime",
@@ -80,6 +99,9 @@ def make_topic_config(
         retention_ms=number("retention.ms"),
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         unclean_leader_election=bool(value("unclean.leader.election.enable")),
         write_caching=bool(value("write.caching")),
         min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
@@ -87,3 +109,11 @@ def make_topic_config(
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
     )
+
+
+def _compression(value: Callable[[str], OptionValue]) -> Compression | None:
+    name = str(value("compression.type"))
+    if name == "producer":
+        return None
+    codec, level_option = _CODECS[name]
+    return Compression(codec, None if level_option is None else int(value(level_option)))

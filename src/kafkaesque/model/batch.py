@@ -246,7 +246,7 @@ def walk_compressed(buffer: Buffer, batch: BatchHeader, bytes_max: int) -> Batch
         InvalidRecord: the content breaks a rule.
         DecompressionTooLarge: more than `bytes_max`.
     """
-    return _walk(read_payload(buffer, batch, bytes_max), batch)
+    return walk_payload(batch, read_payload(buffer, batch, bytes_max))
 
 
 def walk_compressed_quickly(
@@ -260,10 +260,15 @@ def walk_compressed_quickly(
     compressed = memoryview(buffer)[batch.at + HEADER_BYTES : batch.end]
     codec = batch.attributes & Attribute.CODEC_MASK
     payload = compression.decompress_quickly(codec, compressed, bytes_max)
-    return None if payload is None else _walk(payload, batch)
+    return None if payload is None else walk_payload(batch, payload)
 
 
-def _walk(payload: Buffer, batch: BatchHeader) -> BatchHeader:
+def walk_payload(batch: BatchHeader, payload: Buffer) -> BatchHeader:
+    """Check a batch's records, as `read_payload` gave them; see `walk_compressed`.
+
+    Raises:
+        InvalidRecord: the content breaks a rule.
+    """
     latest = kernel.active.walk_records(
         payload,
         batch.record_count,

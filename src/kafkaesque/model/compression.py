@@ -5,6 +5,7 @@ stops one byte after the limit. The libraries are imported at first use, because
 cramjam take a broker's start 20 ms and most of its batches pass through as they are.
 """
 
+import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol, TypeVar, cast
@@ -44,6 +45,11 @@ _ZSTD_RATIO_BITS = 15
 #: Input that is given to zstd at once, at least; 8 MiB may come of it.
 _ZSTD_STEP_BYTES = 256
 GZIP_LEVEL = 1
+#: Kafka's number for a fast lz4; any other is one of the high compressor's.
+LZ4_FAST_LEVEL = 9
+_LZ4_HIGH_MIN, _LZ4_HIGH_MAX = 3, 16
+#: A deflate window of 32 KiB, with gzip's header and trailer.
+_GZIP_WINDOW_BITS = 31
 
 _T = TypeVar("_T")
 
@@ -63,6 +69,16 @@ def compress(codec: int, payload: Buffer) -> bytes:
         UnknownCompression: there is no such codec.
     """
     return _of(_COMPRESS, codec)(payload)
+
+
+def compress_at(codec: int, payload: Buffer, level: int) -> bytes:
+    """Do the same at one of Kafka's levels (KIP-390); snappy and no codec at all have none.
+
+    Raises:
+        UnknownCompression: there is no such codec.
+    """
+    write = _COMPRESS_AT.get(codec)
+    return compress(codec, payload) if write is None else write(payload, level)
 
 
 def decompress(codec: int, payload: Buffer, bytes_max: int, *, at: int = 0) -> bytes:
@@ -181,6 +197,12 @@ def _write_gzip(payload: Buffer) -> bytes:
     return igzip_lib.compress(payload, level=GZIP_LEVEL, flag=igzip_lib.COMP_GZIP)
 
 
+def _write_gzip_at(payload: Buffer, level: int) -> bytes:
+    """Write with zlib, whose levels these are: the faster library has others."""
+    stream = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return stream.compress(payload) + stream.flush()
+
+
 def _read_gzip(payload: Buffer, bytes_max: int) -> bytes:
     from isal import igzip_lib
 
@@ -200,6 +222,18 @@ def _write_lz4(payload: Buffer) -> bytes:
     return written
 
 
+def _write_lz4_at(payload: Buffer, level: int) -> bytes:
+    import lz4.frame
+
+    if level == LZ4_FAST_LEVEL:
+        return _write_lz4(payload)
+    high = min(max(level, _LZ4_HIGH_MIN), _LZ4_HIGH_MAX)
+    written: bytes = lz4.frame.compress(
+        payload, compression_level=high, block_linked=False, store_size=False
+    )
+    return written
+
+
 def _read_lz4(payload: Buffer, bytes_max: int) -> bytes:
     import lz4.frame
 
@@ -210,6 +244,12 @@ def _write_zstd(payload: Buffer) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(payload)
+
+
+def _write_zstd_at(payload: Buffer, level: int) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level).compress(payload)
 
 
 def _read_zstd(payload: Buffer, bytes_max: int) -> bytes:
@@ -310,6 +350,11 @@ _COMPRESS: tuple[Callable[[Buffer], bytes], ...] = (
     _write_lz4,
     _write_zstd,
 )
+_COMPRESS_AT: dict[int, Callable[[Buffer, int], bytes]] = {
+    Codec.GZIP: _write_gzip_at,
+    Codec.LZ4: _write_lz4_at,
+    Codec.ZSTD: _write_zstd_at,
+}
 _DECOMPRESS: tuple[Callable[[Buffer, int], bytes], ...] = (
     _read_none,
     _read_gzip,

@@ -94,6 +94,10 @@ class TopicExists(RequestRefused):
     """A topic of that name exists."""
 
 
+class TopicDeletionDisabled(RequestRefused):
+    """This broker deletes no topics."""
+
+
 class InvalidTopic(RequestRefused):
     """The topic's name is not a legal one."""
 

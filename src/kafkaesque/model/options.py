@@ -41,11 +41,21 @@ class Option:
     maximum: float | None = None
     #: Whether the minimum itself, and the infinite where there is no maximum, are not allowed.
     is_open: bool = False
+    #: A number that is allowed although it is out of the range.
+    also: int | None = None
     choices: tuple[str, ...] = ()
+    #: Whether a list of choices may have none of them.
+    may_be_empty: bool = False
     #: Whether it can be changed while the broker runs.
     dynamic: bool = True
     #: For a topic option: the broker option that gives its default, if that is set.
     broker_name: str | None = None
+    #: Where that is not set in a broker's file, these are looked for, which count in other units.
+    broker_synonyms: tuple[str, ...] = ()
+    #: Whether the default is another option's, and is shown as that one's.
+    is_unset: bool = False
+    #: Why no other value is allowed, where that is to be said.
+    why: str = ""
 
     @property
     def allowed(self) -> str:
@@ -53,18 +63,22 @@ class Option:
         if self.type is OptionType.BOOLEAN:
             return " or ".join(self.choices or ("true", "false"))
         if self.choices:
-            return ("a list of " if self.type is OptionType.LIST else "one of ") + ", ".join(
-                self.choices
-            )
+            if len(self.choices) == 1:
+                return self.choices[0] or "empty"
+            kind = "a list of " if self.type is OptionType.LIST else "one of "
+            return kind + ", ".join(self.choices) + (", or empty" if self.may_be_empty else "")
         if self.minimum is None and self.maximum is None:
             return f"a {self.type.name.lower()}"
+        if self.minimum == self.maximum:
+            return _write_bound(self.minimum or 0)
         low = "-∞" if self.minimum is None else _write_bound(self.minimum)
         high = "∞" if self.maximum is None else _write_bound(self.maximum)
         if self.is_open:
             return f"a number above {low} and " + (
                 "finite" if self.maximum is None else f"at most {high}"
             )
-        return f"a number from {low} to {high}"
+        also = "" if self.also is None else f"{self.also}, or "
+        return f"{also}a number from {low} to {high}"
 
     def parse(self, value: object) -> OptionValue:
         """Return the value, checked; of a list, each word once.
@@ -80,6 +94,8 @@ class Option:
             text = write_value(parsed)
             is_list = self.type is OptionType.LIST
             words = [word.strip() for word in text.split(",")] if is_list else [text.strip()]
+            if self.may_be_empty and not text.strip():
+                return ""
             if self.choices and any(word not in self.choices for word in words):
                 raise self._refused(value)
             if is_list:
@@ -89,6 +105,8 @@ class Option:
         return parsed
 
     def _is_within(self, number: float) -> bool:
+        if number == self.also:
+            return True
         if self.is_open and (number == self.minimum or math.isinf(number)):
             return False
         return (self.minimum is None or number >= self.minimum) and (
@@ -96,7 +114,10 @@ class Option:
         )
 
     def _refused(self, value: object) -> ConfigError:
-        return ConfigError(f"{self.name} = {value!r} is not allowed: it must be {self.allowed}")
+        why = self.why and f" ({self.why})"
+        return ConfigError(
+            f"{self.name} = {value!r} is not allowed: it must be {self.allowed}{why}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -265,6 +265,7 @@ def _make(
         peer_address=peer_address,
         peer_listener=peer_address._replace(host=str(values["peer.host"]) or advertised),
         kafka_address=Address(advertised, int(values["kafka.port"])),
+        kafka_listener=Address(host, int(values["kafka.port"])),
         text_address=Address(advertised, text_port) if text_port else None,
         admin_address=Address(advertised, admin_port) if admin_port else None,
         controllers=first_controllers,

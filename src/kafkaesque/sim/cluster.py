@@ -13,7 +13,7 @@ from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
-from kafkaesque.model.options import OptionValue
+from kafkaesque.model.options import INT64_MAX, OptionValue
 from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.loop import NS_PER_MS
 from kafkaesque.sim.options import SimOptions, name_brokers
@@ -208,6 +208,8 @@ class SimCluster:
             # Small files, so that rolling, checkpoints and reuse happen all the time.
             "log.segment.bytes": 8 * _KIB,
             "log.scrub.interval.ms": 20_000,
+            # Clocks of brokers jump back by a day: they would take nothing that clients say is new.
+            "log.message.timestamp.after.max.ms": INT64_MAX,
             "broker.session.timeout.ms": self.options.session_timeout_ms,
         }
         if {"compaction", "throttles"} & set(self.options.activities):

@@ -176,9 +176,11 @@ class TestedCluster(SimCluster):
         )
 
 
-#: What the simulator's own runs set and tests want, too: nobody waits for a second member.
+#: What the simulator's own runs set and tests want, too: nobody waits for a second member, and
+#: clients may have another clock than the brokers.
 _KEPT: Final = (
     "group.initial.rebalance.delay.ms",
+    "log.message.timestamp.after.max.ms",
     "offsets.topic.num.partitions",
     "offsets.topic.replication.factor",
     "transaction.state.log.num.partitions",

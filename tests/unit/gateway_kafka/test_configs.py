@@ -59,7 +59,7 @@ def describe(
     return result
 
 
-def value_of(live: LiveCluster, resource_type: int, name: str, key: str) -> tuple[str, int]:
+def value_of(live: LiveCluster, resource_type: int, name: str, key: str) -> tuple[str | None, int]:
     """Returns an option's value and source."""
     (config,) = describe(live, resource_type, name, key).configs
     return config.value, config.config_source
@@ -95,7 +95,7 @@ def test_all_options_of_a_topic_are_shown(live: LiveCluster, version: int) -> No
     assert (retention.value, retention.config_source) == ("1000", FROM_TOPIC)
     assert [(s.name, s.value, s.source) for s in retention.synonyms] == [
         ("retention.ms", "1000", FROM_TOPIC),
-        ("log.retention.ms", "604800000", FROM_NOWHERE),
+        ("log.retention.hours", "168", FROM_NOWHERE),
     ]
     assert not retention.read_only
     assert not retention.is_sensitive
@@ -120,9 +120,13 @@ def test_only_the_options_that_are_asked_for_are_shown(live: LiveCluster) -> Non
 
 def test_all_options_of_a_broker_are_shown(tuned: LiveCluster) -> None:
     result = describe(tuned, BROKER, "1")
-    # The last one is no option: it says where the admin port is.
     names = [config.name for config in result.configs]
-    assert names == [*BROKER_OPTIONS.names(), "admin.listener"]
+    options = BROKER_OPTIONS.names()
+    assert names[: len(options)] == options
+    # The others are none: they stand in the file beside them.
+    others = result.configs[len(options) :]
+    assert others[-1].name == "admin.listener"
+    assert all(config.read_only for config in others)
     assert value_of(tuned, BROKER, "1", "num.partitions") == ("4", FROM_FILE)
     assert value_of(tuned, BROKER, "1", "group.max.size") == ("10000", FROM_NOWHERE)
 
@@ -144,7 +148,7 @@ def test_a_value_comes_from_the_nearest_place_that_sets_it(tuned: LiveCluster) -
         (of_broker, "7000", FROM_BROKER),
         (of_broker, "6000", FROM_ALL_BROKERS),
         (of_broker, "5000", FROM_FILE),
-        (of_broker, "604800000", FROM_NOWHERE),
+        ("log.retention.hours", "168", FROM_NOWHERE),
     ]
 
 
@@ -324,10 +328,11 @@ def test_what_is_read_at_the_start_only_is_shown_and_refused_as_that(
 ) -> None:
     (config,) = describe(live, BROKER, "1", name).configs
     assert config.read_only
-    result = change(live, BROKER, node, (name, SET, config.value))
+    value = config.value or "1"
+    result = change(live, BROKER, node, (name, SET, value))
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert f"option {name} can only be changed by restarting the broker" in result.error_message
-    entries = [replacing.AlterableConfig(name, config.value)]
+    entries = [replacing.AlterableConfig(name, value)]
     resource = replacing.AlterConfigsResource(BROKER, node, entries)
     (result,) = live.ask(AlterConfigsRequest([resource])).responses
     assert result.error_code == ErrorCode.INVALID_CONFIG
@@ -337,10 +342,8 @@ def test_what_is_read_at_the_start_only_is_shown_and_refused_as_that(
 @pytest.mark.parametrize(
     ("resource_type", "name"),
     [
-        (TOPIC, "flush.ms"),
-        (TOPIC, "remote.storage.enable"),
-        (BROKER, "log.flush.interval.messages"),
-        (BROKER, "num.io.threads"),
+        (TOPIC, "message.format.version"),
+        (BROKER, "sasl.enabled.mechanisms"),
         (BROKER, "zookeeper.session.timeout.ms"),
         (BROKER, "listeners"),
     ],
@@ -358,7 +361,10 @@ def test_kafkas_own_options_that_are_not_here_are_refused_with_the_reason(
 
 
 def test_a_topic_is_not_created_with_an_option_that_is_not_here(live: LiveCluster) -> None:
-    for name, said in (("flush.ms", "does not have"), ("retention.msec", "did you mean")):
+    for name, said in (
+        ("message.format.version", "does not have"),
+        ("retention.msec", "did you mean"),
+    ):
         topic = CreatableTopic("orders", 1, 1, configs=[CreatableTopicConfig(name, "1")])
         (result,) = live.ask(CreateTopicsRequest([topic])).topics
         assert result.error_code == ErrorCode.INVALID_CONFIG

@@ -169,3 +169,5 @@ def test_who_listens_everywhere_says_where_it_is_reached(tmp_path: Path) -> None
     config = load(tmp_path, 'host = "0.0.0.0"\nadvertised.host = "kafkaesque.example"')
     assert config.listen_host == "0.0.0.0"
     assert config.broker.kafka_address.host == "kafkaesque.example"
+    # DescribeConfigs shows both.
+    assert config.broker.kafka_listener == Address("0.0.0.0", 9092)

@@ -101,7 +101,7 @@ def _row(kind: Kind, option: Option) -> OptionRow:
         option=option.name,
         type=option.type.name.lower(),
         # Who has no quota may do anything.
-        default=None if kind is Kind.QUOTA else write_value(option.default),
+        default=None if kind is Kind.QUOTA or option.is_unset else write_value(option.default),
         allowed=option.allowed,
         dynamic=option.dynamic,
         meaning=option.doc,

@@ -1,23 +1,17 @@
 """Options in force, each with where its value is from, as DescribeConfigs shows them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.group_options import GROUP_OPTIONS
+from kafkaesque.broker.log_options import UNITS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from kafkaesque.model.options import Option, OptionType, OptionValue, write_value
-
-#: Not one of `[options]`: what `admin.port` in the broker's file comes to.
-ADMIN_LISTENER: Final = Option(
-    name="admin.listener",
-    type=OptionType.STRING,
-    default="",
-    dynamic=False,
-    doc="Where the broker's metrics and health are, as host:port; empty where they are off.",
-)
+from kafkaesque.broker.topic_config import resolve_option
+from kafkaesque.gateway.kafka.broker_facts import Fact, broker_facts
+from kafkaesque.model.options import Option, OptionValue, write_value
 
 
 class ConfigSource(IntEnum):
@@ -40,10 +34,11 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """An option in force; the first synonym is what gives it its value."""
+    """An option in force; the first synonym is what gives it its value, maybe in other units."""
 
     option: Option
-    value: str
+    #: None where nobody has set it, and another option counts.
+    value: str | None
     source: ConfigSource
     synonyms: list[Synonym]
 
@@ -58,66 +53,90 @@ class ConfigEntry(NamedTuple):
         return not self.option.dynamic
 
 
-def _entry(option: Option, synonyms: list[Synonym]) -> ConfigEntry:
-    first = synonyms[0]
-    return ConfigEntry(option, first.value, first.source, synonyms)
+def _entry(option: Option, synonyms: list[Synonym], value: str | None) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(option, value, source, synonyms)
 
 
 def topic_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a topic that has these of its own."""
     own, _ = TOPIC_OPTIONS.parse_stored(configs)
-    return [
-        _entry(option, _layered_synonyms(broker, option, own, ConfigSource.TOPIC))
-        for option in TOPIC_OPTIONS
-    ]
+    return [_topic_entry(broker, option, own) for option in TOPIC_OPTIONS]
 
 
-def _layered_synonyms(
-    broker: Broker, option: Option, own: Mapping[str, OptionValue], source: ConfigSource
-) -> list[Synonym]:
+def _topic_entry(broker: Broker, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
     synonyms = []
     if option.name in own:
         value = write_value(own[option.name])
-        synonyms.append(Synonym(option.name, value, source))
-    if option.broker_name is not None:
-        synonyms.extend(_broker_synonyms(broker, BROKER_OPTIONS.get(option.broker_name)))
+        synonyms.append(Synonym(option.name, value, ConfigSource.TOPIC))
     else:
-        value = write_value(option.default)
-        synonyms.append(Synonym(option.name, value, ConfigSource.DEFAULT))
-    return synonyms
+        value = write_value(resolve_option(option.name, {}, broker.options)[0])
+    if option.broker_name is not None:
+        names = (option.broker_name, *option.broker_synonyms)
+        synonyms.extend(_broker_synonyms(broker, names))
+    else:
+        default = write_value(option.default)
+        synonyms.append(Synonym(option.name, default, ConfigSource.DEFAULT))
+    return _entry(option, synonyms, value)
 
 
 def group_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a group that has these of its own."""
     own, _ = GROUP_OPTIONS.parse_stored(configs)
-    return [
-        _entry(option, _layered_synonyms(broker, option, own, ConfigSource.GROUP))
-        for option in GROUP_OPTIONS
-    ]
+    return [_group_entry(broker, option, own) for option in GROUP_OPTIONS]
+
+
+def _group_entry(broker: Broker, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
+    synonyms = []
+    if option.name in own:
+        synonyms.append(Synonym(option.name, write_value(own[option.name]), ConfigSource.GROUP))
+    if option.broker_name is not None:
+        synonyms.extend(_broker_synonyms(broker, (option.broker_name,)))
+    else:
+        default = write_value(option.default)
+        synonyms.append(Synonym(option.name, default, ConfigSource.DEFAULT))
+    return _entry(option, synonyms, synonyms[0].value)
 
 
 def broker_entries(broker: Broker) -> list[ConfigEntry]:
-    """Return all options of this broker, and where its admin port is."""
-    admin = broker.config.admin_address
-    listener = Synonym(ADMIN_LISTENER.name, str(admin or ""), ConfigSource.STATIC_BROKER)
-    options = [_entry(option, _broker_synonyms(broker, option)) for option in BROKER_OPTIONS]
-    return [*options, _entry(ADMIN_LISTENER, [listener])]
+    """Return all options of this broker, and what else its file says."""
+    options = [_broker_entry(broker, option) for option in BROKER_OPTIONS]
+    return [*options, *(_fact_entry(fact) for fact in broker_facts(broker))]
 
 
-def _broker_synonyms(broker: Broker, option: Option) -> list[Synonym]:
-    name = option.name
-    synonyms = []
-    for node, source in (
-        (broker.node, ConfigSource.DYNAMIC_BROKER),
-        (ALL_BROKERS, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-    ):
-        own = broker.dynamic_options.get(node, {})
-        if name in own:
-            synonyms.append(Synonym(name, write_value(own[name]), source))
-    if name in broker.config.options:
-        value = write_value(broker.config.options[name])
-        synonyms.append(Synonym(name, value, ConfigSource.STATIC_BROKER))
-    synonyms.append(Synonym(name, write_value(option.default), ConfigSource.DEFAULT))
+def _fact_entry(fact: Fact) -> ConfigEntry:
+    option, value = fact
+    if value is None:
+        return _entry(option, [], None)
+    return _entry(option, [Synonym(option.name, value, ConfigSource.STATIC_BROKER)], value)
+
+
+def _broker_entry(broker: Broker, option: Option) -> ConfigEntry:
+    names = (option.name, *(name for name, _ in UNITS.get(option.name, ())))
+    synonyms = _broker_synonyms(broker, names)
+    # As in Kafka: what others give is shown for those.
+    while synonyms and synonyms[0].name != option.name:
+        del synonyms[0]
+    return _entry(option, synonyms, synonyms[0].value if synonyms else None)
+
+
+def _broker_synonyms(broker: Broker, names: Sequence[str]) -> list[Synonym]:
+    """Return what sets the first of these options, or in its place one of the others."""
+    layers = [
+        (broker.dynamic_options.get(broker.node, {}), ConfigSource.DYNAMIC_BROKER),
+        (broker.dynamic_options.get(ALL_BROKERS, {}), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.config.options, ConfigSource.STATIC_BROKER),
+    ]
+    synonyms = [
+        Synonym(name, write_value(values[name]), source)
+        for values, source in layers
+        for name in names
+        if name in values
+    ]
+    for name in names:
+        option = BROKER_OPTIONS.get(name)
+        if not option.is_unset:
+            synonyms.append(Synonym(name, write_value(option.default), ConfigSource.DEFAULT))
     return synonyms
 
 
@@ -129,5 +148,5 @@ def broker_default_entries(broker: Broker) -> list[ConfigEntry]:
         if option.name in own:
             value = write_value(own[option.name])
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-            entries.append(_entry(option, [Synonym(option.name, value, source)]))
+            entries.append(_entry(option, [Synonym(option.name, value, source)], value))
     return entries

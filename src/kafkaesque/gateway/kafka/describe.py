@@ -32,9 +32,6 @@ from kafkaesque.protocols.kafka.messages.describe_topic_partitions_response impo
 if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
-#: Partitions in one answer to DescribeTopicPartitions; Kafka: `max.request.partition.size.limit`.
-PARTITIONS_PER_ANSWER_MAX = 2000
-
 _BROKER_ENDPOINT, _CONTROLLER_ENDPOINT = 1, 2
 
 
@@ -120,7 +117,8 @@ class _Page:
                 raise InvalidRequest(f"the cursor's partition {cursor.partition_index} is negative")
             self._begin = (cursor.topic_name, cursor.partition_index)
         self._names = sorted({name for name in asked if name >= self._begin[0]})
-        self._left = max(1, min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX))
+        most = int(view.broker.option("max.request.partition.size.limit"))
+        self._left = max(1, min(request.response_partition_limit, most))
         self.message = DescribeTopicPartitionsResponse()
 
     def fill(self) -> None:

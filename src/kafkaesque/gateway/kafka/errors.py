@@ -23,6 +23,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.TopicDeletionDisabled: ErrorCode.TOPIC_DELETION_DISABLED,
     errors.InvalidTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
     errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,

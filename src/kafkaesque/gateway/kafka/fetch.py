@@ -46,8 +46,6 @@ from kafkaesque.protocols.kafka.fetch_path import (
 from kafkaesque.protocols.kafka.produce_path import TopicKey
 from kafkaesque.raft.progress import PeerProgress
 
-#: Whatever a client asks for, one answer holds at most this many bytes and one batch.
-FETCH_BYTES_MAX = 55 * 1024 * 1024
 MAX_WAIT_MS_MAX = 10 * 60 * 1000
 #: After so many partitions a look at the clock tells whether others are kept waiting.
 PARTITIONS_PER_LOOK = 64
@@ -87,6 +85,7 @@ class _Fetch:
     __slots__ = (
         "_broker",
         "_bytes",
+        "_bytes_max",
         "_call",
         "_deadline_ms",
         "_is_asked",
@@ -114,6 +113,8 @@ class _Fetch:
         self._results: list[tuple[SessionPartition, PartitionFetched]] = []
         self._pending: list[SessionPartition] = []
         self._bytes = 0
+        #: Whatever the client asks for, the answer holds at most so many bytes and one batch.
+        self._bytes_max = min(request.max_bytes, int(broker.option("fetch.max.bytes")))
         self._is_asked = False
         self._is_done = False
         #: From `gather` until `_conclude`, which may be turns later: one at a time.
@@ -247,13 +248,13 @@ class _Fetch:
 
         Its first batch may be longer if it is the first of the whole answer.
         """
-        left = min(self._request.max_bytes, FETCH_BYTES_MAX) - self._bytes
+        left = self._bytes_max - self._bytes
         return min(left, partition_max_bytes)
 
     def _within_limit(self, ranges: list[FileRange]) -> list[FileRange]:
         """Drop a batch that is longer than what is left, unless the answer were empty."""
         size = sum(piece.length for piece in ranges)
-        left = min(self._request.max_bytes, FETCH_BYTES_MAX) - self._bytes
+        left = self._bytes_max - self._bytes
         return [] if self._bytes and size > left else ranges
 
     def _on_located(

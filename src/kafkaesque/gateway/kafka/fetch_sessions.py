@@ -5,13 +5,12 @@ end, so that with a byte limit everybody gets a turn.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from kafkaesque.env.dice import Dice
 from kafkaesque.protocols.kafka.fetch_path import FetchCall, PartitionAsked
 from kafkaesque.protocols.kafka.produce_path import TopicKey
 
-#: Sessions of one broker; beyond, the one that was used longest ago is dropped if it is old enough.
-SESSIONS_MAX = 1000
 #: Partitions of all sessions together; what a client wants beyond is answered without a session.
 PARTITIONS_MAX = 500_000
 #: A session that was used within this time is not dropped for a new one.
@@ -80,8 +79,10 @@ class SessionEpochWrong(Exception):
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(self, dice: Dice) -> None:
+    def __init__(self, dice: Dice, sessions_max: Callable[[], int]) -> None:
+        """Keep at most so many, which then drop the one that was used longest ago, if it is old."""
         self._dice = dice
+        self._sessions_max = sessions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._partitions = 0
 
@@ -127,7 +128,9 @@ class FetchSessions:
     def _maybe_keep(self, session: FetchSession, now_ms: int) -> None:
         """Give a session its id, if there is room for it."""
         size = len(session.partitions)
-        while len(self._sessions) >= SESSIONS_MAX or self._partitions + size > PARTITIONS_MAX:
+        while (
+            len(self._sessions) >= self._sessions_max() or self._partitions + size > PARTITIONS_MAX
+        ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_ms < SESSION_KEPT_MS:
                 return

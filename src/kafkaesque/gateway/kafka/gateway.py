@@ -19,7 +19,6 @@ from kafkaesque.gateway.kafka.throttling import Throttling
 from kafkaesque.gateway.kafka.topic_creator import TopicCreator
 from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
 
-REQUEST_BYTES_MAX = 100 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
 RELIEF_MS = 5
 
@@ -32,7 +31,10 @@ class KafkaGateway:
         self.clock = broker.env.clock
         #: What strangers send that cannot be understood; they can send it as often as they like.
         self.refusals: Final = ReportLimit(report, self.clock.call_later)
-        self.sessions: FetchSessions = FetchSessions(broker.env.dice)
+        self.sessions: FetchSessions = FetchSessions(
+            broker.env.dice,
+            lambda: int(broker.option("max.incremental.fetch.session.cache.slots")),
+        )
         self.metadata_cache = MetadataCache()
         self.topic_creator = TopicCreator(broker)
         self.throttling = Throttling(broker)
@@ -59,7 +61,7 @@ class KafkaGateway:
         """
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=REQUEST_BYTES_MAX,
+            frame_bytes_max=int(self.broker.option("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
         )
         self._listener = self.broker.env.network.listen(

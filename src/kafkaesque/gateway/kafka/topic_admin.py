@@ -26,6 +26,7 @@ from kafkaesque.model.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     RequestRefused,
+    TopicDeletionDisabled,
 )
 from kafkaesque.model.ids import ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -295,6 +296,9 @@ class _Deletion:
         if has_id == (wanted.name is not None):
             message = "give a topic's name or its id, not both" if has_id else "no topic is named"
             self._refuse(wanted, InvalidRequest(message))
+            return
+        if not self._broker.option("delete.topic.enable"):
+            self._refuse(wanted, TopicDeletionDisabled("delete.topic.enable is false"))
             return
         try:
             self._quota.take(len(topic.partitions) if topic is not None else 0)

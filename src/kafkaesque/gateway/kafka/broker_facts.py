@@ -1,0 +1,77 @@
+"""What a broker's file says outside of `[options]`, under the names that Kafka has for it.
+
+DescribeConfigs shows it, and nothing changes it while the broker runs.
+"""
+
+from typing import NamedTuple
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.env.network import Address
+from kafkaesque.model.options import Option, OptionType
+
+INT = OptionType.INT
+LIST = OptionType.LIST
+STRING = OptionType.STRING
+
+_LISTENER = "PLAINTEXT"
+
+
+class Fact(NamedTuple):
+    """An option that only the file sets, with its value; None where it is not set."""
+
+    option: Option
+    value: str | None
+
+
+def broker_facts(broker: Broker) -> list[Fact]:
+    """Return what this broker is and where it listens."""
+    config = broker.config
+    is_voter = broker.node in broker.controller_voters.current()
+    node, directory = str(broker.node), config.data_dir
+    return [
+        _fact("node.id", INT, node, "The broker's id."),
+        _fact("broker.id", INT, node, "The same."),
+        _fact("broker.rack", STRING, config.rack, "Where the broker's machine stands."),
+        _fact(
+            "process.roles",
+            LIST,
+            "broker,controller" if is_voter else "broker",
+            "Every broker serves clients; those that vote on metadata are controllers, too.",
+        ),
+        _fact(
+            "listeners",
+            LIST,
+            _endpoint(config.kafka_listener or config.kafka_address),
+            "Where the broker listens for Kafka's clients.",
+        ),
+        _fact(
+            "advertised.listeners",
+            LIST,
+            _endpoint(config.kafka_address),
+            "What clients are told to connect to.",
+        ),
+        _fact(
+            "listener.security.protocol.map",
+            STRING,
+            f"{_LISTENER}:{_LISTENER}",
+            "How clients speak there.",
+        ),
+        _fact("log.dirs", LIST, directory, "The data directory."),
+        _fact("log.dir", STRING, directory, "The same."),
+        _fact("metadata.log.dir", STRING, directory, "The same: metadata are kept there, too."),
+        # None of Kafka's names.
+        _fact(
+            "admin.listener",
+            STRING,
+            str(config.admin_address or ""),
+            "Where the broker's metrics and health are, as host:port; empty where they are off.",
+        ),
+    ]
+
+
+def _fact(name: str, type_: OptionType, value: str | None, doc: str) -> Fact:
+    return Fact(Option(name=name, type=type_, default="", dynamic=False, doc=doc), value)
+
+
+def _endpoint(address: Address) -> str:
+    return f"{_LISTENER}://{address}"
