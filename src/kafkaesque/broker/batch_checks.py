@@ -8,6 +8,7 @@ batch again with the check that was done. All that may have changed meanwhile, l
 is looked at then.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 
@@ -21,7 +22,7 @@ from kafkaesque.model.batch import (
     walk_compressed_quickly,
 )
 from kafkaesque.model.errors import OverBound, RequestRefused
-from kafkaesque.model.record_errors import InvalidRecord
+from kafkaesque.model.record_errors import InvalidRecord, KeysMissing
 from kafkaesque.model.records import decode_columns
 
 #: What one produced batch may decompress to.
@@ -34,6 +35,9 @@ QUICK_BATCH_BYTES_MAX = 64 * 1024
 RUNNING_MAX = 2
 #: Checks that wait for their turn; there is at most one for each connection.
 WAITING_MAX = 20_000
+#: Records of a batch that are named one by one where they are at fault: as many as librdkafka puts
+#: into one batch by default.
+RECORDS_NAMED_MAX = 10_000
 
 Records = bytearray | memoryview
 
@@ -92,7 +96,15 @@ def _check_keys(records: Records, config: TopicConfig) -> None:
     if "compact" in config.cleanup_policy:
         columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
         if min(columns.key_lengths) < 0:
-            raise InvalidRecord("a record of a compacted topic needs a key")
+            raise _keys_missing(columns.key_lengths)
+
+
+def _keys_missing(key_lengths: "array[int]") -> KeysMissing:
+    places = [place for place, length in enumerate(key_lengths) if length < 0]
+    return KeysMissing(
+        f"{len(places)} of {len(key_lengths)} records have no key; the topic is compacted",
+        tuple(places[:RECORDS_NAMED_MAX]),
+    )
 
 
 class BatchChecks:

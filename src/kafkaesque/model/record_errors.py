@@ -43,6 +43,18 @@ class InvalidRecord(RecordError):
     """
 
 
+class KeysMissing(InvalidRecord):
+    """Records of a compacted topic have no key; `places` are theirs in the batch, from 0 on.
+
+    There may be more of them: `places` is bounded by whoever looked. Kafka's answer to a client:
+    INVALID_RECORD, with a record error for each place (KIP-467).
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.places = places
+
+
 class InvalidTimestamp(InvalidRecord):
     """A producer set the bit that says that the broker gave the timestamps.
 
