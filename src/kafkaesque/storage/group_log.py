@@ -371,6 +371,11 @@ class GroupLog(ReadableLog):
         return True
 
     @property
+    def closed_end(self) -> int:
+        """What is before it a durable checkpoint knows as closed."""
+        return self._cleaning.closed_end
+
+    @property
     def clean_state(self) -> CleanState:
         """How far the log has been compacted."""
         return self._cleaning.state
