@@ -10,10 +10,10 @@ next one is read; the next begins when that is durable, so the disk holds little
 Only what a durable checkpoint knows as closed can be cleaned, so one is asked for whenever a
 compacted log has closed a segment since the last, and after each run. When it is there, all logs
 are looked at once more, so that the first run need not wait for the next look; that one asks for
-nothing, or logs that are written all the time would bring one checkpoint after the other. A log that was passed over
-counts as a little dirtier each time, or one that is written much would keep all others waiting. One
-whose run has failed is put aside for a while, and so is compaction as a whole while the disk has
-little space, because a run needs some.
+nothing, or logs that are written all the time would bring one checkpoint after the other. A log
+that was passed over counts as a little dirtier each time, or one that is written much would keep
+all others waiting. One whose run has failed is put aside for a while, and so is compaction as a
+whole while the disk has little space, because a run needs some.
 
 What was aborted is gone when its group is swapped in, so readers need not be told of it any more,
 and must not: once its marker is gone, too, they would skip all that follows.

@@ -36,10 +36,11 @@ SERVER_OPTIONS = OptionTable(
             name="id",
             type=INT,
             default=1,
-            minimum=1,
+            minimum=0,
             maximum=2**31 - 1,
-            doc="Broker id. No two brokers of a cluster have the same; it may be left away only by "
-            "a broker that is alone: without [controllers], seeds and cluster.secret.file.",
+            doc="Broker id, as node.id in Kafka. No two brokers of a cluster have the same; it may "
+            "be left away only by a broker that is alone: without [controllers], seeds and "
+            "cluster.secret.file.",
         ),
         Option(
             name="cluster.id",

@@ -44,7 +44,7 @@ _TABLES: Mapping[Kind, tuple[OptionTable, ...]] = {
 
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic's.")]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", min=1, help="One broker's.")
+    int | None, typer.Option("--broker", metavar="ID", min=0, help="One broker's.")
 ]
 AllBrokersOption = Annotated[
     bool, typer.Option("--all-brokers", help="What is set for all brokers at once.")
