@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import (
@@ -10,6 +11,7 @@ from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
+    Message,
     Producer,
 )
 from confluent_kafka.admin import ConfigResource
@@ -262,7 +264,7 @@ def test_only_the_records_at_fault_are_told_so(
     producer.list_topics(topic, timeout=DEADLINE_S)
     outcomes: dict[int, KafkaError | None] = {}
 
-    def note(number: int, error: KafkaError | None) -> None:
+    def note(number: int, error: KafkaError | None, _: Message) -> None:
         outcomes[number] = error
 
     for number in range(100):
@@ -270,7 +272,7 @@ def test_only_the_records_at_fault_are_told_so(
             topic,
             key=None if number % 10 == 3 else b"k",
             value=b"v",
-            on_delivery=lambda error, _, number=number: note(number, error),
+            on_delivery=partial(note, number),
         )
     eventually(lambda: producer.poll(0.1) >= 0 and len(outcomes) == 100, "every record's outcome")
     codes = {number: error and error.code() for number, error in outcomes.items()}

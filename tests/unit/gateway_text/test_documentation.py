@@ -28,7 +28,7 @@ def test_the_documented_session_is_what_one_sees(cluster: TextCluster, person: P
 def test_the_documented_line_for_scripts_ends_by_itself(
     cluster: TextCluster, person: Person
 ) -> None:
-    assert "flights" not in cluster.live.broker.state.topics
+    assert "arrivals" not in cluster.live.broker.state.topics
     text = PAGE.read_text(encoding="utf-8")
     typed, shown = re.findall(r"\$ printf '(.*)' \| nc [\d. ]+\n((?:OK.*\n)+)```", text)[0]
     # As where `nc` does not pass the end of the input on.

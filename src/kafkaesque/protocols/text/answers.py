@@ -24,7 +24,7 @@ _CALENDAR_END_MS = 253_402_300_800_000
 _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "PUBS topic message",
-        "publish: what begins with { is JSON with Body, and perhaps Key and Header; else it is the Body",
+        "publish JSON with Body, and perhaps Key and Header; what begins with no { is the Body",
         (examples.PUBLISH, examples.PUBLISH_WITH_HEADER, examples.PUBLISH_TEXT),
     ),
     (
