@@ -45,12 +45,13 @@ def configuration(
     peer_ports: Sequence[int],
     options: Mapping[str, str],
     text_port: int = 0,
+    first_id: int = 1,
 ) -> str:
-    """Return the TOML text for broker `number` of a cluster that listens on the given ports."""
-    voters = enumerate(peer_ports, start=1)
+    """Return the TOML text for a cluster's broker number 1, 2, ..., listening on its ports."""
+    voters = enumerate(peer_ports, start=first_id)
     return _CONFIGURATION.format(
         cluster_id=CLUSTER_ID,
-        number=number,
+        number=number - 1 + first_id,
         data=data,
         kafka_port=kafka_ports[number - 1],
         peer_port=peer_ports[number - 1],
@@ -72,10 +73,11 @@ class KafkaesqueCluster:
         options: Mapping[str, str] | None = None,
         directory: Path | None = None,
         has_text: bool = False,
+        first_id: int = 1,
     ) -> None:
         """`options` are added to each broker's [options]; `directory` holds the data.
 
-        With `has_text` each has a text port, too.
+        With `has_text` each has a text port, too. Ids are `first_id` and those that follow it.
         """
         self.brokers: list[BrokerProcess] = []
         #: In the order of the brokers; 0 where there is none.
@@ -84,6 +86,7 @@ class KafkaesqueCluster:
         self.peer_ports: list[int] = []
         self._has_text = has_text
         self._count = brokers
+        self._first_id = first_id
         copies = str(min(3, brokers))
         self._options = {
             "group.initial.rebalance.delay.ms": "0",
@@ -128,7 +131,13 @@ class KafkaesqueCluster:
             data = home / "data"
             text_port = self.text_ports[number - 1]
             text = configuration(
-                number, data, kafka_ports, peer_ports, self._options, text_port=text_port
+                number,
+                data,
+                kafka_ports,
+                peer_ports,
+                self._options,
+                text_port=text_port,
+                first_id=self._first_id,
             )
             path.write_text(text)
             self.brokers.append(

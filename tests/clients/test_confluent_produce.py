@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import (
@@ -10,6 +11,7 @@ from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
     KafkaError,
+    Message,
     Producer,
 )
 from confluent_kafka.admin import ConfigResource
@@ -249,3 +251,34 @@ def test_a_consumer_does_not_create_the_topic_it_asks_for(bootstrap_servers: str
         assert topic not in consumer.list_topics(timeout=DEADLINE_S).topics
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_only_the_records_at_fault_are_told_so(
+    bootstrap_servers: str, make_topic: TopicMaker, codec: str
+) -> None:
+    topic = make_topic("keyless", partitions=1, cleanup_policy="compact")
+    options = {"bootstrap.servers": bootstrap_servers, "compression.type": codec}
+    # One batch: nothing is sent before all is there; `flush` would not wait for that.
+    producer = Producer({**options, "linger.ms": 500, "enable.idempotence": False})
+    producer.list_topics(topic, timeout=DEADLINE_S)
+    outcomes: dict[int, KafkaError | None] = {}
+
+    def note(number: int, error: KafkaError | None, _: Message) -> None:
+        outcomes[number] = error
+
+    for number in range(100):
+        producer.produce(
+            topic,
+            key=None if number % 10 == 3 else b"k",
+            value=b"v",
+            on_delivery=partial(note, number),
+        )
+    eventually(lambda: producer.poll(0.1) >= 0 and len(outcomes) == 100, "every record's outcome")
+    codes = {number: error and error.code() for number, error in outcomes.items()}
+    assert codes == {
+        number: KafkaError.INVALID_RECORD
+        if number % 10 == 3
+        else KafkaError._INVALID_DIFFERENT_RECORD
+        for number in range(100)
+    }

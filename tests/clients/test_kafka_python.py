@@ -15,6 +15,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import (
     GroupSubscribedToTopicError,
+    InvalidRecordError,
     InvalidReplicationFactorError,
     MessageSizeTooLargeError,
     TopicAlreadyExistsError,
@@ -90,6 +91,19 @@ def test_headers_nulls_times_and_keys(bootstrap_servers: str, make_topic: TopicM
         one, two = next(consumer), next(consumer)
     assert (one.key, one.value, list(one.headers), one.timestamp) == (b"k", b"v", headers, 1234567)
     assert (two.key, two.value, list(two.headers)) == (b"gone", None, [])
+
+
+def test_each_record_at_fault_is_told_why(bootstrap_servers: str, make_topic: TopicMaker) -> None:
+    topic = make_topic("keyless", partitions=1, cleanup_policy="compact")
+    with producer_of(bootstrap_servers, linger_ms=500, enable_idempotence=False) as producer:
+        keys = [None if number % 4 == 3 else b"k" for number in range(8)]
+        futures = [producer.send(topic, b"v", key) for key in keys]
+        producer.flush(DEADLINE_S)
+    errors = [future.exception for future in futures]
+    at_fault = [isinstance(error, InvalidRecordError) for error in errors]
+    assert at_fault == [key is None for key in keys]
+    assert "key" in str(errors[3])
+    assert "batch" in str(errors[0])
 
 
 def test_a_message_over_the_limit_is_refused(

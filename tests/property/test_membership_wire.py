@@ -33,7 +33,7 @@ from kafkaesque.model.ids import NodeId
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
-NODES = st.integers(1, NODE_MAX).map(NodeId)
+NODES = st.integers(0, NODE_MAX).map(NodeId)
 HOSTS = st.from_regex(r"[a-z0-9.:\-é]{1,60}", fullmatch=True)
 ADDRESSES = st.builds(Address, HOSTS, st.integers(1, 65_535))
 NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=48)

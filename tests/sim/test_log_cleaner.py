@@ -1,5 +1,7 @@
 """Which log is compacted next, how fast, and what stops a run."""
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkaesque.broker import log_cleaner
@@ -39,6 +41,16 @@ class Cleaning:
         assert found is not None
         return found
 
+    def write_until(self, is_enough: Callable[[], bool]) -> None:
+        """Have the producers go on for a while."""
+        load = self.scenario.load
+        for producer in load.producers:
+            producer.is_stopped = False
+            producer._next(0)
+        self.loop.run_until(is_enough, 60_000)
+        load.stop_producing()
+        self.loop.run_until(lambda: load.is_acknowledged)
+
     def add_topic(self, name: str, records: int, **configs: str) -> TopicLoad:
         """Make another compacted topic, and write so much into it."""
         named = {key.replace("_", "."): value for key, value in configs.items()}
@@ -67,6 +79,41 @@ def test_nothing_is_compacted_where_that_is_switched_off() -> None:
     cleaning.loop.run_until(lambda: cleaning.cleaner.count > 0)
     cleaning.loop.run_for(1_000)
     assert cleaning.partition(TOPIC).log.size_bytes < before / 2
+
+
+def test_a_run_begins_within_one_backoff_of_the_closing_of_a_segment() -> None:
+    backoff_ms = 20_000
+    cleaning = Cleaning(10, 10)
+    cleaning.set("log.cleaner.backoff.ms", backoff_ms)
+    cleaning.set(ENABLE, True)
+    cleaning.loop.run_for(2 * backoff_ms + 5_000)
+    log = cleaning.partition(TOPIC).log
+    cleaning.write_until(lambda: log.segments.last_base > 0)
+    assert cleaning.cleaner.count == 0
+    cleaning.loop.run_until(lambda: cleaning.cleaner.is_running, backoff_ms + 1_000)
+
+
+def test_each_backoff_brings_one_checkpoint_however_often_segments_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cleaning = Cleaning(11, 10)
+    cleaning.set("log.cleaner.backoff.ms", 5_000)
+    monkeypatch.setattr(LogCleaner, "_begin", lambda *_: False)
+    store = cleaning.scenario.broker("b1").store
+    request, asked = store.request_checkpoint, 0
+
+    def count() -> None:
+        nonlocal asked
+        asked += 1
+        request()
+
+    monkeypatch.setattr(store, "request_checkpoint", count)
+    log = cleaning.partition(TOPIC).log
+    cleaning.set(ENABLE, True)
+    begun_ns, closed = cleaning.loop.now_ns, len(log.segments.segments)
+    cleaning.write_until(lambda: cleaning.loop.now_ns - begun_ns > 30_000_000_000)
+    assert len(log.segments.segments) > closed + 10
+    assert 3 <= asked <= 30 // 5 + 1
 
 
 def test_a_run_that_is_under_way_ends_when_compaction_is_switched_off() -> None:
@@ -156,7 +203,7 @@ def test_a_log_that_is_dirtier_again_and_again_does_not_keep_others_waiting(
     def look(times: int) -> list[str]:
         begun.clear()
         for _ in range(times):
-            cleaning.cleaner._look(cleaning.scenario.broker("b1").env.clock.now_ms())
+            cleaning.cleaner._look(cleaning.scenario.broker("b1").env.clock.now_ms(), may_ask=True)
         return list(begun)
 
     found = look(20)

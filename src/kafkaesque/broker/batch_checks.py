@@ -13,6 +13,7 @@ partition are made one after another: who does not wait for the answer to one ba
 is sent has them in this order.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,7 +31,12 @@ from kafkaesque.model.batch import (
 )
 from kafkaesque.model.errors import OverBound, RequestRefused
 from kafkaesque.model.recompression import recompress
-from kafkaesque.model.record_errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
+from kafkaesque.model.record_errors import (
+    BatchTooLarge,
+    InvalidRecord,
+    InvalidTimestamp,
+    KeysMissing,
+)
 from kafkaesque.model.records import decode_columns
 
 #: What one produced batch may decompress to.
@@ -43,6 +49,9 @@ QUICK_BATCH_BYTES_MAX = 64 * 1024
 RUNNING_MAX = 2
 #: Checks that wait for their turn; there is at most one for each connection.
 WAITING_MAX = 20_000
+#: Records of a batch that are named one by one where they are at fault: as many as librdkafka puts
+#: into one batch by default.
+RECORDS_NAMED_MAX = 10_000
 
 Records = bytearray | memoryview
 
@@ -147,14 +156,28 @@ def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | Non
         return
     columns = decode_columns(records, DECOMPRESSED_BYTES_MAX)
     if is_compacted and min(columns.key_lengths) < 0:
-        raise InvalidRecord("a record of a compacted topic needs a key")
+        raise _keys_missing(columns.key_lengths)
     if earliest_ms is not None:
-        for time_ms in columns.timestamps_ms:
-            if time_ms < earliest_ms and time_ms != NO_TIMESTAMP:
-                raise InvalidTimestamp(
-                    f"a record is of {time_ms}, which is further back than "
-                    "message.timestamp.before.max.ms allows"
-                )
+        times_ms = columns.timestamps_ms
+        early = [
+            place
+            for place, time_ms in enumerate(times_ms)
+            if time_ms < earliest_ms and time_ms != NO_TIMESTAMP
+        ]
+        if early:
+            raise InvalidTimestamp(
+                f"a record is of {times_ms[early[0]]}, which is further back than "
+                "message.timestamp.before.max.ms allows",
+                tuple(early[:RECORDS_NAMED_MAX]),
+            )
+
+
+def _keys_missing(key_lengths: "array[int]") -> KeysMissing:
+    places = [place for place, length in enumerate(key_lengths) if length < 0]
+    return KeysMissing(
+        f"{len(places)} of {len(key_lengths)} records have no key; the topic is compacted",
+        tuple(places[:RECORDS_NAMED_MAX]),
+    )
 
 
 class BatchChecks:

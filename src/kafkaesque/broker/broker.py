@@ -88,10 +88,12 @@ from kafkaesque.model.errors import (
     RequestRefused,
 )
 from kafkaesque.model.ids import (
+    NO_NODE,
     GroupId,
     NodeId,
     TopicId,
     TopicPartition,
+    read_node,
 )
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.options import OptionValue
@@ -494,7 +496,8 @@ class Broker:
                 self._tell_refused(topic)
                 self.partitions.refresh_configs()
             case BrokerConfigChanged():
-                self._tell_changed(f"of broker {record.node}" if record.node else "of all brokers")
+                node = read_node(record.node)
+                self._tell_changed("of all brokers" if node == NO_NODE else f"of broker {node}")
                 self._refresh_options(self.state)
                 self.partitions.refresh_configs()
             case GroupConfigChanged():

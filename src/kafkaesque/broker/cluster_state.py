@@ -35,7 +35,15 @@ from kafkaesque.broker.metadata_records import (
 from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.topic_names import INTERNAL_TOPICS
 from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
-from kafkaesque.model.ids import GroupId, NodeId, TopicId, TopicPartition
+from kafkaesque.model.ids import (
+    NO_NODE,
+    GroupId,
+    NodeId,
+    TopicId,
+    TopicPartition,
+    read_node,
+    write_node,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,7 +152,7 @@ class TopicState:
 
 
 #: Key of the dynamic options that hold for all brokers.
-ALL_BROKERS = NodeId(0)
+ALL_BROKERS = NO_NODE
 
 
 class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,7 +269,7 @@ class ClusterState:
             case TopicConfigChanged():
                 self._existing(record.topic_id).configs = dict(record.configs)
             case BrokerConfigChanged():
-                self.broker_configs[NodeId(record.node)] = dict(record.configs)
+                self.broker_configs[read_node(record.node)] = dict(record.configs)
             case GroupConfigChanged():
                 self._on_group_config_changed(record)
             case ClientQuotaChanged():
@@ -401,7 +409,7 @@ class ClusterState:
                 )
             )
         for node, configs in self.broker_configs.items():
-            records.append(BrokerConfigChanged(node=node, configs=configs))
+            records.append(BrokerConfigChanged(node=write_node(node), configs=configs))
         for group, configs in self.group_configs.items():
             records.append(GroupConfigChanged(group=group, configs=configs))
         for entity, quotas in self.client_quotas.items():

@@ -89,9 +89,10 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
-    """Change options of a topic, or of a broker (0: of all) where the topic is None."""
+    """Change options of a topic, or of a broker or all brokers where the topic is None."""
 
     topic: str | None = None
+    #: As `write_node` writes it; 0 stands for all.
     node: int = 0
     changes: list[ConfigChange]
     #: Options that are not named go back to their defaults, as AlterConfigs has it.

@@ -58,8 +58,8 @@ class BrokerConfig:
     storage: StorageConfig = StorageConfig()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.node <= NODE_ID_MAX:
-            raise ConfigError(f"broker id {self.node} is not from 1 to {NODE_ID_MAX}")
+        if not 0 <= self.node <= NODE_ID_MAX:
+            raise ConfigError(f"broker id {self.node} is not from 0 to {NODE_ID_MAX}")
         if not self.cluster_id:
             raise ConfigError("the cluster id is empty")
         if not self.controllers:

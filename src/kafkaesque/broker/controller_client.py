@@ -97,7 +97,9 @@ class ControllerClient:
             else:
                 on_done(outcome)
 
-        leader = self.leader() or self._guess(command)
+        leader = self.leader()
+        if leader is None:
+            leader = self._guess(command)
         if leader is None:
             on_outcome(NotController("there is no controller at the moment"))
         elif leader == self._node and self.controller is not None:

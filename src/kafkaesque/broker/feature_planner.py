@@ -12,7 +12,7 @@ from kafkaesque.broker.features import (
     UNSAID,
 )
 from kafkaesque.broker.metadata_records import FeatureLevelChanged
-from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
+from kafkaesque.model.errors import FeatureUpdateFailed, InvalidFeatureLevel
 
 
 def plan_first_levels(state: ClusterState, command: RegisterBroker) -> list[FeatureLevelChanged]:
@@ -42,18 +42,18 @@ def plan_level(state: ClusterState, command: RaiseFeature) -> list[FeatureLevelC
     """Return the record that raises a level.
 
     Raises:
-        InvalidRequest: there is no such feature.
-        FeatureUpdateFailed: a broker does not know the level, or it is below the one in force.
+        InvalidFeatureLevel: there is no such feature, a broker does not know the level, or it is
+            below the one in force.
     """
     name, level, now = command.name, command.level, state.level(command.name)
     if name not in KNOWN:
-        raise InvalidRequest(f"there is no feature {name!r}; there is {', '.join(KNOWN)}")
+        raise InvalidFeatureLevel(f"there is no feature {name!r}; there is {', '.join(KNOWN)}")
     if level < now:
-        raise FeatureUpdateFailed(f"{name} is at level {now}, and does not go back to {level}")
+        raise InvalidFeatureLevel(f"{name} is at level {now}, and does not go back to {level}")
     for node, broker in sorted(state.brokers.items()):
         low, high = broker.features.get(name, UNSAID)
         if not low <= level <= high:
-            raise FeatureUpdateFailed(
+            raise InvalidFeatureLevel(
                 f"broker {node} knows the levels {low} to {high} of {name}, not {level}: replace "
                 "it by one of this release first"
             )

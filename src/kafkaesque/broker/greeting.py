@@ -26,7 +26,7 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address
 from kafkaesque.membership.errors import FrameRefused, Refusal
 from kafkaesque.membership.seal import ANYBODY, Envelope, Keyring
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import NodeId, read_node, write_node
 
 #: Senders whose last greeting is remembered; all of them have the secret.
 SENDERS_MAX: Final = 2_000
@@ -83,7 +83,7 @@ class Greeter:
             PROTOCOL_VERSION,
             self._cluster_id,
             self._node,
-            to,
+            write_node(to),
             self.incarnation,
             *self.advertised,
         )
@@ -109,8 +109,9 @@ class Greeter:
             MalformedPeerFrame: it is nobody for this broker.
         """
         hello, envelope = self._read(kind is SectionKind.SEALED_HELLO, body)
-        if hello.to_node != self._node:
-            raise MalformedPeerFrame(f"it looks for broker {hello.to_node}, not {self._node}")
+        receiver = read_node(hello.to_node)
+        if receiver != self._node:
+            raise MalformedPeerFrame(f"it looks for broker {receiver}, not {self._node}")
         if hello.node == self._node:
             raise MalformedPeerFrame(f"it says that it is broker {self._node}, which is this one")
         if envelope is not None:
@@ -128,7 +129,7 @@ class Greeter:
             MalformedPeerFrame: it is no question.
         """
         hello, _ = self._read(kind is SectionKind.SEALED_CLAIM, body)
-        if hello.to_node != ANYBODY:
+        if read_node(hello.to_node) != ANYBODY:
             raise MalformedPeerFrame("a question to somebody else")
         return hello
 
@@ -167,7 +168,7 @@ class Greeter:
                 raise GreetingDenied(_DENIALS[error.refusal], reason) from None
             raise MalformedPeerFrame(f"its greeting is not believed: {error}") from None
         hello = read_hello(memoryview(envelope.packet))
-        if (hello.node, hello.to_node) != (envelope.sender, envelope.receiver):
+        if (hello.node, read_node(hello.to_node)) != (envelope.sender, envelope.receiver):
             raise MalformedPeerFrame("a greeting whose seal is another's")
         return hello, envelope
 

@@ -8,10 +8,12 @@ run ends at a step when it has become void. Each cleaned group of segments is sw
 next one is read; the next begins when that is durable, so the disk holds little twice.
 
 Only what a durable checkpoint knows as closed can be cleaned, so one is asked for whenever a
-compacted log has closed a segment since the last, and after each run. A log that was passed over
-counts as a little dirtier each time, or one that is written much would keep all others waiting. One
-whose run has failed is put aside for a while, and so is compaction as a whole while the disk has
-little space, because a run needs some.
+compacted log has closed a segment since the last, and after each run. When it is there, all logs
+are looked at once more, so that the first run need not wait for the next look; that one asks for
+nothing, or logs that are written all the time would bring one checkpoint after the other. A log
+that was passed over counts as a little dirtier each time, or one that is written much would keep
+all others waiting. One whose run has failed is put aside for a while, and so is compaction as a
+whole while the disk has little space, because a run needs some.
 
 What was aborted is gone when its group is swapped in, so readers need not be told of it any more,
 and must not: once its marker is gone, too, they would skip all that follows.
@@ -39,6 +41,7 @@ from kafkaesque.storage.segment_swap import discard_cleaned
 
 if TYPE_CHECKING:
     from kafkaesque.broker.broker import Broker
+    from kafkaesque.storage.group_log import GroupLog
 
 #: What being passed over once adds to how dirty a log is, from 0 to 1.
 PASSED_OVER_RATIO = 0.1
@@ -64,6 +67,10 @@ class LogCleaner:
         self.count = 0
         self._run: _Run | None = None
         self._due_ms = 0
+        #: Logs that wait for a checkpoint, with what the last one knew as closed.
+        self._awaiting: dict[GroupLog, int] = {}
+        #: How many checkpoints there had been when it was seen last whether these are covered.
+        self._checkpoints_seen = 0
         #: How many runs each log has waited for that is due.
         self._passed_over: dict[GroupId, int] = {}
         #: Until when logs are left alone, and how long that was.
@@ -80,11 +87,25 @@ class LogCleaner:
         broker = self._broker
         if self._run is not None:
             self._run.maybe_drop()
-        if self._run is not None or now_ms < self._due_ms or broker.failure is not None:
+        if self._run is not None or broker.failure is not None or broker.is_stopping:
             return
-        self._due_ms = now_ms + int(broker.option("log.cleaner.backoff.ms"))
-        if broker.option("log.cleaner.enable") and not broker.is_stopping:
-            self._look(now_ms)
+        is_due = now_ms >= self._due_ms
+        if is_due:
+            self._due_ms = now_ms + int(broker.option("log.cleaner.backoff.ms"))
+        elif not self._is_checkpoint_there():
+            return
+        if broker.option("log.cleaner.enable"):
+            self._look(now_ms, may_ask=is_due)
+
+    def _is_checkpoint_there(self) -> bool:
+        """Tell whether one that was asked for covers what one of the logs has closed."""
+        if not self._awaiting:
+            return False
+        count = self._broker.store.statistics.checkpoints
+        if count == self._checkpoints_seen:
+            return False
+        self._checkpoints_seen = count
+        return any(log.closed_end > before for log, before in self._awaiting.items())
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """End the run that is under way, if there is one; nothing touches the disk then."""
@@ -96,13 +117,14 @@ class LogCleaner:
 
     # -- which log is next
 
-    def _look(self, now_ms: int) -> None:
+    def _look(self, now_ms: int, *, may_ask: bool) -> None:
         due: list[tuple[float, Partition, CompactionPlan]] = []
-        wants_checkpoint = False
+        self._awaiting = {}
         for partition in self._broker.partitions:
             if not partition.config.is_compacted or not _is_open(partition):
                 continue
-            wants_checkpoint |= partition.log.mark_for_checkpoint()
+            if may_ask and partition.log.mark_for_checkpoint():
+                self._awaiting[partition.log] = partition.log.closed_end
             group = partition.state.group
             if now_ms < self._put_aside.get(group, (0, 0))[0]:
                 continue
@@ -110,7 +132,8 @@ class LogCleaner:
             if plan is not None:
                 waited = self._passed_over.get(group, 0)
                 due.append((plan.dirty_ratio + waited * PASSED_OVER_RATIO, partition, plan))
-        if wants_checkpoint:
+        if self._awaiting:
+            self._checkpoints_seen = self._broker.store.statistics.checkpoints
             self._broker.store.request_checkpoint()
         here = self._broker.partitions
         self._put_aside = {g: put for g, put in self._put_aside.items() if here.get(g) is not None}

@@ -119,8 +119,9 @@ class TopicConfigChanged(MetadataRecord, tag="topic-config", frozen=True, kw_onl
 
 
 class BrokerConfigChanged(MetadataRecord, tag="broker-config", frozen=True, kw_only=True):
-    """Dynamic broker options, all of them; node 0 is the default for all brokers."""
+    """Dynamic broker options, all of them, of one broker or the defaults for all brokers."""
 
+    #: As `write_node` writes it; 0 stands for all.
     node: int
     configs: dict[str, str]
 

@@ -16,7 +16,7 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, NO_NODE
 
 PROTOCOL_VERSION = 1
 
-#: Broker ids are from 1 to this.
+#: Broker ids are from 0 to this.
 NODE_ID_MAX = 2**31 - 1
 #: A process's number, by which a restart is noticed, has so many bits.
 INCARNATION_BITS = 48
@@ -77,6 +77,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     version: int
     cluster_id: str
     node: int
+    #: As `write_node` writes it: a question is to nobody by name.
     to_node: int
     incarnation: int
     #: Where the sender can be dialled, for a receiver that does not know it yet.
@@ -257,8 +258,8 @@ def read_hello(body: memoryview) -> Hello:
         raise MalformedPeerFrame(f"a greeting that cannot be read: {error}") from error
     if hello.version != PROTOCOL_VERSION:
         raise MalformedPeerFrame(f"protocol version {hello.version}, not {PROTOCOL_VERSION}")
-    if not 1 <= hello.node <= NODE_ID_MAX:
-        raise MalformedPeerFrame(f"broker id {hello.node} is not from 1 to {NODE_ID_MAX}")
+    if not 0 <= hello.node <= NODE_ID_MAX:
+        raise MalformedPeerFrame(f"broker id {hello.node} is not from 0 to {NODE_ID_MAX}")
     if not 0 <= hello.incarnation < 1 << INCARNATION_BITS:
         raise MalformedPeerFrame(f"incarnation {hello.incarnation} is not one")
     if not 1 <= hello.port <= PORT_MAX:

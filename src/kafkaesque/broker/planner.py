@@ -95,7 +95,7 @@ from kafkaesque.model.errors import (
     OverBound,
     TopicExists,
 )
-from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
+from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId, read_node
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 
 #: Partitions of one topic.
@@ -451,11 +451,12 @@ def _plan_config(state: ClusterState, command: ChangeConfig, inputs: PlanInputs)
         configs = _checked_topic(topic.configs, configs, inputs)
         record = TopicConfigChanged(topic_id=topic.topic_id, configs=configs)
     else:
-        if command.node != ALL_BROKERS and NodeId(command.node) not in state.brokers:
-            raise InvalidRequest(f"there is no broker {command.node}")
-        current = state.broker_configs.get(NodeId(command.node), {})
+        node = read_node(command.node)
+        if node != ALL_BROKERS and node not in state.brokers:
+            raise InvalidRequest(f"there is no broker {node}")
+        current = state.broker_configs.get(node, {})
         configs = _changed(BROKER_OPTIONS, current, command)
-        configs = _checked_broker(state, NodeId(command.node), configs, inputs)
+        configs = _checked_broker(state, node, configs, inputs)
         record = BrokerConfigChanged(node=command.node, configs=configs)
     return Plan(records=[] if command.validate_only else [record], result=Done())
 

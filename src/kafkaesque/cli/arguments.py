@@ -55,7 +55,7 @@ def _refuse_no_number(value: float | None) -> float | None:
 
 
 BrokerArgument = Annotated[
-    int, typer.Argument(metavar="BROKER", show_default=False, min=1, max=NUMBER_MAX)
+    int, typer.Argument(metavar="BROKER", show_default=False, min=0, max=NUMBER_MAX)
 ]
 PartitionOption = Annotated[
     list[int] | None,

@@ -39,8 +39,8 @@ class Identity:
     def __post_init__(self) -> None:
         if not self.cluster_id:
             raise ConfigError("membership: the cluster id is empty")
-        if not 1 <= self.node <= NODE_MAX:
-            raise ConfigError(f"membership: node id {self.node} is not from 1 to {NODE_MAX}")
+        if not 0 <= self.node <= NODE_MAX:
+            raise ConfigError(f"membership: node id {self.node} is not from 0 to {NODE_MAX}")
         if not 1 <= self.life <= INCARNATION_MAX:
             raise ConfigError(f"membership: life {self.life} is not from 1 to {INCARNATION_MAX}")
 

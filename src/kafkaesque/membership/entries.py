@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkaesque.env.network import Address
 from kafkaesque.model.ids import NodeId
 
-#: Node ids are from 1 to this.
+#: Node ids are from 0 to this.
 NODE_MAX = 2**31 - 1
 #: Lives and incarnations, so that a version has room for a state, too.
 INCARNATION_MAX = 2**56 - 1

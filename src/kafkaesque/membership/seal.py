@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from kafkaesque.membership.entries import INCARNATION_MAX, NODE_MAX
 from kafkaesque.membership.errors import FrameRefused, Refusal
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import NO_NODE, NodeId, read_node, write_node
 
 PROTOCOL_VERSION: Final = 1
 SECRETS_MAX: Final = 2
@@ -35,7 +35,7 @@ MAC_BYTES: Final = 16
 WINDOW_FRAMES: Final = 256
 
 #: The receiver of a frame to an address where nobody is known yet.
-ANYBODY: Final = NodeId(0)
+ANYBODY: Final = NO_NODE
 
 _HEAD = struct.Struct(">BHIIIQQ")
 #: What a frame has beside its packet.
@@ -94,7 +94,13 @@ class Keyring:
         """Return a frame; no two of one life may have the same number."""
         secret = self._secrets[0]
         head = _HEAD.pack(
-            PROTOCOL_VERSION, secret.id, self._cluster, sender, receiver, life, number
+            PROTOCOL_VERSION,
+            secret.id,
+            self._cluster,
+            sender,
+            write_node(receiver),
+            life,
+            number,
         )
         body = head + packet
         return body + hmac.digest(secret.key, body, "sha256")[:MAC_BYTES]
@@ -122,9 +128,9 @@ class Keyring:
                     break
         else:
             raise FrameRefused(Refusal.FORGED if is_known else Refusal.UNKNOWN_KEY)
-        if not (1 <= sender <= NODE_MAX and 1 <= life <= INCARNATION_MAX):
+        if not (sender <= NODE_MAX and 1 <= life <= INCARNATION_MAX):
             raise FrameRefused(Refusal.UNREADABLE)
-        return Envelope(NodeId(sender), NodeId(receiver), life, number, body[_HEAD.size :])
+        return Envelope(NodeId(sender), read_node(receiver), life, number, body[_HEAD.size :])
 
 
 def _derive(use: bytes, secret: bytes) -> _Secret:

@@ -427,7 +427,7 @@ def _read_accusers(reader: _Reader) -> tuple[Accusation, ...]:
     if not 1 <= count <= ACCUSERS_MAX:
         raise MalformedPacket(f"a suspect with {count} accusers")
     accusers = []
-    last = 0
+    last = -1
     for node, refused in _ACCUSER.iter_unpack(reader.take_bytes(count * _ACCUSER.size)):
         if not last < node <= NODE_MAX or refused > 1:
             raise MalformedPacket("accusers in disorder")
@@ -473,8 +473,8 @@ def _text(raw: bytes) -> str:
 
 
 def _node(number: int) -> NodeId:
-    if not 1 <= number <= NODE_MAX:
-        raise MalformedPacket(f"node id {number} is not from 1 to {NODE_MAX}")
+    if not 0 <= number <= NODE_MAX:
+        raise MalformedPacket(f"node id {number} is not from 0 to {NODE_MAX}")
     return NodeId(number)
 
 

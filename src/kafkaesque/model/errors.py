@@ -181,6 +181,10 @@ class FeatureUpdateFailed(RequestRefused):
     """A feature's level is not what it would have to be."""
 
 
+class InvalidFeatureLevel(FeatureUpdateFailed):
+    """The cluster cannot be put to this level of this feature."""
+
+
 class ElectionNotNeeded(RequestRefused):
     """The partition has a leader."""
 

@@ -11,7 +11,7 @@ Index = NewType("Index", int)
 #: Raft term; for a partition it is also the leader epoch that clients see.
 Term = NewType("Term", int)
 
-#: Broker id, from 1.
+#: Broker id, from 0.
 NodeId = NewType("NodeId", int)
 
 #: Number of a Raft group, given by the controller; uint32.
@@ -25,8 +25,24 @@ CONTROLLER_GROUP = GroupId(0)
 
 #: "No such broker", as Kafka writes it on the wire.
 NO_NODE = NodeId(-1)
+#: Broker 0 where 0 is "no such broker", as it was when ids began with 1; no id is as large.
+_ZERO_WRITTEN = 2**32 - 1
 
 ZERO_TOPIC_ID = TopicId(bytes(16))
+
+
+def write_node(node: NodeId) -> int:
+    """Return what is written for a broker, or for `NO_NODE`, where 0 says that there is none."""
+    if node == 0:
+        return _ZERO_WRITTEN
+    return 0 if node == NO_NODE else node
+
+
+def read_node(number: int) -> NodeId:
+    """Return what `write_node` was given."""
+    if number == 0:
+        return NO_NODE
+    return NodeId(0 if number == _ZERO_WRITTEN else number)
 
 
 class TopicPartition(NamedTuple):

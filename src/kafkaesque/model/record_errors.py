@@ -39,15 +39,34 @@ class UnsupportedMagic(RecordError):
 class InvalidRecord(RecordError):
     """The checksum is right and the content is not: its writer made a mistake.
 
-    Kafka's answer to a client: INVALID_RECORD.
+    Kafka's answer to a client: INVALID_RECORD. Where only some records of a batch are at fault,
+    `places` are theirs, from 0 on, and `fault` is what each of them is told (KIP-467). There may be
+    more: `places` is bounded by whoever looked.
     """
+
+    fault = ""
+
+    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.places = places
+
+
+class KeysMissing(InvalidRecord):
+    """Records of a compacted topic have no key."""
+
+    fault = "a record of a compacted topic needs a key"
 
 
 class InvalidTimestamp(InvalidRecord):
-    """A producer set the bit that says that the broker gave the timestamps.
+    """Times that the topic does not allow, or the bit that says that the broker gave the times.
 
     Kafka's answer to a client: INVALID_TIMESTAMP.
     """
+
+    fault = (
+        "its time is further from the broker's than message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms allow"
+    )
 
 
 class UnknownCompression(RecordError):

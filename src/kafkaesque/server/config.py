@@ -36,10 +36,10 @@ SERVER_OPTIONS = OptionTable(
             name="id",
             type=INT,
             default=1,
-            minimum=1,
+            minimum=0,
             maximum=2**31 - 1,
-            doc="Broker id, unique in the cluster. Only a broker on its own may omit it: without "
-            "[controllers], seeds and cluster.secret.file.",
+            doc="Broker id, as node.id in Kafka; unique in the cluster. Only a broker on its own "
+            "may omit it: without [controllers], seeds and cluster.secret.file.",
         ),
         Option(
             name="cluster.id",

@@ -193,10 +193,13 @@ class SimCluster:
 
     # -- how brokers are configured
 
+    def _id(self, name: str) -> NodeId:
+        return NodeId(self.options.broker_ids[self.names.index(name)])
+
     def _config(self, name: str) -> BrokerConfig:
         controllers: dict[NodeId, Address | None] = {
-            NodeId(number): Address(each, PEER_PORT)
-            for number, each in enumerate(self.names[: self.options.controllers], start=1)
+            self._id(each): Address(each, PEER_PORT)
+            for each in self.names[: self.options.controllers]
         }
         options: dict[str, OptionValue] = {
             "offsets.topic.num.partitions": 2,
@@ -217,7 +220,7 @@ class SimCluster:
         if {"exactly-once", "lock"} & set(self.options.activities):
             options |= _SHORT_SESSIONS
         return BrokerConfig(
-            node=NodeId(self.names.index(name) + 1),
+            node=self._id(name),
             cluster_id="sim",
             peer_address=Address(name, PEER_PORT),
             kafka_address=Address(name, KAFKA_PORT),

@@ -11,7 +11,7 @@ from kafkaesque.sim.clients.replica_shuffler import ReplicaShuffler
 from kafkaesque.sim.clients.topic_load import TopicSpec
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.nemesis import DAMAGING, LOSING
-from kafkaesque.sim.options import SimOptions
+from kafkaesque.sim.options import SimOptions, name_brokers
 from kafkaesque.sim.topics import THROTTLED_TOPIC
 
 #: Topics of the brokers themselves, with their partitions.
@@ -32,8 +32,8 @@ def lasting_brokers(options: SimOptions, *, with_damaged: bool = False) -> list[
     `with_damaged` also that one, if it is not taken away in the end: then it gets its copies.
     """
     left_out = None if with_damaged and not options.loses_damaged else options.damaged
-    numbers = range(1, options.brokers + 1)
-    return [number for number in numbers if f"b{number}" != left_out]
+    machines = zip(options.broker_ids, name_brokers(options.brokers), strict=True)
+    return [node for node, name in machines if name != left_out]
 
 
 def start_moves(
@@ -62,13 +62,13 @@ def start_moves(
 def start_throttles(env: Env, cluster: SimCluster) -> CopyThrottle:
     """Limit the rates of copies, and lift the limits."""
     client = KafkaClient(env, cluster.addresses, "events")
-    return CopyThrottle(client, THROTTLED_TOPIC, range(1, cluster.options.brokers + 1))
+    return CopyThrottle(client, THROTTLED_TOPIC, cluster.options.broker_ids)
 
 
 def start_changes(env: Env, cluster: SimCluster) -> ControllerChanger:
     """Change the controllers; with at least three, one more may be lost."""
     options = cluster.options
-    founders = range(1, min(options.controllers, options.brokers) + 1)
+    founders = options.broker_ids[: options.controllers]
     client = KafkaClient(env, cluster.addresses, "events")
     return ControllerChanger(
         client,

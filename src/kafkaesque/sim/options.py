@@ -78,6 +78,8 @@ class SimOptions:
     """What a run is made of."""
 
     brokers: int = 3
+    #: The first broker's id; the others follow it.
+    first_id: int = 1
     #: How long things go wrong; after that everything is healed, and must come to its end.
     duration_ms: int = 10_000
     #: From fault to fault, on average.
@@ -112,6 +114,11 @@ class SimOptions:
     in_flight: int = 1
     #: A snapshot of the cluster's metadata is made after so many records.
     snapshot_records: int = 10_000
+
+    @property
+    def broker_ids(self) -> range:
+        """The ids of the brokers, in the order of their machines."""
+        return range(self.first_id, self.first_id + self.brokers)
 
 
 #: Six minutes, so that ten thousand of them are a thousand hours.

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
-from kafkaesque.model.ids import Index, NodeId, Offset, Term
+from kafkaesque.model.ids import NO_NODE, Index, NodeId, Offset, Term, write_node
 from kafkaesque.storage.batch_header import HEADER, LENGTH_OVERHEAD, MAGIC
 from kafkaesque.storage.compaction_plan import (
     CleanState,
@@ -211,7 +211,11 @@ class GroupLog(ReadableLog):
             raise InvariantBroken(f"{self!r}: hard state from {old} to {(term, vote)}")
         self._refuse_if_failed()
         self.hard_state = HardState(term, vote)
-        self._queue(RecordKind.HARD_STATE, term=term, last_index=vote or 0)
+        self._queue(
+            RecordKind.HARD_STATE,
+            term=term,
+            last_index=write_node(NO_NODE if vote is None else vote),
+        )
 
     def save_amnesia(self, amnesia: int) -> None:
         """Remember the number of the loss of an earlier log, or 0 that it is over.
@@ -369,6 +373,11 @@ class GroupLog(ReadableLog):
             return False
         self._bench.dirty_logs[self] = None
         return True
+
+    @property
+    def closed_end(self) -> int:
+        """What is before it a durable checkpoint knows as closed."""
+        return self._cleaning.closed_end
 
     @property
     def clean_state(self) -> CleanState:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kafkaesque.env.disk import File
 from kafkaesque.model.batch import scan_batches
-from kafkaesque.model.ids import Index, NodeId, Term
+from kafkaesque.model.ids import NO_NODE, Index, Term, read_node
 from kafkaesque.storage.batch_header import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, read_place
 from kafkaesque.storage.entries import EntryKind, HardState, LogEntry, Mark
 from kafkaesque.storage.errors import StorageCorrupt
@@ -200,8 +200,10 @@ class LogRecovery:
         """
         match record.kind:
             case RecordKind.HARD_STATE:
-                vote = NodeId(record.last_index) if record.last_index else None
-                self.log.hard_state = HardState(Term(record.term), vote)
+                vote = read_node(record.last_index)
+                self.log.hard_state = HardState(
+                    Term(record.term), None if vote == NO_NODE else vote
+                )
             case RecordKind.AMNESIA:
                 self.log.amnesia = record.first_index
             case RecordKind.RESET:

@@ -55,7 +55,7 @@ class RecordKind(IntEnum):
     DATA = 0
     NOOP = 1
     CONFIG = 2
-    #: `term`, `last_index` = vote or 0.
+    #: `term`, `last_index` = vote, as `write_node` writes it.
     HARD_STATE = 3
     #: Everything after `last_index` is void.
     TRUNCATE = 4

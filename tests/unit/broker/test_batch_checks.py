@@ -9,6 +9,7 @@ from kafkaesque.broker import batch_checks
 from kafkaesque.broker.batch_checks import (
     DECOMPRESSED_BYTES_MAX,
     QUICK_BYTES_MAX,
+    RECORDS_NAMED_MAX,
     RUNNING_MAX,
     BatchChecks,
     LongCheck,
@@ -24,6 +25,8 @@ from kafkaesque.model.record_errors import (
     CorruptBatch,
     DecompressionTooLarge,
     InvalidRecord,
+    InvalidTimestamp,
+    KeysMissing,
     RecordError,
 )
 from kafkaesque.model.records import Record
@@ -103,6 +106,36 @@ def test_a_compacted_topic_needs_keys_in_every_batch(codec: Codec, size: int) ->
     assert isinstance(outcome(batch_of(codec, size, b"key"), COMPACT), BatchHeader)
     with pytest.raises(InvalidRecord, match="key"):
         outcome(batch_of(codec, size), COMPACT)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("value_bytes", [3, QUICK_BYTES_MAX // 50])
+def test_the_records_without_a_key_are_named(codec: Codec, value_bytes: int) -> None:
+    faulty = (0, 7, 8, 50, 99)
+    records = [
+        Record(n, 5, None if n in faulty else b"k", bytes(value_bytes), ()) for n in range(100)
+    ]
+    with pytest.raises(KeysMissing) as caught:
+        outcome(bytearray(encode_batch(records, BatchOptions(codec=codec))), COMPACT)
+    assert caught.value.places == faulty
+    assert str(caught.value) == "5 of 100 records have no key; the topic is compacted"
+
+
+def test_only_so_many_records_are_named() -> None:
+    records = [
+        Record(n, 5, b"k" if n == 1 else None, b"", ()) for n in range(RECORDS_NAMED_MAX + 9)
+    ]
+    with pytest.raises(KeysMissing, match="10008 of 10009 records") as caught:
+        outcome(bytearray(encode_batch(records)), COMPACT)
+    assert caught.value.places == (0, *range(2, RECORDS_NAMED_MAX + 1))
+
+
+def test_the_records_of_times_that_are_too_early_are_named() -> None:
+    records = [Record(n, 1_000 - n, b"k", b"v", ()) for n in range(10)]
+    data = bytearray(encode_batch(records))
+    with pytest.raises(InvalidTimestamp, match="a record is of 996") as caught:
+        check_produced(None, data, make_topic_config({}, BROKER_OPTIONS.defaults()), 997)
+    assert caught.value.places == tuple(range(4, 10))
 
 
 class HeldDisk:

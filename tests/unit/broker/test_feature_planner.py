@@ -11,7 +11,7 @@ from kafkaesque.broker.commands import (
     WantedReplicas,
 )
 from kafkaesque.broker.features import KNOWN, METADATA
-from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
+from kafkaesque.model.errors import FeatureUpdateFailed, InvalidFeatureLevel
 from tests.unit.broker.test_planner import Cluster
 
 
@@ -56,7 +56,7 @@ def test_two_releases_run_side_by_side_at_the_lower_level() -> None:
     wanted = [WantedReplicas(topic="t", partition=0, replicas=[2])]
     with pytest.raises(FeatureUpdateFailed, match="kafkaesque cluster upgrade"):
         cluster.do(MoveReplicas(partitions=wanted))
-    with pytest.raises(FeatureUpdateFailed, match="broker 1 knows the levels 1 to 1"):
+    with pytest.raises(InvalidFeatureLevel, match="broker 1 knows the levels 1 to 1"):
         cluster.do(RaiseFeature(name=METADATA, level=2))
     register(cluster, 1, dict(KNOWN))
     cluster.do(RaiseFeature(name=METADATA, level=2, validate_only=True))
@@ -68,7 +68,7 @@ def test_two_releases_run_side_by_side_at_the_lower_level() -> None:
 def test_a_level_does_not_go_back() -> None:
     cluster = Cluster(0)
     register(cluster, 1, dict(KNOWN))
-    with pytest.raises(FeatureUpdateFailed):
+    with pytest.raises(InvalidFeatureLevel, match="does not go back to 1"):
         cluster.do(RaiseFeature(name=METADATA, level=1))
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidFeatureLevel, match="there is no feature 'other'"):
         cluster.do(RaiseFeature(name="other", level=1))

@@ -70,6 +70,21 @@ def test_a_greeting_says_who_greets(secrets: tuple[bytes, ...]) -> None:
     assert (hello.node, hello.incarnation, hello.host, hello.port) == (1, 101, "b1", 9190)
 
 
+@pytest.mark.parametrize("secrets", [(), (SECRET,)], ids=["plain", "sealed"])
+def test_broker_zero_greets_and_is_greeted_and_a_question_is_not_for_it(
+    secrets: tuple[bytes, ...],
+) -> None:
+    zero, one = greeter(NodeId(0), secrets), greeter(ONE, secrets)
+    assert read(one, section(zero, ONE)).node == 0
+    assert read(zero, section(one, NodeId(0))).node == ONE
+    ((kind, body),) = read_sections(b"".join(bytes(part) for part in one.write_claim()))
+    assert zero.read_claim(kind, body).node == ONE
+    with pytest.raises(MalformedPeerFrame, match="it looks for broker -1, not 0"):
+        zero.read(SectionKind.SEALED_HELLO if secrets else SectionKind.HELLO, body)
+    with pytest.raises(MalformedPeerFrame, match="a question to somebody else"):
+        greeter(TWO, secrets).read_claim(kind, section(one, NodeId(0))[1])
+
+
 def test_a_recorded_greeting_is_not_believed_again_nor_an_older_one() -> None:
     life = Life()
     sender, receiver = greeter(ONE, life=life), greeter(TWO)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
@@ -239,7 +240,8 @@ class LiveCluster:
     def leader(self, name: str, index: int = 0) -> int:
         """Returns who leads a partition, as far as broker 1 knows, else -1."""
         group = self.broker.state.topic(name).partitions[index].group
-        return self.broker.leaders.leader(group) or NO_NODE
+        leader = self.broker.leaders.leader(group)
+        return NO_NODE if leader is None else leader
 
     def produce(
         self,
@@ -281,7 +283,9 @@ class LiveCluster:
             self.ask(DeleteTopicsRequest(names, (), int(PATIENCE_S * 1000)))
         for node, configs in state.broker_configs.items():
             if configs:
-                resource = AlterConfigsResource(BROKER_RESOURCE, str(node or ""), ())
+                resource = AlterConfigsResource(
+                    BROKER_RESOURCE, "" if node == ALL_BROKERS else str(node), ()
+                )
                 self.ask(AlterConfigsRequest([resource]))
         for group in list(state.group_configs):
             self.ask(AlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, ())]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -336,7 +337,8 @@ def test_what_is_read_at_the_start_only_is_shown_and_refused_as_that(
     resource = replacing.AlterConfigsResource(BROKER, node, entries)
     (result,) = live.ask(AlterConfigsRequest([resource])).responses
     assert result.error_code == ErrorCode.INVALID_CONFIG
-    assert name not in live.broker.state.broker_configs.get(NodeId(int(node or 0)), {})
+    key = NodeId(int(node)) if node else ALL_BROKERS
+    assert name not in live.broker.state.broker_configs.get(key, {})
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.compression import Codec
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -18,7 +21,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from kafkaesque.protocols.kafka.produce_path import TOPIC_ID_FROM
+from kafkaesque.protocols.kafka.produce_path import RECORD_ERRORS_FROM, TOPIC_ID_FROM
 from tests.unit.gateway_kafka.live import PATIENCE_S, LiveCluster, versions_of
 
 VERSIONS = versions_of(ApiKey.PRODUCE)
@@ -113,6 +116,45 @@ def test_refusals_are_told_alike(
         first, _ = answered(live, request(name, topic_id, parts, acks), version)
         assert alone.error_code == code
         assert alone == first
+
+
+def keyless(faulty: Sequence[int], count: int, codec: Codec = Codec.NONE) -> bytes:
+    """Return a batch of which some records have no key."""
+    records = [Record(n, 5, None if n in faulty else b"k", b"v", ()) for n in range(count)]
+    return bytes(encode_batch(records, BatchOptions(codec=codec)))
+
+
+def named(produced: Any) -> list[tuple[int, str]]:
+    return [(each.batch_index, each.batch_index_error_message) for each in produced.record_errors]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_without_a_key_are_named_one_by_one(
+    live: LiveCluster, version: int, codec: Codec
+) -> None:
+    topic_id = live.create_topic("compacted", 2, configs={"cleanup.policy": "compact"})
+    faulty = range(5, 95, 9)
+    parts: list[tuple[int, bytes | None]] = [(0, keyless(faulty, 100, codec)), (1, keyless((), 1))]
+    first, good = answered(live, request("compacted", topic_id, parts), version)
+    (alone,) = answered(live, request("compacted", topic_id, parts[:1]), version)
+    assert (first.index, first.error_code, first.base_offset) == (0, ErrorCode.INVALID_RECORD, -1)
+    assert (good.error_code, good.error_message, named(good)) == (0, None, [])
+    assert alone == first
+    if version >= RECORD_ERRORS_FROM:
+        reason = "a record of a compacted topic needs a key"
+        assert named(first) == [(place, reason) for place in faulty]
+        assert first.error_message == "10 of 100 records have no key; the topic is compacted"
+
+
+def test_an_answer_names_a_bounded_number_of_records(live: LiveCluster) -> None:
+    topic_id = live.create_topic("compacted", 3, configs={"cleanup.policy": "compact"})
+    count = RECORDS_NAMED_MAX // 2 + 10
+    records = keyless(range(count), count)
+    parts: list[tuple[int, bytes | None]] = [(0, records), (1, records), (2, records)]
+    produced = answered(live, request("compacted", topic_id, parts), VERSIONS[-1])
+    assert [each.error_code for each in produced] == [ErrorCode.INVALID_RECORD] * 3
+    assert [len(each.record_errors) for each in produced] == [count, RECORDS_NAMED_MAX - count, 0]
 
 
 def test_who_does_not_lead_says_who_does(live_trio: LiveCluster) -> None:

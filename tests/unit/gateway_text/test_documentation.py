@@ -23,3 +23,15 @@ def test_the_documented_session_is_what_one_sees(cluster: TextCluster, person: P
     assert len(seen) > 10
     assert [TIME.sub("T", line) for line in seen] == [TIME.sub("T", line) for line in expected]
     assert person.is_gone()
+
+
+def test_the_documented_line_for_scripts_ends_by_itself(
+    cluster: TextCluster, person: Person
+) -> None:
+    assert "arrivals" not in cluster.live.broker.state.topics
+    text = PAGE.read_text(encoding="utf-8")
+    typed, shown = re.findall(r"\$ printf '(.*)' \| nc [\d. ]+\n((?:OK.*\n)+)```", text)[0]
+    # As where `nc` does not pass the end of the input on.
+    person.type(typed.replace("\\n", "\n"))
+    assert [person.line() for _ in shown.splitlines()] == shown.splitlines()
+    assert person.is_gone()

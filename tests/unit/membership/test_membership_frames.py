@@ -141,6 +141,12 @@ def test_a_node_refutes_whatever_is_said_of_it() -> None:
     assert member.member(ONE) == member.own
 
 
+def test_a_frame_to_anybody_is_no_frame_to_node_zero() -> None:
+    for receiver in (ANYBODY, NodeId(0), TWO):
+        envelope = KEYRING.open(KEYRING.seal(NodeId(0), receiver, 1, 1, b"packet"))
+        assert (envelope.sender, envelope.receiver) == (0, receiver)
+
+
 def test_a_member_with_the_secret_cannot_make_a_table_grow_without_end() -> None:
     member = core(MembershipConfig(members_max=20, facts_max=50, facts_per_member_max=50))
     for number in range(1, 400):

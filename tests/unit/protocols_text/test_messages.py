@@ -1,10 +1,13 @@
 """Messages as people write them and as they are shown to them."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.protocols.text.errors import BadCommand
+from kafkaesque.protocols.text.examples import PUBLISH
 from kafkaesque.protocols.text.messages import TextMessage, read_message, write_message
 
 payloads = st.one_of(
@@ -49,25 +52,62 @@ def test_what_is_shown_can_be_published_again_and_is_the_same(message: TextMessa
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("UA1545 is late", b"UA1545 is late"),
-        ("42", b"42"),
-        ('"quoted"', b'"quoted"'),
-        ("[1, 2]", b"[1, 2]"),
-        ('{"delay": 11}', b'{"delay": 11}'),
-        ('{"Body": 1, "Subject": 2}', b'{"Body": 1, "Subject": 2}'),
-        ('{"Body": "never closed}', b'{"Body": "never closed}'),
-        ("{}", b"{}"),
-        ("null", b"null"),
-        ('{"Body": "half a character: \\ud800"}', b'{"Body": "half a character: \\ud800"}'),
-        ('{"body": "small"}', b'{"body": "small"}'),
-        ("{" * 100_000, b"{" * 100_000),
-        ('{"Body": ' + "[" * 100_000, b'{"Body": ' + b"[" * 100_000),
-    ],
+    "text",
+    ["UA1545 is late", "42", '"quoted"', "[1, 2]", "null", "a {", "(" * 100_000, "[" * 100_000],
 )
-def test_any_other_text_is_the_body_as_it_stands(text: str, value: bytes) -> None:
-    assert read_message(text) == TextMessage(value=value)
+def test_what_begins_with_no_brace_is_the_body_as_it_stands(text: str) -> None:
+    assert read_message(text) == TextMessage(value=text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "example"),
+    [
+        ('{"Body": "unclosed', "is not JSON: it ends too early", PUBLISH),
+        ('{"Body": 1,}', "is not JSON: trailing comma in object (byte 11)", PUBLISH),
+        ('{"Body": 1} more', "is not JSON: trailing characters (byte 13)", PUBLISH),
+        ('{"Body": "\\ud800"}', "is not JSON: half a character is escaped in it", PUBLISH),
+        ('{"Body": ' + "[" * 100_000, "is not JSON: it is nested too deeply", PUBLISH),
+        ("{" * 100_000, "is not JSON: object keys must be strings (byte 1)", PUBLISH),
+        ("{a, b}", "is not JSON: object keys must", 'PUBS flights {"Body": "{a, b}"}'),
+        ('{"a" b}', "is not JSON: ", 'PUBS flights {"Body": "{\\"a\\" b}"}'),
+        ("{", "is not JSON: it ends too early", 'PUBS flights {"Body": "{"}'),
+        ("{}", 'the message has no "Body"', 'PUBS flights {"Body": {}}'),
+        ('{"Key": "UA1545"}', 'the message has no "Body"', PUBLISH),
+        (
+            '{"Body": 1, "Extra": 2}',
+            'a message has Header, Key and Body, and no field "Extra"',
+            'PUBS flights {"Body": {"Body": 1, "Extra": 2}}',
+        ),
+        (
+            '{"delay": 11}',
+            'a message has Header, Key and Body, and no field "delay"',
+            'PUBS flights {"Body": {"delay": 11}}',
+        ),
+        ('{"body": "x"}', 'no field "body" (did you mean "Body"?)', PUBLISH),
+        ('{"Body": 1, "header": {}}', '(did you mean "Header"?)', PUBLISH),
+        (
+            '{"\\n\\u001b[2J": 1}',
+            'no field "\\n\\u001b[2J"',
+            'PUBS flights {"Body": {"\\n\\u001b[2J": 1}}',
+        ),
+        ('{"%s": 1}' % ("n" * 999), '"' + "n" * 57 + '..."', PUBLISH),
+    ],
+    ids=lambda each: each[:30],
+)
+def test_what_begins_with_a_brace_is_a_message_or_an_error_that_says_what_to_write(
+    text: str, what: str, example: str
+) -> None:
+    with pytest.raises(BadCommand) as caught:
+        read_message(text, "flights")
+    assert what in caught.value.what
+    assert caught.value.example == example
+    shown = caught.value.example.removeprefix("PUBS flights ")
+    assert read_message(shown).value is not None
+
+
+@pytest.mark.parametrize("text", ["{", "{a, b}", '{"a" b}', '{"Body": "unclosed'])
+def test_a_plain_text_may_begin_with_a_brace(text: str) -> None:
+    assert read_message(json.dumps({"Body": text})) == TextMessage(value=text.encode())
 
 
 @pytest.mark.parametrize(

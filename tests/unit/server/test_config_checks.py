@@ -35,7 +35,7 @@ def with_seeds(directory: Path, seeds: str) -> ServerConfig:
 
 
 def test_all_that_is_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
-    broker = """id = 0
+    broker = """id = -1
 kafka.prot = 9092
 admin.port = 9092
 host = "0.0.0.0"
@@ -51,7 +51,7 @@ log.retenton.ms = 1
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, broker)
     said = str(refused.value).splitlines()
-    wrong = ["[more]", "id = 0 is not", "kafka.prot", "log.segment.bytes", "log.retenton.ms"]
+    wrong = ["[more]", "id = -1 is not", "kafka.prot", "log.segment.bytes", "log.retenton.ms"]
     wrong += ["admin.port and kafka.port", "0.0.0.0", "[controllers] 1", "secret", "seeds"]
     assert len(said) == len(wrong)
     for line, words in zip(said, wrong, strict=True):

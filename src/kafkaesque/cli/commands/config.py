@@ -49,7 +49,7 @@ TopicOption = Annotated[
     str | None, typer.Option("--topic", metavar="NAME", help="Options of this topic.")
 ]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", min=1, help="Options of this broker.")
+    int | None, typer.Option("--broker", metavar="ID", min=0, help="Options of this broker.")
 ]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group's.")]
 AllBrokersOption = Annotated[

@@ -1,5 +1,6 @@
 """UnregisterBroker and UpdateFeatures: which brokers there are, and what they may use."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.commands import ControllerResult, RaiseFeature, RemoveBroker
@@ -39,46 +40,63 @@ def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
     gateway.broker.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
 
 
+#: From this version on, a success is told once and not for each feature.
 _VERSION_WITH_ONE_RESULT = 2
 
 
 def on_update_features(gateway: "KafkaGateway", call: Call) -> None:
-    """Raise levels, each by itself; none goes back."""
+    """Raise levels: all that are named, or none.
+
+    As in Kafka 4, the first one that cannot be raised is the error of the whole request.
+    """
     request: UpdateFeaturesRequest = call.read()
-    results: list[UpdatableFeatureResult] = []
+    updates = request.feature_updates
+    refusals: list[RequestRefused] = []
     pieces: list[Piece] = []
-    for update in request.feature_updates:
-        result = UpdatableFeatureResult(update.feature, 0, None)
-        results.append(result)
-        pieces.append(_update(gateway, request, update, result))
+    if not request.validate_only and len(updates) > 1:
+        pieces += [_update(gateway, request, each, refusals, is_trial=True) for each in updates]
+    pieces += [
+        _update(gateway, request, each, refusals, is_trial=request.validate_only)
+        for each in updates
+    ]
 
     def answer() -> None:
-        message = UpdateFeaturesResponse(error_message=None, results=results)
-        if call.version >= _VERSION_WITH_ONE_RESULT:
-            failed = next((each for each in results if each.error_code), None)
-            message.results = []
-            if failed is not None:
-                message.error_code = failed.error_code
-                message.error_message = failed.error_message
+        message = UpdateFeaturesResponse(error_message=None, results=[])
+        if refusals:
+            message.error_code = code_of(refusals[0])
+            message.error_message = message_of(refusals[0])
+        elif call.version < _VERSION_WITH_ONE_RESULT:
+            message.results = [UpdatableFeatureResult(each.feature, 0, None) for each in updates]
         call.answer(message)
 
-    Queue(gateway.clock, pieces, answer).start()
+    # One after the other: nothing is raised before all were tried.
+    Queue(gateway.clock, pieces, answer, under_way_max=1).start()
 
 
 def _update(
     gateway: "KafkaGateway",
     request: UpdateFeaturesRequest,
     update: FeatureUpdateKey,
-    result: UpdatableFeatureResult,
+    refusals: list[RequestRefused],
+    *,
+    is_trial: bool,
 ) -> Piece:
+    """Return the piece that raises one level, or tries to; it does nothing after a refusal."""
+
     def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
-            result.error_code, result.error_message = code_of(outcome), message_of(outcome)
+            refusals.append(outcome)
 
     command = RaiseFeature(
-        name=update.feature,
-        level=update.max_version_level,
-        validate_only=request.validate_only,
+        name=update.feature, level=update.max_version_level, validate_only=is_trial
     )
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    return command_piece(gateway.broker, command, timeout_ms, on_outcome)
+    piece = command_piece(gateway.broker, command, timeout_ms, on_outcome)
+
+    def run(on_done: Callable[[], None]) -> None:
+        if refusals:
+            on_done()
+        else:
+            piece(on_done)
+
+    return run

@@ -64,8 +64,8 @@ class ClusterView:
         nobody if others may know one.
         """
         controller = self.broker.controller_node()
-        if controller in self._alive:
-            return int(controller or 0)
+        if controller is not None and controller in self._alive:
+            return controller
         return NO_NODE if self.is_cut_off else self.broker.node
 
     def find_broker(self, node: int) -> BrokerRegistered | None:

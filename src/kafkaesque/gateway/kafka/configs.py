@@ -27,7 +27,7 @@ from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import Piece, command_piece
 from kafkaesque.model.errors import InvalidRequest, RequestRefused
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import NodeId, write_node
 from kafkaesque.protocols.kafka.messages.alter_configs_request import AlterConfigsRequest
 from kafkaesque.protocols.kafka.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplaceResult,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: Each broker in one way only: what asks for one has no end of other names for it.
-_BROKER_ID = re.compile(r"[1-9][0-9]{0,9}")
+_BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 #: The requests themselves say no time; clients wait this long by default.
 ALTER_TIMEOUT_MS = 30_000
@@ -279,7 +279,7 @@ def _command(
         raise _unsupported(resource)
     return ChangeConfig(
         topic=topic,
-        node=node,
+        node=write_node(node),
         changes=changes,
         replace_all=replace_all,
         validate_only=validate_only,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.batch_checks import LongCheck
+from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX, LongCheck
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.commands import ProduceResult
 from kafkaesque.broker.topic_names import INTERNAL_TOPICS
@@ -23,6 +23,7 @@ from kafkaesque.model.errors import (
     TransactionUnverified,
 )
 from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.produce_path import (
     PartitionProduced,
@@ -47,6 +48,7 @@ _WITH_ADDING = 12
 
 #: A batch that is answered so is sent again.
 _FOR_THE_MOMENT = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS)
+
 
 #: What may have to be waited for before a batch can be appended.
 _Wait = LongCheck | Confirmation
@@ -96,12 +98,19 @@ def _answer_nothing(call: Call, *, has_failed: bool) -> None:
         call.connection.refuse_unanswered()
 
 
-def _refused(broker: Broker, where: TopicPartition, refusal: RequestRefused) -> PartitionProduced:
+def _refused(
+    broker: Broker, where: TopicPartition, refusal: RequestRefused, named_max: int
+) -> PartitionProduced:
+    """Return the answer for a batch that was refused; at most `named_max` records are named."""
+    errors: list[tuple[int, str]] = []
+    if isinstance(refusal, InvalidRecord):
+        errors = [(place, refusal.fault) for place in refusal.places[:named_max]]
     return PartitionProduced(
         where.partition,
         code_of(refusal),
         -1,
         error_message=message_of(refusal),
+        record_errors=errors,
         leader=leader_hint(broker, where) if isinstance(refusal, NotLeader) else None,
     )
 
@@ -280,7 +289,7 @@ class _ProduceOne:
         call = self._call
         if isinstance(outcome, RequestRefused):
             where = TopicPartition(self._name, self._index)
-            self._answer_refusal(_refused(self._broker, where, outcome))
+            self._answer_refusal(_refused(self._broker, where, outcome, RECORDS_NAMED_MAX))
         elif self._acks == 0:
             _answer_nothing(call, has_failed=False)
         else:
@@ -319,6 +328,7 @@ class _Produce:
         "_call",
         "_has_failed",
         "_left",
+        "_named_left",
         "_request",
         "_steps",
         "_topics",
@@ -332,6 +342,8 @@ class _Produce:
         self._topics: list[tuple[TopicKey, list[PartitionProduced]]] = []
         self._left = 1
         self._has_failed = False
+        #: Records at fault that the answer has room for.
+        self._named_left = RECORDS_NAMED_MAX
         self._steps: Iterator[_Wait | None] = iter(())
         #: What has to be waited for before the next step.
         self._wait: _Wait | None = None
@@ -460,7 +472,9 @@ class _Produce:
 
     def _refused(self, where: TopicPartition, refusal: RequestRefused) -> PartitionProduced:
         self._has_failed = True
-        return _refused(self._broker, where, refusal)
+        produced = _refused(self._broker, where, refusal, self._named_left)
+        self._named_left -= len(produced.record_errors)
+        return produced
 
     def _on_one_done(self) -> None:
         self._left -= 1

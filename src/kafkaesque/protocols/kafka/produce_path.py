@@ -30,6 +30,8 @@ from kafkaesque.protocols.kafka.wire import (
 
 #: First version in which topics are named by their ids.
 TOPIC_ID_FROM: Final = 13
+#: First version whose answers name the records at fault (KIP-467).
+RECORD_ERRORS_FROM: Final = 8
 _FLEXIBLE_FROM: Final = 9
 
 #: A topic's name, or from version 13 on its id.
@@ -260,7 +262,6 @@ NodeEndpoint = tuple[int, str, int, str | None]
 
 _ENDPOINTS_FROM: Final = 10
 _LOG_START_FROM: Final = 5
-_RECORD_ERRORS_FROM: Final = 8
 
 #: No record errors, no message, no tagged fields.
 _PLAIN_END: Final = b"\x01\x00\x00"
@@ -425,7 +426,7 @@ def _write_legacy(
                     p.index, p.error_code, p.base_offset, p.log_append_time_ms, p.log_start_offset
                 )
             )
-            if api_version >= _RECORD_ERRORS_FROM:
+            if api_version >= RECORD_ERRORS_FROM:
                 append(_write_int(len(p.record_errors)))
                 for place, reason in p.record_errors:
                     append(_write_int(place) + _legacy_text(reason))

@@ -24,7 +24,7 @@ _CALENDAR_END_MS = 253_402_300_800_000
 _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "PUBS topic message",
-        "publish a message: JSON with Body, and perhaps Key and Header; any other text is the Body",
+        "publish JSON with Body, and perhaps Key and Header; what begins with no { is the Body",
         (examples.PUBLISH, examples.PUBLISH_WITH_HEADER, examples.PUBLISH_TEXT),
     ),
     (
@@ -74,7 +74,7 @@ def write_unfinished() -> bytes:
     """Return the line for the beginning of a line that was not carried out."""
     return write_error(
         "the input ended within a line, which was dropped: a line must end with a newline",
-        f"printf '{examples.PUBLISH_TEXT}\\n' | nc 127.0.0.1 7070",
+        f"printf '{examples.PUBLISH_TEXT}\\n{examples.QUIT}\\n' | nc 127.0.0.1 7070",
     )
 
 

@@ -6,7 +6,12 @@ from difflib import get_close_matches
 
 from kafkaesque.protocols.text import examples
 from kafkaesque.protocols.text.errors import BadCommand
-from kafkaesque.protocols.text.messages import TextMessage, read_message
+from kafkaesque.protocols.text.messages import (
+    SHOWN_LENGTH_MAX,
+    TextMessage,
+    read_message,
+    shortened,
+)
 from kafkaesque.protocols.text.positions import Start, read_start
 from kafkaesque.protocols.text.subscription import (
     Subscription,
@@ -16,8 +21,6 @@ from kafkaesque.protocols.text.subscription import (
 )
 
 _SUBSCRIBE = f"{examples.SUBSCRIBE_SOME} (without partitions: all of them)"
-#: How much of a line an error repeats.
-REPEATED_LENGTH_MAX = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,16 +94,9 @@ def _cut(text: str) -> tuple[str, str]:
 
 
 def _unknown(verb: str) -> BadCommand:
-    near = get_close_matches(verb.upper()[:REPEATED_LENGTH_MAX], _READERS, n=1)
+    near = get_close_matches(verb.upper()[:SHOWN_LENGTH_MAX], _READERS, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     return BadCommand(f"there is no command {shortened(verb)!r}{hint}", examples.HELP)
-
-
-def shortened(text: str) -> str:
-    """Return at most the beginning of a text."""
-    if len(text) <= REPEATED_LENGTH_MAX:
-        return text
-    return text[: REPEATED_LENGTH_MAX - 3] + "..."
 
 
 def _read_publish(rest: str) -> Publish:
@@ -109,7 +105,7 @@ def _read_publish(rest: str) -> Publish:
         raise BadCommand("PUBS needs a topic and a message", examples.PUBLISH)
     if not message:
         raise BadCommand(f"PUBS {shortened(topic)} needs a message", examples.PUBLISH)
-    return Publish(topic=topic, message=read_message(message))
+    return Publish(topic=topic, message=read_message(message, topic))
 
 
 def _read_subscribe(rest: str) -> Subscribe:

@@ -7,9 +7,11 @@ UTF-8 in base64, as "KeyBase64", "BodyBase64" or, in a header, as {"Base64": "..
 """
 
 import binascii
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import msgspec
 
@@ -23,6 +25,11 @@ _HEADER, _KEY, _BODY = "Header", "Key", "Body"
 _KEY_BASE64, _BODY_BASE64 = "KeyBase64", "BodyBase64"
 _NAMES = (_HEADER, _KEY, _BODY, _KEY_BASE64, _BODY_BASE64)
 _BASE64 = "Base64"
+
+#: How much of a text an error repeats.
+SHOWN_LENGTH_MAX = 60
+#: Half of a character that takes two escapes.
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 #: How the JSON values begin that are shown as such: all but strings and null.
 _JSON_BEGINNINGS = tuple(map(str.encode, "{[-0123456789tf"))
@@ -50,22 +57,70 @@ class TextMessage:
 # -- reading
 
 
-def read_message(text: str) -> TextMessage:
+def read_message(text: str, topic: str = "flights") -> TextMessage:
     """Return what a person's text says.
 
-    An object that has Body and none but these names is a message; any other text is a body.
+    What begins with { is a message in JSON, and has to be one: an object with a body, and with
+    nothing else that a message has not. Any other text is a body.
 
     Raises:
-        BadCommand: it is such an object, and something in it cannot be.
+        BadCommand: it begins so and is no message; with what to write, to this topic, instead.
     """
-    envelope = _read_object(text.encode()) if text.lstrip().startswith("{") else None
-    if not envelope or any(name not in _NAMES for name in envelope):
+    if not text.lstrip().startswith("{"):
         return TextMessage(value=text.encode())
+    envelope = _read_envelope(text, topic)
+    for name in envelope:
+        if name not in _NAMES:
+            raise _unknown(name, text, topic)
     return TextMessage(
         headers=_read_headers(envelope),
         key=_read_key(envelope),
-        value=_read_body(envelope),
+        value=_read_body(envelope, text, topic),
     )
+
+
+def _read_envelope(text: str, topic: str) -> Mapping[str, bytes]:
+    try:
+        fields = _object_decoder.decode(text.encode())
+    except _NOT_JSON as error:
+        what = f"a message that begins with {{ is JSON, and this is not JSON: {_why(error, text)}"
+        is_tried = any(f'"{name}"' in text for name in _NAMES)
+        body = _encoder.encode(text).decode()
+        raise BadCommand(what, PUBLISH if is_tried else _instead(body, topic)) from None
+    return {name: bytes(raw) for name, raw in fields.items()}
+
+
+def _why(error: Exception, text: str) -> str:
+    """Return what is wrong with a text that is not JSON."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "truncated" not in str(error):
+        return str(error).rpartition("malformed: ")[2]
+    # The decoder says the same of an escape that wants another one after it.
+    is_whole = text.rstrip().endswith("}") and _HALF.search(text) is not None
+    return "half a character is escaped in it" if is_whole else "it ends too early"
+
+
+def _unknown(name: str, text: str, topic: str) -> BadCommand:
+    near = get_close_matches(name[:SHOWN_LENGTH_MAX].capitalize(), _NAMES, n=1, cutoff=0.8)
+    hint = f' (did you mean "{near[0]}"?)' if near else ""
+    shown = _encoder.encode(shortened(name)).decode()
+    what = f"a message has {_HEADER}, {_KEY} and {_BODY}, and no field {shown}{hint}"
+    return BadCommand(what, PUBLISH if near else _instead(text.strip(), topic))
+
+
+def _instead(body: str, topic: str) -> str:
+    """Return how to write this body to this topic; or some body to some topic, if it is long."""
+    if len(body) > SHOWN_LENGTH_MAX or len(topic) > SHOWN_LENGTH_MAX:
+        return PUBLISH
+    return f'PUBS {topic} {{"{_BODY}": {body}}}'
+
+
+def shortened(text: str) -> str:
+    """Return at most the beginning of a text."""
+    if len(text) <= SHOWN_LENGTH_MAX:
+        return text
+    return text[: SHOWN_LENGTH_MAX - 3] + "..."
 
 
 def _read_object(data: bytes) -> Mapping[str, bytes] | None:
@@ -76,13 +131,14 @@ def _read_object(data: bytes) -> Mapping[str, bytes] | None:
     return {name: bytes(raw) for name, raw in fields.items()}
 
 
-def _read_body(envelope: Mapping[str, bytes]) -> bytes | None:
+def _read_body(envelope: Mapping[str, bytes], text: str, topic: str) -> bytes | None:
     if _BODY in envelope and _BODY_BASE64 in envelope:
         raise BadCommand(f'a message has "{_BODY}" or "{_BODY_BASE64}", not both', PUBLISH)
     if _BODY_BASE64 in envelope:
         return _read_base64(envelope[_BODY_BASE64], _BODY_BASE64)
     if _BODY not in envelope:
-        raise BadCommand('the message has no "Body"', PUBLISH)
+        example = PUBLISH if envelope else _instead(text.strip(), topic)
+        raise BadCommand('the message has no "Body"', example)
     return _read_value(envelope[_BODY])
 
 

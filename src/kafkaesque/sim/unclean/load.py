@@ -128,7 +128,7 @@ class UncleanLoad:
         }
         if spec.expires:
             configs["retention.bytes"] = str(RETENTION_BYTES)
-        numbers = {name: number for number, name in enumerate(cluster.names, start=1)}
+        numbers = dict(zip(cluster.names, cluster.options.broker_ids, strict=True))
         self.spec: Final = TopicSpec(
             name=TOPIC,
             partitions=PARTITIONS,
