@@ -357,16 +357,18 @@ def _groups_in_time(bootstrap: str, unseen: list[str], limit_s: float) -> list[G
 
 def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> None:
     from kafkaesque.cli.consumer_lag import measure_lag
-    from kafkaesque.cli.group_states import describe_group, list_groups
+    from kafkaesque.cli.group_states import GroupKind, describe_group, list_groups
     from kafkaesque.cli.kafka import Connection
 
     try:
         connection = Connection(bootstrap)
         admin = connection.admin()
-        names = [each.group for each in list_groups(bootstrap, unseen.append)]
+        listed = list_groups(bootstrap, unseen.append)
     except CommandFailed as failure:
         unseen.append(f"groups: {failure.message}")
         return
+    # A sink's marker counts micro-batches: it is never behind, and nobody is to delete it.
+    names = [each.group for each in listed if each.kind is GroupKind.CONSUMERS]
     if len(names) > GROUPS_MAX:
         unseen.append(f"{len(names) - GROUPS_MAX} of {len(names)} groups: there are too many")
     for name in names[:GROUPS_MAX]:
