@@ -1,4 +1,4 @@
-"""The names of groups that nobody consumes with: an exactly-once Spark sink keeps its markers there.
+"""The groups in which an exactly-once Spark sink keeps its markers: nobody consumes with them.
 
 A marker is a committed offset that says which micro-batch a task wrote last (ADR 11). Without it a
 micro-batch that is repeated is written a second time, so whoever manages groups has to know them.

@@ -225,7 +225,7 @@ def delete(
 
 
 def _show_marker(screen: Screen, group: "Group", batches: "Mapping[tuple[str, int], int]") -> None:
-    """Show which micro-batch was written last; such an offset is none of the log, and has no lag."""
+    """Show which micro-batch was written last; that is no place in the log, and has no lag."""
     facts: list[tuple[Cell, ...]] = [
         ("group", group.name),
         ("state", group.state),
@@ -233,6 +233,7 @@ def _show_marker(screen: Screen, group: "Group", batches: "Mapping[tuple[str, in
         ("kind", group.kind),
     ]
     rows = [(*where, batch) for where, batch in sorted(batches.items())]
+    documents = [{"topic": row[0], "partition": row[1], "batch": row[2]} for row in rows]
     columns = ("TOPIC", "PARTITION", "BATCH")
     screen.show(
         [
@@ -244,9 +245,7 @@ def _show_marker(screen: Screen, group: "Group", batches: "Mapping[tuple[str, in
             "state": group.state,
             "protocol": group.protocol,
             "kind": group.kind,
-            "batches": [
-                dict(zip(("topic", "partition", "batch"), row, strict=True)) for row in rows
-            ],
+            "batches": documents,
         },
     )
 
