@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
+from kafkaesque.cli.command_endings import run_to_end
 from kafkaesque.cli.exit_codes import INTERRUPTED, OK
 from kafkaesque.cli.failure import CommandFailed
 
@@ -60,6 +61,12 @@ class LazyGroup(TyperGroup):
             meant = f" Did you mean '{near[0]}'?" if near else " `kafkaesque --help` lists them."
             ctx.fail(f"There is no command '{name}'.{meant}")
         return super().resolve_command(ctx, args)
+
+    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        def run() -> Any:
+            return super(LazyGroup, self).main(*arguments, standalone_mode=False, **options)
+
+        return run_to_end(run) if standalone_mode else run()
 
     def invoke(self, ctx: Any) -> Any:
         try:
