@@ -13,17 +13,14 @@ from kafkaesque.cli.arguments import (
     new_app,
     number_option,
 )
-from kafkaesque.cli.exit_codes import UNREACHABLE
-from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.doctor.facts import Facts
     from kafkaesque.cli.doctor.findings import Finding
 
-#: Its exit codes are a checker's: 0 is healthy, 1 is not.
+#: Its exit codes are a checker's: 0 is healthy, 1 is not; 3 is that nobody answers, as everywhere.
 HAS_FINDINGS = 1
-COULD_NOT_LOOK = 2
 
 app = new_app()
 
@@ -49,7 +46,7 @@ def doctor(
     """Say what is wrong with a cluster, why, and what helps.
 
     Works with clusters that are half dead, as long as one broker answers. Ends with 0 where nothing
-    is wrong, with 1 where something is, and with 2 where nobody answers. docs/operations.md has a
+    is wrong, with 1 where something is, and with 3 where nobody answers. docs/operations.md has a
     paragraph for each finding, by the name that stands before it.
 
     \b
@@ -64,12 +61,7 @@ def doctor(
     limits = Limits(
         disk_free_percent=disk_free, clock_s=clock, lag_s=lag, transaction_s=transaction
     )
-    try:
-        facts = look_closely(bootstrap, transaction_s=transaction)
-    except CommandFailed as failure:
-        if failure.exit_code == UNREACHABLE:
-            failure.exit_code = COULD_NOT_LOOK
-        raise
+    facts = look_closely(bootstrap, transaction_s=transaction)
     found = diagnose(facts, limits)
     screen = Screen(json=json)
     if json:
