@@ -38,14 +38,19 @@ SEEN = ClusterStatus(
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str, quorum_is: Quorum | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    found: Facts,
+    *words: str,
+    quorum_is: Quorum | None = None,
+    seen: ClusterStatus = SEEN,
+    code: int = 0,
 ) -> tuple[str, list[str]]:
     """Run a command; return its output, and which brokers were asked beside `look`."""
     asked: list[str] = []
 
     def read_status(bootstrap: str) -> ClusterStatus:
         asked.append(bootstrap)
-        return SEEN
+        return seen
 
     def read_quorum(bootstrap: str) -> Quorum:
         asked.append(bootstrap)
@@ -60,7 +65,8 @@ def run(
     for module in (gossip_members, recoveries):
         monkeypatch.setattr(module, "read_page", lambda *_: None)
     done = CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
+    assert ("error: " in done.stderr) == (code != 0)
     return done.stdout, asked
 
 
@@ -76,13 +82,13 @@ def test_wait_counts_no_move_as_a_missing_replica(monkeypatch: pytest.MonkeyPatc
 
 def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     none = closed(without_controller(1, 2), 3, problem="no answer", hangs=True)
-    output, asked = run(monkeypatch, none, "status", "--json")
+    output, asked = run(monkeypatch, none, "status", "--json", code=1)
     document = json.loads(output)
     assert document["controller"] == -1
     assert not any(each["is_controller"] for each in document["brokers"])
     # Who hangs is not asked again, and nobody for a controller that none has.
     assert asked == ["h:1,h:2"]
-    output, _ = run(monkeypatch, none, "status")
+    output, _ = run(monkeypatch, none, "status", code=1)
     assert "controller\t-\n" in output
     assert "controllers\t1, 2, 3\n" in output
     document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
@@ -146,4 +152,61 @@ def test_status_has_a_row_for_each_partition_that_is_not_well() -> None:
         ("b-0", "no leader; replicas missing; offline on brokers 1, 2"),
         ("c-0", "replicas missing"),
         ("d-0", "offline on broker 3"),
+    ]
+
+
+def test_status_is_no_success_where_something_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for words in (["status"], ["status", "--json"]):
+        run(monkeypatch, facts(), *words)  # replicas that are missing are no outage
+        run(monkeypatch, facts(), *words, seen=replace(SEEN, leaderless=["orders-0"]), code=1)
+        run(monkeypatch, without_controller(1, 2, 3), *words, code=1)
+
+
+def lost_majority(topics: int, partitions: int) -> ClusterStatus:
+    """Return a cluster in which every partition has lost its majority, its own topic included."""
+    names = [f"__consumer_offsets-{number}" for number in range(50)]
+    names += [f"topic-{n:03}-{number}" for n in range(topics) for number in range(partitions)]
+    return replace(
+        SEEN,
+        topics=topics + 1,
+        partitions=len(names),
+        leaderless=names,
+        under_replicated=names[::2],
+        offline_replicas={name: [2, 3] for name in names},
+    )
+
+
+def test_where_a_majority_is_lost_status_says_so_by_topic_users_first() -> None:
+    *_, troubles = cluster._tables(lost_majority(topics=3, partitions=12))
+    said = "12 without a leader; 6 with replicas missing; offline on brokers 2, 3"
+    assert troubles.rows == [
+        ("12 of topic-000", said),
+        ("12 of topic-001", said),
+        ("12 of topic-002", said),
+        (
+            "50 of __consumer_offsets",
+            "50 without a leader; 25 with replicas missing; offline on brokers 2, 3",
+        ),
+    ]
+    *_, troubles = cluster._tables(lost_majority(topics=500, partitions=3))
+    assert len(troubles.rows) == 21
+    assert troubles.rows[-1] == ("1490 partitions of 481 more topics", "--json names each")
+    assert not any("__" in str(row[0]) for row in troubles.rows)
+
+
+def test_of_few_partitions_users_and_those_without_a_leader_come_first() -> None:
+    status = replace(
+        SEEN,
+        leaderless=["__consumer_offsets-3", "b-10", "b-9"],
+        under_replicated=["__consumer_offsets-1", "a-0"],
+    )
+    *_, troubles = cluster._tables(status)
+    assert [row[0] for row in troubles.rows] == [
+        "b-9",
+        "b-10",
+        "a-0",
+        "__consumer_offsets-3",
+        "__consumer_offsets-1",
     ]

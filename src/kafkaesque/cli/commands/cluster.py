@@ -92,7 +92,8 @@ def status(
     Where the cluster has a secret, also what one of the brokers knows of all by gossip; and which
     partitions are being formed anew from what is left of them, or ever were.
 
-    `kafkaesque doctor` says why, and what helps.
+    `kafkaesque doctor` says why, and what helps. Ends with 1 where a partition has no leader, or no
+    controller leads.
 
     \b
     Example:
@@ -134,6 +135,27 @@ def status(
     }
     extra["moves"] = moves_document(facts.moves)
     Screen(json=json).show(tables, {**asdict(found), **extra})
+    _end_by(found)
+
+
+def _end_by(found: ClusterStatus) -> None:
+    """Say that something is not served, if it is so: replicas that are missing are no outage.
+
+    Raises:
+        CommandFailed: partitions are neither written nor read, or nothing can be created or moved.
+    """
+    problems = []
+    if found.leaderless:
+        have = "has" if len(found.leaderless) == 1 else "have"
+        problems.append(
+            f"{len(found.leaderless)} of {counted(found.partitions, 'partition')} {have} no leader"
+        )
+    if found.controller < 0:
+        problems.append("no controller leads")
+    if problems:
+        raise CommandFailed(
+            ", and ".join(problems), hint="kafkaesque doctor    (says why, and what helps)"
+        )
 
 
 @app.command()
@@ -319,6 +341,8 @@ def _broker_cells(broker: "BrokerDetails", found: ClusterStatus) -> tuple[Cell, 
 
 
 def _tables(found: ClusterStatus) -> list[Table]:
+    from kafkaesque.cli.partition_troubles import Troubles, troubles_table
+
     brokers = Table(
         title="brokers",
         columns=("BROKER", "ADDRESS", "CONTROLLER", "STATE", "LEADS", "VERSION", "DISK-FREE"),
@@ -338,20 +362,11 @@ def _tables(found: ClusterStatus) -> list[Table]:
             ("offline replicas", sum(map(len, found.offline_replicas.values()))),
         ],
     )
-    tables = [facts, brokers]
-    troubles = _troubles(found)
-    if troubles:
-        tables.append(Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=troubles))
-    return tables
-
-
-def _troubles(found: ClusterStatus) -> list[tuple[str, str]]:
-    """Return a row for each partition that is not well; those without a leader come first."""
-    from kafkaesque.cli.doctor.advice import in_words
-
-    troubles = {name: ["no leader"] for name in found.leaderless}
-    for name in found.under_replicated:
-        troubles.setdefault(name, []).append("replicas missing")
-    for name, nodes in found.offline_replicas.items():
-        troubles.setdefault(name, []).append(f"offline on {in_words(nodes)}")
-    return [(name, "; ".join(words)) for name, words in troubles.items()]
+    troubles = troubles_table(
+        Troubles(
+            leaderless=found.leaderless,
+            under_replicated=found.under_replicated,
+            offline=found.offline_replicas,
+        )
+    )
+    return [facts, brokers] if troubles is None else [facts, brokers, troubles]
