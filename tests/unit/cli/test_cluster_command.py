@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from kafkaesque.cli import gossip_members, kafka, quorum, recoveries
+from kafkaesque.cli import awaited_brokers, gossip_members, kafka, quorum, recoveries
 from kafkaesque.cli.app import app
 from kafkaesque.cli.commands import cluster
 from kafkaesque.cli.commands.cluster import BrokerRow, ClusterStatus
 from kafkaesque.cli.doctor import probe
-from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.doctor.facts import BrokerFacts, Facts
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum
@@ -23,7 +23,15 @@ from kafkaesque.protocols.kafka.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from tests.unit.cli.made_up_facts import closed, facts, partition, view, without_controller
+from tests.unit.cli.made_up_facts import (
+    admin,
+    broker,
+    closed,
+    facts,
+    partition,
+    view,
+    without_controller,
+)
 from tests.unit.cli.made_up_facts import quorum as made_up_quorum
 
 SEEN = ClusterStatus(
@@ -210,3 +218,50 @@ def test_of_few_partitions_users_and_those_without_a_leader_come_first() -> None
         "__consumer_offsets-3",
         "__consumer_offsets-1",
     ]
+
+
+def test_wait_is_for_all_brokers_that_the_cluster_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    output, _ = run(monkeypatch, facts(), "wait")
+    assert output.startswith("ready: 3 brokers, ")
+    # Registered, and not up; a controller, and not registered yet, as while a cluster starts.
+    stopped = closed(facts(), 3)
+    empty = replace(view(), partitions={})
+    one = Facts(view=empty, brokers=[with_controllers(broker(1, empty), 1, 2, 3)])
+    for seen, said in (
+        (stopped, "2 of 3 brokers answer, and broker 3 does not"),
+        (one, "1 of 3 brokers answer, and brokers 2, 3 do"),
+    ):
+        errors = refused(monkeypatch, seen, "wait", "--timeout", "0")
+        assert said in errors
+        assert "--brokers" in errors
+        # Who says how many is not made to wait for others.
+        run(monkeypatch, seen, "wait", "--brokers", "1")
+
+
+def test_without_admin_ports_the_one_that_leads_says_who_the_controllers_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = replace(view(), partitions={})
+    alone = replace(broker(1, empty), admin=None)
+    kafka_s = Facts(view=empty, brokers=[alone])
+    ours = Facts(view=empty, brokers=[replace(alone, options={"admin.listener": ""})])
+    monkeypatch.setattr(awaited_brokers, "read_quorum", lambda _: made_up_quorum(3))
+    assert "1 of 3 brokers answer" in refused(monkeypatch, ours, "wait", "--timeout", "0")
+    # Apache Kafka's controllers may be no brokers at all.
+    run(monkeypatch, kafka_s, "wait")
+
+    def fail(_: str) -> Quorum:
+        raise CommandFailed("no controller leads")
+
+    monkeypatch.setattr(awaited_brokers, "read_quorum", fail)
+    assert "no controller leads" in refused(monkeypatch, ours, "wait", "--timeout", "0")
+
+
+def with_controllers(found: BrokerFacts, *numbers: int) -> BrokerFacts:
+    return replace(found, admin=replace(admin(), controllers=numbers))
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str) -> str:
+    """Run a command that is not done in time; return what it says."""
+    run(monkeypatch, found, *words, code=5)
+    return CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"]).stderr

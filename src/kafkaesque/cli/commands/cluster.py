@@ -160,7 +160,14 @@ def _end_by(found: ClusterStatus) -> None:
 
 @app.command()
 def wait(
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers are to be up.")] = 1,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many brokers are to be up.",
+            show_default="all that the cluster knows",
+        ),
+    ] = None,
     in_sync: Annotated[
         bool,
         typer.Option(
@@ -175,10 +182,12 @@ def wait(
 ) -> None:
     """Wait until the brokers are up, and every partition has a leader.
 
-    Ends with 5 when that does not happen in time, and with 3 when nobody answers at all.
+    Without --brokers these are all that are registered, up or not, and all controllers. Ends with 5
+    when that does not happen in time, and with 3 when nobody answers at all.
 
     \b
     Example:
+      kafkaesque cluster wait
       kafkaesque cluster wait --brokers 3 --timeout 30
       kafkaesque cluster wait --brokers 3 --in-sync
     """
@@ -208,20 +217,25 @@ def wait(
 
 
 def _reasons_to_wait(
-    found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int, *, in_sync: bool
+    found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int | None, *, in_sync: bool
 ) -> list[str]:
+    from kafkaesque.cli.awaited_brokers import awaited_brokers
     from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.doctor.restart_check import reasons_to_wait
 
     if isinstance(found, CommandFailed):
         return [found.message]
-    if not found.is_ready(brokers):
+    if not found.is_ready(brokers or 1):
+        if brokers is None:
+            return [found.summary]
         were = "was" if brokers == 1 else "were"
         return [f"{found.summary}; {counted(brokers, 'broker')} {were} asked for"]
-    if not in_sync:
+    if brokers is not None and not in_sync:
         return []
     try:
-        return reasons_to_wait(look(bootstrap), brokers)
+        facts = look(bootstrap)
+        reasons = [] if brokers is not None else awaited_brokers(facts)
+        return reasons + (reasons_to_wait(facts, brokers or 1) if in_sync else [])
     except CommandFailed as failure:
         if failure.exit_code not in _MAY_PASS:
             raise
