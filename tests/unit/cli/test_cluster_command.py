@@ -234,6 +234,9 @@ def test_wait_is_for_all_brokers_that_the_cluster_knows(monkeypatch: pytest.Monk
         errors = refused(monkeypatch, seen, "wait", "--timeout", "0")
         assert said in errors
         assert "--brokers" in errors
+        # Also where partitions have no leader by that.
+        leaderless = replace(SEEN, leaderless=["orders-1"])
+        assert said in refused(monkeypatch, seen, "wait", "--timeout", "0", status=leaderless)
         # Who says how many is not made to wait for others.
         run(monkeypatch, seen, "wait", "--brokers", "1")
 
@@ -261,7 +264,9 @@ def with_controllers(found: BrokerFacts, *numbers: int) -> BrokerFacts:
     return replace(found, admin=replace(admin(), controllers=numbers))
 
 
-def refused(monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str) -> str:
+def refused(
+    monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str, status: ClusterStatus = SEEN
+) -> str:
     """Run a command that is not done in time; return what it says."""
-    run(monkeypatch, found, *words, code=5)
+    run(monkeypatch, found, *words, seen=status, code=5)
     return CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"]).stderr

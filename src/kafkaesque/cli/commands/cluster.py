@@ -209,6 +209,8 @@ def wait(
             time.sleep(POLL_S)
     if isinstance(found, CommandFailed) and found.exit_code == UNREACHABLE:
         raise found
+    if isinstance(found, ClusterStatus) and found.leaderless and brokers is None:
+        reasons += _missing_brokers(bootstrap)
     raise CommandFailed(
         f"not ready after {timeout:g} s: {'; '.join(reasons)}",
         hint="kafkaesque doctor" if in_sync else "kafkaesque cluster status",
@@ -219,7 +221,6 @@ def wait(
 def _reasons_to_wait(
     found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int | None, *, in_sync: bool
 ) -> list[str]:
-    from kafkaesque.cli.awaited_brokers import awaited_brokers
     from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.doctor.restart_check import reasons_to_wait
 
@@ -230,12 +231,24 @@ def _reasons_to_wait(
             return [found.summary]
         were = "was" if brokers == 1 else "were"
         return [f"{found.summary}; {counted(brokers, 'broker')} {were} asked for"]
-    if brokers is not None and not in_sync:
-        return []
+    missing = _missing_brokers(bootstrap) if brokers is None else []
+    if missing or not in_sync:
+        return missing
     try:
-        facts = look(bootstrap)
-        reasons = [] if brokers is not None else awaited_brokers(facts)
-        return reasons + (reasons_to_wait(facts, brokers or 1) if in_sync else [])
+        return reasons_to_wait(look(bootstrap), brokers or 1)
+    except CommandFailed as failure:
+        if failure.exit_code not in _MAY_PASS:
+            raise
+        return [failure.message]
+
+
+def _missing_brokers(bootstrap: str) -> list[str]:
+    """Return which brokers are known and do not answer, in a sentence; none if all do."""
+    from kafkaesque.cli.awaited_brokers import awaited_brokers
+    from kafkaesque.cli.doctor.probe import look
+
+    try:
+        return awaited_brokers(look(bootstrap))
     except CommandFailed as failure:
         if failure.exit_code not in _MAY_PASS:
             raise
