@@ -4,6 +4,7 @@ import difflib
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -62,11 +63,11 @@ class LazyGroup(TyperGroup):
             ctx.fail(f"There is no command '{name}'.{meant}")
         return super().resolve_command(ctx, args)
 
-    def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        def run() -> Any:
-            return super(LazyGroup, self).main(*arguments, standalone_mode=False, **options)
-
-        return run_to_end(run) if standalone_mode else run()
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        ends_process = options.pop("standalone_mode", True)
+        options["standalone_mode"] = False
+        run = partial(super().main, *arguments, **options)
+        return run_to_end(run) if ends_process else run()
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -56,7 +56,8 @@ def test_a_topic_comes_into_being_by_being_written_to(
 
 
 def test_the_brokers_own_topics_are_not_listed(cluster: TextCluster, person: Person) -> None:
-    cluster.live.create_topic(OFFSETS_TOPIC, 1)
+    if OFFSETS_TOPIC not in cluster.live.broker.state.topics:
+        cluster.live.create_topic(OFFSETS_TOPIC, 1)
     *lines, end = person.say("TOPICS")
     assert not [line for line in lines if line.startswith("__")]
     assert end.startswith(f"OK {len(lines)} topic")

@@ -159,8 +159,7 @@ def reset_offsets(
         raise wrong_usage("one of --to and --shift says where to", "--to earliest")
     if bool(topic) == all_topics:
         raise wrong_usage("one of --topic and --all-topics says which", "--topic orders")
-    if shift is not None and abs(shift) > OFFSET_MAX:
-        raise wrong_usage(f"no log is as long as --shift {shift}")
+    _check_shift(shift)
     _refuse_sink_markers([group], "moved", "kafkaesque group list    (KIND says which are which)")
     place = None if to is None or to == CURRENT else parse_place(to)
     from kafkaesque.cli.group_offsets import commit_for
@@ -268,6 +267,11 @@ def _refuse_sink_markers(groups: Sequence[str], what: str, hint: str) -> None:
             "written a second time",
             hint=hint,
         )
+
+
+def _check_shift(shift: int | None) -> None:
+    if shift is not None and abs(shift) > OFFSET_MAX:
+        raise wrong_usage(f"no log is as long as --shift {shift}")
 
 
 def _at_work(group: str, members: int) -> CommandFailed:

@@ -35,5 +35,5 @@ def _is_stale(partition: PartitionFacts, gone: Set[int]) -> bool:
     replicas = set(partition.replicas)
     has_majority = len(replicas - gone) * 2 > len(replicas)
     # One that goes on alone, or with few others, has taken those that are gone out of sync.
-    is_settled = has_majority or not gone.intersection(partition.in_sync)
+    is_settled = has_majority or gone.isdisjoint(partition.in_sync)
     return partition.leader in gone or not is_settled
