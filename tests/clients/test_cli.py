@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -352,3 +353,37 @@ def test_a_short_measurement(cli: Cli, bootstrap_servers: str) -> None:
     figures = cli("bench", "-b", bootstrap_servers, *words).document
     assert [each["what"] for each in figures] == ["publish, acks=all", "consume"]
     assert all(each["messages"] == 2000 and each["messages_per_s"] > 0 for each in figures)
+
+
+def test_a_question_is_answered_with_no_or_broken_off(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    topic = make_topic(partitions=1)
+    for typed, expected, said in (
+        (b"\x03", 130, ""),
+        (b"n\n", 1, "error: not confirmed, so nothing was done"),
+        (b"\x04", 1, "error: not confirmed, so nothing was done"),
+    ):
+        code, written = type_at_question(["topic", "delete", topic, "-b", bootstrap_servers], typed)
+        assert code == expected, written
+        assert said in written
+        assert "Aborted" not in written
+    assert topic in cli("topic", "list").output
+
+
+def type_at_question(words: Sequence[str], typed: bytes) -> tuple[int, str]:
+    """Run a command on a terminal of its own, and type that when it asks."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [*KAFKAESQUE, *words])
+    written = b""
+    try:
+        while data := os.read(terminal, 1 << 16):
+            written += data
+            if written.endswith(b"[y/N]: "):
+                os.write(terminal, typed)
+    except OSError:  # so Linux says that the other side is closed
+        pass
+    finally:
+        os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), written.decode()

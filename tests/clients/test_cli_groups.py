@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafkaesque.model.sink_markers import sink_id
 from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -74,7 +76,7 @@ def test_a_group_goes_on_where_it_was(cli: Cli, make_topic: TopicMaker) -> None:
     (printed,) = [each for each in rows if each[0] == topic]
     assert (printed[:6], printed[7:]) == ([topic, "0", "4", "0", "10", "6"], ["-", "-", "-"])
     assert 0 <= float(printed[6]) < SOON_MS / 1000
-    assert [group, "empty", "classic"] in cli("group", "list").rows
+    assert [group, "empty", "classic", "consumers"] in cli("group", "list").rows
 
     assert cli(*words, "--until-end").output.split() == ["4", "5", "6", "7", "8", "9"]
     described = cli("group", "describe", group, "--json").document
@@ -270,7 +272,7 @@ def test_a_group_whose_partitions_are_on_their_way_is_there_with_its_members(
             assert (described["lag_messages"], described["lag_ms"]) == (None, None)
             rows = {row["partition"]: row for row in described["partitions"]}
             assert {row["member"] for row in rows.values()} == {members[0]}
-            assert [group, "reconciling", "consumer"] in cli("group", "list").rows
+            assert [group, "reconciling", "consumer", "consumers"] in cli("group", "list").rows
             reset = ["group", "reset-offsets", group, "-t", topic, "--to", "0", "--execute"]
             assert "has 2 members at work" in cli(*reset, code=1).errors
         finally:
@@ -287,3 +289,59 @@ def test_a_group_that_is_deleted_is_told_beside_one_that_does_not_exist(
     assert done.output == f"deleted {group}\n"
     assert f"group {nobody} does not exist" in done.errors
     assert group not in cli("group", "list").output
+
+
+def test_the_marker_of_a_spark_sink_is_no_group_of_consumers(
+    cli: Cli, make_topic: TopicMaker, bootstrap_servers: str
+) -> None:
+    """It looks like a group that is behind and has no members; without it rows are doubled."""
+    topic = make_topic(partitions=1)
+    marker, named_alike = sink_id(unique("query"), 0), sink_id(unique("readers"), 7)
+    produce(bootstrap_servers, topic, [b"v"] * 9)
+    with Raw(bootstrap_servers) as raw:
+        write_marker(RawProducer(raw, marker), marker, topic, batch_number=3)
+    listed = {each["group"]: each["kind"] for each in cli("group", "list", "--json").document}
+    assert listed[marker] == "sink-marker"
+    assert "group-lags" not in doctor_names(cli, marker)
+
+    described = cli("group", "describe", marker, "--json").document
+    assert described["batches"] == [{"topic": topic, "partition": 0, "batch": 3}]
+    assert "lag_messages" not in described
+    assert [topic, "0", "3"] in cli("group", "describe", marker).rows
+    for words in (
+        ["delete", marker],
+        ["reset-offsets", marker, "--all-topics", "--to", "latest", "--execute"],
+    ):
+        errors = cli("group", *words, code=1).errors
+        assert "exactly-once Spark sink" in errors
+        assert "a second time" in errors
+    assert cli("group", "describe", marker, "--json").document == described
+
+    # Whatever its name is, a group that has had members is theirs.
+    member = Member(bootstrap_servers, named_alike, topic)
+    with group_of(member):
+        wait_for_shares([member], [1])
+    commit(bootstrap_servers, named_alike, topic, {0: 1})
+    listed = {each["group"]: each["kind"] for each in cli("group", "list", "--json").document}
+    assert listed[named_alike] == "consumers"
+
+    assert cli("group", "delete", marker, "--allow-duplicates").output == f"deleted {marker}\n"
+    cli("group", "describe", marker, code=1)
+
+
+def write_marker(task: RawProducer, marker: str, topic: str, batch_number: int) -> None:
+    """Commit a transaction that says which micro-batch a task wrote, as the sink's tasks do."""
+    offsets = {(topic, 0): batch_number}
+    for request in (
+        task.init,
+        lambda: task.add_offsets(marker),
+        lambda: task.commit_offsets(marker, offsets)[0],
+        lambda: task.end(is_commit=True),
+    ):
+        assert settled(request) is ErrorCode.NONE
+
+
+def doctor_names(cli: Cli, name: str) -> list[str]:
+    """Return the checks of which a finding is about that name."""
+    found = cli("doctor", "--lag", "0", "--json", code=1).document["findings"]
+    return [each["check"] for each in found if name in each["names"]]

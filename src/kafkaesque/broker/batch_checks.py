@@ -168,7 +168,7 @@ def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | Non
             raise InvalidTimestamp(
                 f"a record is of {times_ms[early[0]]}, which is further back than "
                 "message.timestamp.before.max.ms allows",
-                tuple(early[:RECORDS_NAMED_MAX]),
+                places=tuple(early[:RECORDS_NAMED_MAX]),
             )
 
 
@@ -176,7 +176,7 @@ def _keys_missing(key_lengths: "array[int]") -> KeysMissing:
     places = [place for place, length in enumerate(key_lengths) if length < 0]
     return KeysMissing(
         f"{len(places)} of {len(key_lengths)} records have no key; the topic is compacted",
-        tuple(places[:RECORDS_NAMED_MAX]),
+        places=tuple(places[:RECORDS_NAMED_MAX]),
     )
 
 

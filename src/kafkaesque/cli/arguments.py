@@ -10,6 +10,7 @@ import typer
 
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.terminal import takes_escapes
 from kafkaesque.cli.troubles import why
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
@@ -72,7 +73,7 @@ def new_app(**arguments: Any) -> typer.Typer:
         "add_completion": False,
         "no_args_is_help": True,
         "pretty_exceptions_enable": False,
-        "rich_markup_mode": "rich" if sys.stdout.isatty() else None,
+        "rich_markup_mode": "rich" if takes_escapes(sys.stdout) else None,
         "context_settings": {"help_option_names": ["-h", "--help"]},
     }
     return typer.Typer(**{**defaults, **arguments})

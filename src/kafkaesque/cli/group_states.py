@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from enum import StrEnum
 
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
@@ -17,6 +18,7 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
 from kafkaesque.cli.screen import counted
+from kafkaesque.model.sink_markers import keeps_sink_marker
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_request import (
@@ -54,6 +56,15 @@ _PASSING = (
 )
 
 
+class GroupKind(StrEnum):
+    """What a group's committed offsets are."""
+
+    #: Where its consumers go on.
+    CONSUMERS = "consumers"
+    #: The number of the micro-batch that a task of an exactly-once Spark sink wrote last.
+    SINK_MARKER = "sink-marker"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
     """One member, and the partitions that are its own."""
@@ -72,6 +83,7 @@ class Group:
     state: str
     protocol: str
     members: Sequence[GroupMember]
+    kind: GroupKind = GroupKind.CONSUMERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +93,7 @@ class ListedGroup:
     group: str
     state: str
     protocol: str
+    kind: GroupKind
 
 
 def describe_group(admin: AdminClient, name: str) -> Group | None:
@@ -172,9 +185,16 @@ def _groups_at(address: str) -> list[ListedGroup] | CommandFailed:
             group=each.group_id,
             state=_STATES.get(each.group_state, each.group_state.lower()),
             protocol=each.group_type.lower(),
+            kind=_kind_of(each.group_id, is_simple=not each.protocol_type),
         )
         for each in answer.groups
     ]
+
+
+def _kind_of(name: str, *, is_simple: bool) -> GroupKind:
+    """Return what a group is: one that ever had members is theirs, whatever it is called."""
+    is_marker = is_simple and keeps_sink_marker(name)
+    return GroupKind.SINK_MARKER if is_marker else GroupKind.CONSUMERS
 
 
 def _described(found: ConsumerGroupDescription) -> Group:
@@ -194,6 +214,7 @@ def _described(found: ConsumerGroupDescription) -> Group:
         state=found.state.name.lower(),
         protocol=found.type.name.lower(),
         members=members,
+        kind=_kind_of(found.group_id, is_simple=found.is_simple_consumer_group),
     )
 
 

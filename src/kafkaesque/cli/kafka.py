@@ -162,7 +162,9 @@ class Connection:
 
 
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Return hosts and ports of `host:port,...`; the port may be left out.
+    """Return hosts and ports of `host:port,...`.
+
+    No port is assumed: with another one in mind, somebody would talk to another cluster.
 
     Raises:
         CommandFailed: not such a list.
@@ -170,8 +172,9 @@ def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
     found = []
     for word in bootstrap.split(",")[:ADDRESSES_MAX]:
         host, colon, port = word.strip().rpartition(":")
-        if not colon:
-            host, port = port, "9092"
+        if (port and not colon) or port.endswith("]"):
+            host = word.strip()
+            raise wrong_usage(f"{host!r} has no port", f"--bootstrap-server {host}:9092")
         if not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
             raise wrong_usage(
                 f"{word.strip()!r} is not the address of a broker",

@@ -4,6 +4,7 @@ import difflib
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
+from kafkaesque.cli.command_endings import run_to_end
 from kafkaesque.cli.exit_codes import INTERRUPTED, OK
 from kafkaesque.cli.failure import CommandFailed
 
@@ -60,6 +62,12 @@ class LazyGroup(TyperGroup):
             meant = f" Did you mean '{near[0]}'?" if near else " `kafkaesque --help` lists them."
             ctx.fail(f"There is no command '{name}'.{meant}")
         return super().resolve_command(ctx, args)
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        ends_process = options.pop("standalone_mode", True)
+        options["standalone_mode"] = False
+        run = partial(super().main, *arguments, **options)
+        return run_to_end(run) if ends_process else run()
 
     def invoke(self, ctx: Any) -> Any:
         try:

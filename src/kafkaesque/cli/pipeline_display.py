@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from kafkaesque.cli.screen import Cell, Table
+from kafkaesque.cli.terminal import takes_escapes
 from kafkaesque.spark.pipelines.flow_progress import FlowProgress
 
 #: Off a terminal a flow has at most one line in so long, its changes of state aside.
@@ -33,7 +34,7 @@ def flow_table(flows: list[dict[str, Any]], title: str = "", lag: str = "lag") -
 @contextmanager
 def displayed() -> Iterator[Display]:
     """Show progress on standard error while the block runs."""
-    if not sys.stderr.isatty():
+    if not takes_escapes(sys.stderr):
         yield Lines()
         return
     with _live_table() as display:

@@ -16,6 +16,7 @@ from kafkaesque.cli.kafka_request import ask
 from kafkaesque.cli.long_wait import LongWait
 from kafkaesque.cli.moving_replicas import Move, Where, read_moving
 from kafkaesque.cli.screen import Screen, counted
+from kafkaesque.cli.terminal import takes_escapes
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -213,7 +214,7 @@ def await_moves(
     deadline = time.monotonic() + timeout_s
     heard_at = time.monotonic()
     # A bar says the same where there is one.
-    note = _silent if sys.stderr.isatty() else screen.note
+    note = _silent if takes_escapes(sys.stderr) else screen.note
     with screen.progress("partitions", len(left)) as bar, LongWait(note) as wait:
         while True:
             try:

@@ -7,6 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafkaesque.cli.terminal import takes_escapes
+
+#: No line of a table is longer.
+WIDTH_MAX = 10_000
+
 Cell = str | int | float | None
 
 
@@ -36,6 +41,7 @@ class Screen:
     def __init__(self, *, json: bool = False) -> None:
         self.is_json = json
         self.is_terminal = sys.stdout.isatty()
+        self._has_styles = takes_escapes(sys.stdout)
 
     def show(self, tables: Table | Sequence[Table], document: object) -> None:
         """Print the tables, or the document where JSON is asked for."""
@@ -65,7 +71,7 @@ class Screen:
 
     def _show_table(self, table: Table) -> None:
         if self.is_terminal:
-            _print_rich(table)
+            _print_rich(table, has_styles=self._has_styles)
             return
         if table.title:
             sys.stdout.write(f"# {table.title}\n")
@@ -76,8 +82,8 @@ class Screen:
     def progress(
         self, what: str, total: int | None, *, is_bytes: bool = False, is_hidden: bool = False
     ) -> Iterator[Progress]:
-        """Show a bar while the block runs, if standard error is a terminal and it is not hidden."""
-        if is_hidden or not sys.stderr.isatty():
+        """Show a bar while the block runs, if standard error can draw one and it is not hidden."""
+        if is_hidden or not takes_escapes(sys.stderr):
             yield NoProgress()
         else:
             with _rich_progress(what, total, is_bytes) as bar:
@@ -115,17 +121,31 @@ def _plain(cell: Cell) -> str:
     return str(cell).replace("\t", " ").replace("\n", " ")
 
 
-def _print_rich(table: Table) -> None:
+def _print_rich(table: Table, *, has_styles: bool) -> None:
     from rich import box
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
     from rich.table import Table as RichTable
 
-    drawn = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    drawn = RichTable(
+        title=table.title or None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     for position, column in enumerate(table.columns):
-        numeric = bool(table.rows) and all(
-            row[position] is None or isinstance(row[position], int | float) for row in table.rows
+        cells = [row[position] for row in table.rows]
+        numeric = bool(cells) and all(
+            each is None or isinstance(each, int | float) for each in cells
         )
-        drawn.add_column(column.lower(), justify="right" if numeric else "left", overflow="fold")
+        # A name or an address is one word, to be read and copied whole; sentences may be folded.
+        is_word = not any(" " in str(each) for each in cells)
+        drawn.add_column(column.lower(), justify="right" if numeric else "left", no_wrap=is_word)
     for row in table.rows:
         drawn.add_row(*("-" if cell is None or cell == "" else str(cell) for cell in row))
-    Console(markup=False, highlight=False).print(drawn)
+    console = Console(markup=False, highlight=False, color_system="auto" if has_styles else None)
+    # Where the words have no room beside one another, the terminal breaks the lines.
+    least = console.measure(drawn, options=console.options.update(width=WIDTH_MAX)).minimum
+    console.size = ConsoleDimensions(max(console.width, least), console.height)
+    console.print(drawn)

@@ -46,8 +46,8 @@ class InvalidRecord(RecordError):
 
     fault = ""
 
-    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, at: int = 0, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message, at)
         self.places = places
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaesque.model.batch_encoder import BatchOptions
+from kafkaesque.model.sink_markers import sink_id
 from kafkaesque.spark.batch_sender import BatchSender
 from kafkaesque.spark.cluster import Cluster
 from kafkaesque.spark.cluster_cache import borrowed_cluster
@@ -96,7 +97,7 @@ def write_task(
     with borrowed_cluster(options.cluster) as cluster:
         writer = _TaskWriter(cluster, options, task)
         if options.is_exactly_once:
-            return writer.write_once(_chain(first, filled), f"spark-sink-{query}-{task}", batch_id)
+            return writer.write_once(_chain(first, filled), sink_id(query, task), batch_id)
         return writer.write(_chain(first, filled))
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from kafkaesque.cli import gossip_members, kafka, quorum, recoveries
+from kafkaesque.cli import awaited_brokers, gossip_members, kafka, quorum, recoveries
 from kafkaesque.cli.app import app
 from kafkaesque.cli.commands import cluster
 from kafkaesque.cli.commands.cluster import BrokerRow, ClusterStatus
 from kafkaesque.cli.doctor import probe
-from kafkaesque.cli.doctor.facts import Facts
+from kafkaesque.cli.doctor.facts import BrokerFacts, Facts
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum
@@ -23,7 +23,15 @@ from kafkaesque.protocols.kafka.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from tests.unit.cli.made_up_facts import closed, facts, partition, view, without_controller
+from tests.unit.cli.made_up_facts import (
+    admin,
+    broker,
+    closed,
+    facts,
+    partition,
+    view,
+    without_controller,
+)
 from tests.unit.cli.made_up_facts import quorum as made_up_quorum
 
 SEEN = ClusterStatus(
@@ -38,14 +46,19 @@ SEEN = ClusterStatus(
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str, quorum_is: Quorum | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    found: Facts,
+    *words: str,
+    quorum_is: Quorum | None = None,
+    seen: ClusterStatus = SEEN,
+    code: int = 0,
 ) -> tuple[str, list[str]]:
     """Run a command; return its output, and which brokers were asked beside `look`."""
     asked: list[str] = []
 
     def read_status(bootstrap: str) -> ClusterStatus:
         asked.append(bootstrap)
-        return SEEN
+        return seen
 
     def read_quorum(bootstrap: str) -> Quorum:
         asked.append(bootstrap)
@@ -60,7 +73,8 @@ def run(
     for module in (gossip_members, recoveries):
         monkeypatch.setattr(module, "read_page", lambda *_: None)
     done = CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
+    assert ("error: " in done.stderr) == (code != 0)
     return done.stdout, asked
 
 
@@ -76,13 +90,13 @@ def test_wait_counts_no_move_as_a_missing_replica(monkeypatch: pytest.MonkeyPatc
 
 def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     none = closed(without_controller(1, 2), 3, problem="no answer", hangs=True)
-    output, asked = run(monkeypatch, none, "status", "--json")
+    output, asked = run(monkeypatch, none, "status", "--json", code=1)
     document = json.loads(output)
     assert document["controller"] == -1
     assert not any(each["is_controller"] for each in document["brokers"])
     # Who hangs is not asked again, and nobody for a controller that none has.
     assert asked == ["h:1,h:2"]
-    output, _ = run(monkeypatch, none, "status")
+    output, _ = run(monkeypatch, none, "status", code=1)
     assert "controller\t-\n" in output
     assert "controllers\t1, 2, 3\n" in output
     document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
@@ -147,3 +161,112 @@ def test_status_has_a_row_for_each_partition_that_is_not_well() -> None:
         ("c-0", "replicas missing"),
         ("d-0", "offline on broker 3"),
     ]
+
+
+def test_status_is_no_success_where_something_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for words in (["status"], ["status", "--json"]):
+        run(monkeypatch, facts(), *words)  # replicas that are missing are no outage
+        run(monkeypatch, facts(), *words, seen=replace(SEEN, leaderless=["orders-0"]), code=1)
+        run(monkeypatch, without_controller(1, 2, 3), *words, code=1)
+
+
+def lost_majority(topics: int, partitions: int) -> ClusterStatus:
+    """Return a cluster in which every partition has lost its majority, its own topic included."""
+    names = [f"__consumer_offsets-{number}" for number in range(50)]
+    names += [f"topic-{n:03}-{number}" for n in range(topics) for number in range(partitions)]
+    return replace(
+        SEEN,
+        topics=topics + 1,
+        partitions=len(names),
+        leaderless=names,
+        under_replicated=names[::2],
+        offline_replicas={name: [2, 3] for name in names},
+    )
+
+
+def test_where_a_majority_is_lost_status_says_so_by_topic_users_first() -> None:
+    *_, troubles = cluster._tables(lost_majority(topics=3, partitions=12))
+    said = "12 without a leader; 6 with replicas missing; offline on brokers 2, 3"
+    assert troubles.rows == [
+        ("12 of topic-000", said),
+        ("12 of topic-001", said),
+        ("12 of topic-002", said),
+        (
+            "50 of __consumer_offsets",
+            "50 without a leader; 25 with replicas missing; offline on brokers 2, 3",
+        ),
+    ]
+    *_, troubles = cluster._tables(lost_majority(topics=500, partitions=3))
+    assert len(troubles.rows) == 21
+    assert troubles.rows[-1] == ("1490 partitions of 481 more topics", "--json names each")
+    assert not any("__" in str(row[0]) for row in troubles.rows)
+
+
+def test_of_few_partitions_users_and_those_without_a_leader_come_first() -> None:
+    status = replace(
+        SEEN,
+        leaderless=["__consumer_offsets-3", "b-10", "b-9"],
+        under_replicated=["__consumer_offsets-1", "a-0"],
+    )
+    *_, troubles = cluster._tables(status)
+    assert [row[0] for row in troubles.rows] == [
+        "b-9",
+        "b-10",
+        "a-0",
+        "__consumer_offsets-3",
+        "__consumer_offsets-1",
+    ]
+
+
+def test_wait_is_for_all_brokers_that_the_cluster_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    output, _ = run(monkeypatch, facts(), "wait")
+    assert output.startswith("ready: 3 brokers, ")
+    # Registered, and not up; a controller, and not registered yet, as while a cluster starts.
+    stopped = closed(facts(), 3)
+    empty = replace(view(), partitions={})
+    one = Facts(view=empty, brokers=[with_controllers(broker(1, empty), 1, 2, 3)])
+    for seen, said in (
+        (stopped, "2 of 3 brokers answer, and broker 3 does not"),
+        (one, "1 of 3 brokers answer, and brokers 2, 3 do"),
+    ):
+        errors = refused(monkeypatch, seen, "wait", "--timeout", "0")
+        assert said in errors
+        assert "--brokers" in errors
+        # Also where partitions have no leader by that.
+        leaderless = replace(SEEN, leaderless=["orders-1"])
+        assert said in refused(monkeypatch, seen, "wait", "--timeout", "0", status=leaderless)
+        # Who says how many is not made to wait for others.
+        run(monkeypatch, seen, "wait", "--brokers", "1")
+
+
+def test_without_admin_ports_the_one_that_leads_says_who_the_controllers_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = replace(view(), partitions={})
+    alone = replace(broker(1, empty), admin=None)
+    kafka_s = Facts(view=empty, brokers=[alone])
+    ours = Facts(view=empty, brokers=[replace(alone, options={"admin.listener": ""})])
+    monkeypatch.setattr(awaited_brokers, "read_quorum", lambda _: made_up_quorum(3))
+    assert "1 of 3 brokers answer" in refused(monkeypatch, ours, "wait", "--timeout", "0")
+    # Apache Kafka's controllers may be no brokers at all.
+    run(monkeypatch, kafka_s, "wait")
+
+    def fail(_: str) -> Quorum:
+        raise CommandFailed("no controller leads")
+
+    monkeypatch.setattr(awaited_brokers, "read_quorum", fail)
+    assert "no controller leads" in refused(monkeypatch, ours, "wait", "--timeout", "0")
+
+
+def with_controllers(found: BrokerFacts, *numbers: int) -> BrokerFacts:
+    return replace(found, admin=replace(admin(), controllers=numbers))
+
+
+def refused(
+    monkeypatch: pytest.MonkeyPatch, found: Facts, *words: str, status: ClusterStatus = SEEN
+) -> str:
+    """Run a command that is not done in time; return what it says."""
+    run(monkeypatch, found, *words, seen=status, code=5)
+    return CliRunner().invoke(app, ["cluster", *words, "-b", "h:1"]).stderr

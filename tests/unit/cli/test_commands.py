@@ -116,6 +116,21 @@ def test_where_nobody_answers_the_address_is_named_and_the_exit_code_is_3(words:
     assert "rdkafka" not in errors
 
 
+def test_doctor_ends_with_3_where_nobody_answers() -> None:
+    """As all commands do: 1 is that something is wrong with a cluster that could be looked at."""
+    code, output, errors = run("doctor", "--bootstrap-server", NOBODY)
+    assert (code, output) == (3, "")
+    assert errors.startswith(f"error: no broker answers at {NOBODY} (connection refused)\n")
+
+
+@pytest.mark.parametrize("address", ["localhost", "10.0.0.7", "host-a:9092,host-b", "[::1]"])
+def test_an_address_without_a_port_is_not_taken_for_another_cluster_s(address: str) -> None:
+    code, output, errors = run("topic", "list", "--bootstrap-server", address)
+    assert (code, output) == (2, "")
+    host = address.rpartition(",")[2]
+    assert errors == (f"error: {host!r} has no port\ntry:   --bootstrap-server {host}:9092\n")
+
+
 @pytest.mark.parametrize("address", ["host:", ":9092", "host:99999", "host:x", ""])
 def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
     code, _, errors = run("topic", "list", "--bootstrap-server", address)

@@ -59,6 +59,12 @@ def test_one_of_five_controllers_may_be_missed_and_one_of_three_not() -> None:
     assert "remove" not in critical.command  # it runs
 
 
+def test_a_broker_that_is_down_says_nothing() -> None:
+    for problem in ("connection refused", "no answer", "no such host"):
+        cause = checks_of(closed(facts(), 3, problem=problem))["broker-down"].cause
+        assert cause == f"a connection to it fails: {problem}"
+
+
 def test_a_broker_that_could_vote_instead_is_named() -> None:
     gone = closed(facts(), 3)
     assert "add BROKER && " in checks_of(replace(gone, quorum=quorum(3, 3)))[MISSING].command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.murmur2 import partition_for_key
 from tests.unit.gateway_text.person import Person, TextCluster
 
@@ -52,6 +53,14 @@ def test_a_topic_comes_into_being_by_being_written_to(
     assert f"{topic} partitions=1 replicas=1" in [
         " ".join(line.split()) for line in person.say("TOPICS")
     ]
+
+
+def test_the_brokers_own_topics_are_not_listed(cluster: TextCluster, person: Person) -> None:
+    if OFFSETS_TOPIC not in cluster.live.broker.state.topics:
+        cluster.live.create_topic(OFFSETS_TOPIC, 1)
+    *lines, end = person.say("TOPICS")
+    assert not [line for line in lines if line.startswith("__")]
+    assert end.startswith(f"OK {len(lines)} topic")
 
 
 def test_no_topic_comes_into_being_where_that_is_switched_off(

@@ -92,7 +92,8 @@ def status(
     If the cluster has a secret, it also shows what one broker knows of all members by gossip. It
     shows which partitions are being recovered after losing their majority, or ever were.
 
-    `kafkaesque doctor` says what is wrong, why, and what helps.
+    `kafkaesque doctor` says what is wrong, why, and what helps. Ends with 1 if a
+    partition has no leader, or no controller leads.
 
     \b
     Example:
@@ -134,11 +135,39 @@ def status(
     }
     extra["moves"] = moves_document(facts.moves)
     Screen(json=json).show(tables, {**asdict(found), **extra})
+    _end_by(found)
+
+
+def _end_by(found: ClusterStatus) -> None:
+    """Say that something is not served, if it is so: replicas that are missing are no outage.
+
+    Raises:
+        CommandFailed: partitions are neither written nor read, or nothing can be created or moved.
+    """
+    problems = []
+    if found.leaderless:
+        have = "has" if len(found.leaderless) == 1 else "have"
+        problems.append(
+            f"{len(found.leaderless)} of {counted(found.partitions, 'partition')} {have} no leader"
+        )
+    if found.controller < 0:
+        problems.append("no controller leads")
+    if problems:
+        raise CommandFailed(
+            ", and ".join(problems), hint="kafkaesque doctor    (says why, and what helps)"
+        )
 
 
 @app.command()
 def wait(
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers must be up.")] = 1,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many brokers must be up.",
+            show_default="all that the cluster knows",
+        ),
+    ] = None,
     in_sync: Annotated[
         bool,
         typer.Option(
@@ -153,10 +182,12 @@ def wait(
 ) -> None:
     """Wait until the brokers are up, and every partition has a leader.
 
-    Ends with 5 if that does not happen in time, and with 3 if no broker answers.
+    Without --brokers, waits for all registered brokers, up or not, and all controllers. Ends with 5
+    if that does not happen in time, and with 3 if no broker answers.
 
     \b
     Example:
+      kafkaesque cluster wait
       kafkaesque cluster wait --brokers 3 --timeout 30
       kafkaesque cluster wait --brokers 3 --in-sync
     """
@@ -178,6 +209,8 @@ def wait(
             time.sleep(POLL_S)
     if isinstance(found, CommandFailed) and found.exit_code == UNREACHABLE:
         raise found
+    if isinstance(found, ClusterStatus) and found.leaderless and brokers is None:
+        reasons += _missing_brokers(bootstrap)
     raise CommandFailed(
         f"not ready after {timeout:g} s: {'; '.join(reasons)}",
         hint="kafkaesque doctor" if in_sync else "kafkaesque cluster status",
@@ -186,20 +219,36 @@ def wait(
 
 
 def _reasons_to_wait(
-    found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int, *, in_sync: bool
+    found: ClusterStatus | CommandFailed, bootstrap: str, brokers: int | None, *, in_sync: bool
 ) -> list[str]:
     from kafkaesque.cli.doctor.probe import look
     from kafkaesque.cli.doctor.restart_check import reasons_to_wait
 
     if isinstance(found, CommandFailed):
         return [found.message]
-    if not found.is_ready(brokers):
+    if not found.is_ready(brokers or 1):
+        if brokers is None:
+            return [found.summary]
         were = "was" if brokers == 1 else "were"
         return [f"{found.summary}; {counted(brokers, 'broker')} {were} asked for"]
-    if not in_sync:
-        return []
+    missing = _missing_brokers(bootstrap) if brokers is None else []
+    if missing or not in_sync:
+        return missing
     try:
-        return reasons_to_wait(look(bootstrap), brokers)
+        return reasons_to_wait(look(bootstrap), brokers or 1)
+    except CommandFailed as failure:
+        if failure.exit_code not in _MAY_PASS:
+            raise
+        return [failure.message]
+
+
+def _missing_brokers(bootstrap: str) -> list[str]:
+    """Return which brokers are known and do not answer, in a sentence; none if all do."""
+    from kafkaesque.cli.awaited_brokers import awaited_brokers
+    from kafkaesque.cli.doctor.probe import look
+
+    try:
+        return awaited_brokers(look(bootstrap))
     except CommandFailed as failure:
         if failure.exit_code not in _MAY_PASS:
             raise
@@ -319,6 +368,8 @@ def _broker_cells(broker: "BrokerDetails", found: ClusterStatus) -> tuple[Cell, 
 
 
 def _tables(found: ClusterStatus) -> list[Table]:
+    from kafkaesque.cli.partition_troubles import Troubles, troubles_table
+
     brokers = Table(
         title="brokers",
         columns=("BROKER", "ADDRESS", "CONTROLLER", "STATE", "LEADS", "VERSION", "DISK-FREE"),
@@ -338,20 +389,11 @@ def _tables(found: ClusterStatus) -> list[Table]:
             ("offline replicas", sum(map(len, found.offline_replicas.values()))),
         ],
     )
-    tables = [facts, brokers]
-    troubles = _troubles(found)
-    if troubles:
-        tables.append(Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=troubles))
-    return tables
-
-
-def _troubles(found: ClusterStatus) -> list[tuple[str, str]]:
-    """Return a row for each partition that is not well; those without a leader come first."""
-    from kafkaesque.cli.doctor.advice import in_words
-
-    troubles = {name: ["no leader"] for name in found.leaderless}
-    for name in found.under_replicated:
-        troubles.setdefault(name, []).append("replicas missing")
-    for name, nodes in found.offline_replicas.items():
-        troubles.setdefault(name, []).append(f"offline on {in_words(nodes)}")
-    return [(name, "; ".join(words)) for name, words in troubles.items()]
+    troubles = troubles_table(
+        Troubles(
+            leaderless=found.leaderless,
+            under_replicated=found.under_replicated,
+            offline=found.offline_replicas,
+        )
+    )
+    return [facts, brokers] if troubles is None else [facts, brokers, troubles]

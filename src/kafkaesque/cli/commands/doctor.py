@@ -13,17 +13,14 @@ from kafkaesque.cli.arguments import (
     new_app,
     number_option,
 )
-from kafkaesque.cli.exit_codes import UNREACHABLE
-from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Screen, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.doctor.facts import Facts
     from kafkaesque.cli.doctor.findings import Finding
 
-#: Its exit codes are a checker's: 0 is healthy, 1 is not.
+#: Its exit codes are a checker's: 0 is healthy, 1 is not; 3 is that nobody answers, as everywhere.
 HAS_FINDINGS = 1
-COULD_NOT_LOOK = 2
 
 app = new_app()
 
@@ -55,7 +52,7 @@ def doctor(
     """Say what is wrong with a cluster, why, and what helps.
 
     Works if half of the brokers are down, as long as one answers. Ends with 0 if nothing is wrong,
-    with 1 if there are findings, and with 2 if no broker answers. docs/operations.md explains each
+    with 1 if there are findings, and with 3 if no broker answers. docs/operations.md explains each
     finding by the name that stands in brackets.
 
     \b
@@ -70,12 +67,7 @@ def doctor(
     limits = Limits(
         disk_free_percent=disk_free, clock_s=clock, lag_s=lag, transaction_s=transaction
     )
-    try:
-        facts = look_closely(bootstrap, transaction_s=transaction)
-    except CommandFailed as failure:
-        if failure.exit_code == UNREACHABLE:
-            failure.exit_code = COULD_NOT_LOOK
-        raise
+    facts = look_closely(bootstrap, transaction_s=transaction)
     found = diagnose(facts, limits)
     screen = Screen(json=json)
     if json:

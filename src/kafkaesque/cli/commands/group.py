@@ -1,6 +1,6 @@
 """`kafkaesque group`: consumer groups, their lag, and where they go on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,9 +18,11 @@ from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.isolation import Isolation
 from kafkaesque.cli.offset_words import OFFSET_MAX, parse_place
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
+from kafkaesque.model.sink_markers import keeps_sink_marker
 
 if TYPE_CHECKING:
     from kafkaesque.cli.consumer_lag import Lag
+    from kafkaesque.cli.group_states import Group
     from kafkaesque.cli.offset_resets import ResetPlan
 
 app = new_app(help="Consumer groups: list, describe, reset-offsets, delete.")
@@ -33,6 +35,9 @@ CURRENT: Final = "current"
 @app.command("list")
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
     """List the groups with their state and protocol (classic or consumer).
+
+    KIND is consumers, or sink-marker: the group in which an exactly-once Spark sink keeps which
+    micro-batch it wrote last.
 
     Ends with 1 if some are missing, because a broker does not answer or they have no coordinator.
 
@@ -47,10 +52,9 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
     screen = Screen(json=json)
     problems: list[str] = []
     found = list_groups(connection.bootstrap, problems.append)
-    rows = [(each.group, each.state, each.protocol) for each in found]
-    screen.show(
-        Table(columns=("GROUP", "STATE", "PROTOCOL"), rows=rows), [asdict(each) for each in found]
-    )
+    rows = [(each.group, each.state, each.protocol, each.kind) for each in found]
+    columns = ("GROUP", "STATE", "PROTOCOL", "KIND")
+    screen.show(Table(columns=columns, rows=rows), [asdict(each) for each in found])
     _end_with(screen, problems)
 
 
@@ -66,14 +70,16 @@ def describe(
 ) -> None:
     """Show members, committed offsets and lag, partition by partition.
 
-    LAG is in messages; BEHIND-S is the age of the oldest of them in seconds.
+    LAG is in messages; BEHIND-S is the age of the oldest of them in seconds. For the
+    marker of an exactly-once Spark sink, it shows the micro-batch that was written last.
 
     \b
     Example:
       kafkaesque group describe billing
     """
     from kafkaesque.cli.consumer_lag import measure_lag
-    from kafkaesque.cli.group_states import describe_group
+    from kafkaesque.cli.group_offsets import committed_offsets
+    from kafkaesque.cli.group_states import GroupKind, describe_group
     from kafkaesque.cli.kafka import Connection
 
     connection = Connection(bootstrap)
@@ -81,12 +87,16 @@ def describe(
     described = describe_group(admin, group)
     if described is None:
         raise CommandFailed(f"group {group} does not exist", hint="kafkaesque group list")
+    if described.kind is GroupKind.SINK_MARKER:
+        _show_marker(Screen(json=json), described, committed_offsets(admin, group))
+        return
     committed_only = isolation is Isolation.READ_COMMITTED
     lag = measure_lag(connection, admin, described, committed_only=committed_only)
     document = {
         "group": group,
         "state": described.state,
         "protocol": described.protocol,
+        "kind": described.kind,
         "members": len(described.members),
         "isolation": isolation,
         "lag_messages": lag.messages,
@@ -98,6 +108,7 @@ def describe(
         ("group", group),
         ("state", described.state),
         ("protocol", described.protocol),
+        ("kind", described.kind),
         ("members", len(described.members)),
         ("lag", lag.messages),
         ("behind-s", _seconds(lag.time_ms)),
@@ -149,8 +160,8 @@ def reset_offsets(
         raise wrong_usage("one of --to and --shift says where to", "--to earliest")
     if bool(topic) == all_topics:
         raise wrong_usage("one of --topic and --all-topics says which", "--topic orders")
-    if shift is not None and abs(shift) > OFFSET_MAX:
-        raise wrong_usage(f"no log is as long as --shift {shift}")
+    _check_shift(shift)
+    _refuse_sink_markers([group], "moved", "kafkaesque group list    (KIND says which are which)")
     place = None if to is None or to == CURRENT else parse_place(to)
     from kafkaesque.cli.group_offsets import commit_for
     from kafkaesque.cli.kafka import Connection
@@ -183,12 +194,21 @@ def reset_offsets(
 @app.command()
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)],
+    allow_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--allow-duplicates",
+            help="Also the markers of exactly-once Spark sinks: a query that runs again may write "
+            "its last micro-batch a second time.",
+        ),
+    ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Delete groups with their committed offsets; they must have no members.
 
     Each group is deleted separately; if one cannot be deleted, the others still are.
+    Markers of exactly-once Spark sinks are refused without --allow-duplicates.
 
     \b
     Example:
@@ -197,9 +217,62 @@ def delete(
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.outcomes import tell_deleted
 
-    admin = Connection(bootstrap).admin()
     named = list(dict.fromkeys(groups))
+    if not allow_duplicates:
+        _refuse_sink_markers(named, "deleted", "--allow-duplicates, if the query is gone for good")
+    admin = Connection(bootstrap).admin()
     tell_deleted(Screen(json=json), admin.delete_consumer_groups(named), "group")
+
+
+def _show_marker(screen: Screen, group: "Group", batches: "Mapping[tuple[str, int], int]") -> None:
+    """Show which micro-batch was written last; that is no place in the log, and has no lag."""
+    facts: list[tuple[Cell, ...]] = [
+        ("group", group.name),
+        ("state", group.state),
+        ("protocol", group.protocol),
+        ("kind", group.kind),
+    ]
+    rows = [(*where, batch) for where, batch in sorted(batches.items())]
+    documents = [{"topic": row[0], "partition": row[1], "batch": row[2]} for row in rows]
+    columns = ("TOPIC", "PARTITION", "BATCH")
+    screen.show(
+        [
+            Table(title="group", columns=("FACT", "VALUE"), rows=facts),
+            Table(title="last micro-batch", columns=columns, rows=rows),
+        ],
+        {
+            "group": group.name,
+            "state": group.state,
+            "protocol": group.protocol,
+            "kind": group.kind,
+            "batches": documents,
+        },
+    )
+
+
+def _refuse_sink_markers(groups: Sequence[str], what: str, hint: str) -> None:
+    """Refuse to touch what tells an exactly-once Spark sink that it need not write again.
+
+    Raises:
+        CommandFailed: one of the groups keeps such a marker; nothing was done.
+    """
+    from kafkaesque.cli.doctor.findings import named
+
+    markers = [each for each in groups if keeps_sink_marker(each)]
+    if markers:
+        is_one = len(markers) == 1
+        raise CommandFailed(
+            f"{named(markers)}: {'this is the marker' if is_one else 'these are markers'} of an "
+            f"exactly-once Spark sink, and no {'group' if is_one else 'groups'} of consumers; if "
+            f"{'it is' if is_one else 'they are'} {what}, a micro-batch that Spark repeats is "
+            "written a second time",
+            hint=hint,
+        )
+
+
+def _check_shift(shift: int | None) -> None:
+    if shift is not None and abs(shift) > OFFSET_MAX:
+        raise wrong_usage(f"no log is as long as --shift {shift}")
 
 
 def _at_work(group: str, members: int) -> CommandFailed:

@@ -134,7 +134,9 @@ def _is_down(facts: Facts, node: int, broker: BrokerFacts | None) -> Finding:
         check="broker-down",
         severity=CRITICAL,
         what=f"broker {node} {place}",
-        cause=f"it says: {problem}" if problem else "the other brokers do not hear of it",
+        cause=f"a connection to it fails: {problem}"
+        if problem
+        else "the other brokers do not hear of it",
         command=command,
         names=[str(node)],
     )

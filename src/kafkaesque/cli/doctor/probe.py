@@ -20,6 +20,7 @@ from kafkaesque.cli.doctor.facts import (
     View,
     most_agreed,
 )
+from kafkaesque.cli.doctor.out_of_date import is_out_of_date
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka import parse_addresses
@@ -55,6 +56,9 @@ GROUPS_S = 15.0
 GROUPS_HURT_S = 3.0
 #: Brokers that disagree are asked again after this: news takes a moment to come round.
 AGAIN_S = 1.0
+#: So often, and after so long, brokers are asked again that have not noticed who is gone.
+SETTLE_TRIES_MAX = 6
+SETTLE_S = 0.5
 
 _CLUSTER, _ALIVE = 2, 0
 _METADATA, _CONFIGS, _LOG_DIRS, _TRANSACTIONS = 12, 4, 4, 1
@@ -84,19 +88,35 @@ def look(bootstrap: str) -> Facts:
     """
     view, registered = _first_view(bootstrap)
     addresses = sorted({**registered, **view.brokers}.items())
+    unknown = [BrokerFacts(id=number, address=address) for number, address in addresses]
+    found = _look_at_all(Facts(view=view, brokers=unknown, registered=sorted(registered)))
+    for _ in range(SETTLE_TRIES_MAX):
+        if not is_out_of_date(found):
+            break
+        time.sleep(SETTLE_S)
+        found = _look_at_all(found)
+    return _with_moves(found)
+
+
+def _look_at_all(known: Facts) -> Facts:
+    """Return what the brokers say now; those that hang are not waited for once more."""
     with ThreadPoolExecutor(AT_ONCE_MAX) as pool:
-        brokers = list(pool.map(lambda each: look_at_broker(*each), addresses))
+        asked = pool.map(
+            lambda each: each if each.hangs else look_at_broker(each.id, each.address),
+            known.brokers,
+        )
+        brokers = list(asked)
         admins = find_admin_ports(brokers)
         brokers = list(pool.map(lambda each: look_behind(each, admins.get(each.id, "")), brokers))
-    found = Facts(
-        view=most_agreed([each.view for each in brokers if each.view is not None] or [view]),
-        brokers=brokers,
-        registered=sorted(registered),
-    )
+    views = [each.view for each in brokers if each.view is not None]
+    return replace(known, view=most_agreed(views or [known.view]), brokers=brokers)
+
+
+def _with_moves(found: Facts) -> Facts:
     if found.has_no_controller:
         return replace(found, unseen=["which replicas move: only a leading controller knows"])
     unseen: list[str] = []
-    return replace(found, moves=_moves(brokers, unseen), unseen=unseen)
+    return replace(found, moves=_moves(found.brokers, unseen), unseen=unseen)
 
 
 def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
@@ -108,7 +128,7 @@ def look_closely(bootstrap: str, *, transaction_s: float) -> Facts:
     found = look(bootstrap)
     if _disagree(found):
         time.sleep(AGAIN_S)
-        found = look(bootstrap)
+        found = _with_moves(_look_at_all(found))
     alive = [each for each in found.brokers if each.problem is None]
     unseen = list(found.unseen)
     brokers = []
@@ -357,16 +377,18 @@ def _groups_in_time(bootstrap: str, unseen: list[str], limit_s: float) -> list[G
 
 def _read_groups(bootstrap: str, found: list[GroupFacts], unseen: list[str]) -> None:
     from kafkaesque.cli.consumer_lag import measure_lag
-    from kafkaesque.cli.group_states import describe_group, list_groups
+    from kafkaesque.cli.group_states import GroupKind, describe_group, list_groups
     from kafkaesque.cli.kafka import Connection
 
     try:
         connection = Connection(bootstrap)
         admin = connection.admin()
-        names = [each.group for each in list_groups(bootstrap, unseen.append)]
+        listed = list_groups(bootstrap, unseen.append)
     except CommandFailed as failure:
         unseen.append(f"groups: {failure.message}")
         return
+    # A sink's marker counts micro-batches: it is never behind, and nobody is to delete it.
+    names = [each.group for each in listed if each.kind is GroupKind.CONSUMERS]
     if len(names) > GROUPS_MAX:
         unseen.append(f"{len(names) - GROUPS_MAX} of {len(names)} groups: there are too many")
     for name in names[:GROUPS_MAX]:

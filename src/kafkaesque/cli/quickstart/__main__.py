@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kafkaesque.cli.arguments import new_app, number_option
+from kafkaesque.cli.command_endings import run_to_end
 from kafkaesque.cli.exit_codes import INTERRUPTED
 from kafkaesque.cli.failure import CommandFailed
 
@@ -76,4 +77,4 @@ def quickstart(
 
 
 if __name__ == "__main__":
-    app(prog_name="quickstart")
+    run_to_end(lambda: app(prog_name="quickstart", standalone_mode=False))

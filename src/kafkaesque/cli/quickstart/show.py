@@ -5,6 +5,8 @@ import time
 from types import TracebackType
 from typing import Any
 
+from kafkaesque.cli.terminal import takes_escapes
+
 REFRESH_S = 0.1
 PLAIN_REFRESH_S = 2.0
 
@@ -21,7 +23,7 @@ class Show:
         self._last = ""
 
     def __enter__(self) -> "Show":
-        if sys.stdout.isatty():
+        if takes_escapes(sys.stdout):
             from rich import progress
 
             columns = (

@@ -122,8 +122,10 @@ class TextGateway:
         reply.end(write_ok(subscription.subscription_id))
 
     def _topics(self) -> list[TopicLine]:
+        """Return the users' topics; the brokers' own are nobody's to read or write here."""
         topics = self.broker.state.topics
         return [
             TopicLine(name, len(topic.partitions), len(topic.partitions[0].replicas))
             for name, topic in sorted(topics.items())
+            if not topic.is_internal
         ]
