@@ -198,6 +198,7 @@ ensure_package() {
         say "    the package and its kernel have not changed"
         return
     fi
+    remove_old_distribution || return
     pip_install --no-build-isolation --no-deps --editable . || return
     if kernel_is_compiled; then
         say "    the kernel is compiled"
@@ -209,6 +210,15 @@ ensure_package() {
         say "    the kernel is not compiled: its pure-Python twin is used, which is slower"
     fi
     printf '%s\n' "$state" >"$stamp"
+}
+
+# The distribution was once called `kafkaesque`. Two in one environment would both own the command,
+# and pytest would be offered our plugin twice.
+remove_old_distribution() {
+    rm -rf src/kafkaesque.egg-info || return
+    compgen -G '.venv/lib/python*/site-packages/kafkaesque-*.dist-info' >/dev/null || return 0
+    say "    removing the package under its old name, kafkaesque"
+    "$VENV_PYTHON" -m pip uninstall --quiet --disable-pip-version-check --require-virtualenv --yes kafkaesque
 }
 
 kernel_is_compiled() {
