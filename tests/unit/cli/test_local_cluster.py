@@ -236,6 +236,22 @@ def test_flags_of_a_broker_are_checked_like_its_file(
     assert sentence in errors
 
 
+def test_a_check_refuses_what_the_start_refuses(prepared: LocalCluster) -> None:
+    broker = prepared.broker(1)
+    config = str(broker.config_path)
+    assert run("broker", "--config", config, "--check")[0] == 0
+    code, _, errors = run("broker", "--config", config, "--check", "-o", "peer.host=203.0.113.7")
+    assert code == 2
+    assert "cannot listen on 203.0.113.7" in errors
+    broker.data.mkdir()
+    owner = {"format": 1, "cluster_id": "another", "node": 1}
+    (broker.data / "meta.json").write_text(json.dumps(owner))
+    code, _, errors = run("broker", "--config", config, "--check")
+    assert code == 2
+    assert "belongs to broker 1 of cluster 'another'" in errors
+    assert str(broker.data) in errors
+
+
 def test_flags_go_over_environment_over_the_file(
     prepared: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
