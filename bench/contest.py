@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.load import LoadError
-from bench.processes import BrokerNotReadyError, BrokerProcess, ask_metadata
+from bench.processes import BrokerNotReadyError, BrokerProcess, ask_end_offset, ask_metadata
 
 ADMIN_TIMEOUT_S = 30.0
 LEADERS_TIMEOUT_S = 30.0
@@ -179,6 +179,7 @@ def topic_of(
     new = NewTopic(name, partitions, min(3, len(side.brokers)), config=config)
     admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result()
     wait_for_leaders(side, name, partitions)
+    wait_until_served(side.brokers[0].port, name, partitions)
     try:
         yield name
     finally:
@@ -198,3 +199,31 @@ def wait_for_leaders(side: Side, topic: str, partitions: int) -> dict[tuple[str,
                 raise TimeoutError(f"{topic} has no leaders after {LEADERS_TIMEOUT_S:.0f} s")
             time.sleep(0.02)
     return leaders
+
+
+def wait_until_served(
+    port: int, topic: str, partitions: int, timeout_s: float = LEADERS_TIMEOUT_S
+) -> None:
+    """Wait until each partition's leader answers for it; the broker at `port` says who that is.
+
+    For some milliseconds a leader may be named that does not know of it yet, and a client that asks
+    it would fail, or pause before it asks again, which would be measured.
+
+    Raises:
+        TimeoutError: one does not answer in time; says why.
+    """
+    deadline = time.monotonic() + timeout_s
+    partition = 0
+    while partition < partitions:
+        try:
+            view = ask_metadata(port, [topic])
+            while partition < partitions:
+                leader = view.brokers[view.leaders[topic, partition]]
+                ask_end_offset(int(leader.rpartition(":")[2]), topic, partition)
+                partition += 1
+        except (OSError, KeyError) as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{topic}-{partition} is not served after {timeout_s:.0f} s: {error}"
+                ) from error
+            time.sleep(0.02)

@@ -145,7 +145,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="At least once, with a crash.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"at-least-once-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics and group begin with")
     return parser.parse_args()

@@ -181,7 +181,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Exactly once, with two crashes.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"exactly-once-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics, group and ids begin with")
     return parser.parse_args()

@@ -222,7 +222,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fan-out of sends, with failures and a crash.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"fan-out-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics begin with")
     parser.add_argument("--letters", type=int, default=5000)

@@ -301,7 +301,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Leader election, with a crash and a zombie.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"leader-election-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topic and group begin with")
     parser.add_argument("--register", help="file of the database that obeys the leader")

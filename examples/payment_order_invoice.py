@@ -383,7 +383,8 @@ def count_work(directory: Path, service: str) -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Payment, order, invoice, with two crashes.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"shop-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics, groups and ids begin with")
     parser.add_argument("--directory", help="where the databases are kept; else they are removed")

@@ -41,6 +41,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import random
 import time
 import uuid
@@ -265,7 +266,8 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Quotes and rates as tables, with a crash.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"quotes-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics begin with")
     parser.add_argument("--rounds", type=int, default=500, help="prices of each share")

@@ -312,7 +312,8 @@ def watch(bootstrap_server: str, topics: Topics) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Retry with back-off, then dead letters.")
-    parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    server = os.environ.get("KAFKAESQUE_BOOTSTRAP_SERVER") or "127.0.0.1:9092"
+    parser.add_argument("--bootstrap-server", default=server)
     unique = f"retry-{uuid.uuid4().hex[:8]}"
     parser.add_argument("--prefix", default=unique, help="what topics and group begin with")
     return parser.parse_args()

@@ -71,7 +71,12 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 
 has_compiler() { command -v "${CC:-cc}" >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1; }
 
-# The missing Debian packages, one a line. $2 is "test" where the tests' clients are wanted as well.
+has_librdkafka() {
+    printf '#include <librdkafka/rdkafka.h>\n' | "$(command -v "${CC:-cc}" || say gcc)" -E -x c - >/dev/null 2>&1
+}
+
+# The missing Debian packages, one a line. $2 is "test" where the tests' clients are wanted as well,
+# and "bench" where the load of the benchmarks is compiled.
 missing_packages() {
     local python=$1 purpose=$2
     has_venv "$python" || debian_python_package "$python" venv
@@ -82,6 +87,9 @@ missing_packages() {
         command -v openssl >/dev/null || say openssl
         command -v node >/dev/null || say nodejs
         command -v npm >/dev/null || say npm
+    fi
+    if [ "$purpose" = bench ]; then
+        has_librdkafka || say librdkafka-dev
     fi
 }
 
@@ -113,7 +121,7 @@ ensure_packages() {
 without_packages() {
     local python=$1 purpose=$2
     shift 2
-    if [ "$purpose" != test ] && has_venv "$python"; then
+    if [ "$purpose" != test ] && [ "$purpose" != bench ] && has_venv "$python"; then
         say "    going on without: $* (the package is slower without its compiled kernel)"
         return
     fi
@@ -153,7 +161,10 @@ pip_install() {
 
 # ensure_pins NAMES...: installs requirements/NAME.txt, each file checked against its hash.
 ensure_pins() {
-    local name stamp=.venv/.pins files=() changed=()
+    local name stamp=.venv/.pins files=() changed=() from_source
+    # Of what has no pyproject.toml some versions of pip warn otherwise, which a newcomer would take for
+    # a mistake. What builds it is pinned, too, and so comes from requirements/build.txt.
+    from_source=(--require-hashes --use-pep517 --no-build-isolation)
     for name in "$@"; do
         has_pins "$name" || changed+=("$name")
     done
@@ -165,18 +176,22 @@ ensure_pins() {
         case $name in
             # What brokers import is compiled at once: several that start together would all do it.
             runtime) pip_install --require-hashes -r requirements/runtime.txt || return ;;
-            # Only its data files are read, so their dependencies stay away: see below.
-            quickstart) ;;
+            # Before whatever is built.
+            build) pip_install --no-compile --require-hashes -r requirements/build.txt || return ;;
+            # Built from source: see below.
+            quickstart | spark) ;;
             *) files+=(-r "requirements/$name.txt") ;;
         esac
     done
     # Of the others little is ever imported.
     [ "${#files[@]}" -eq 0 ] || pip_install --no-compile --require-hashes "${files[@]}" || return
-    case " ${changed[*]} " in *" quickstart "*)
-        pip_install --require-hashes --no-deps --no-build-isolation \
-            -r requirements/quickstart.txt || return
-        ;;
-    esac
+    for name in "${changed[@]}"; do
+        case $name in
+            # Only its data files are read, so its dependencies stay away.
+            quickstart) pip_install "${from_source[@]}" --no-deps -r requirements/quickstart.txt || return ;;
+            spark) pip_install "${from_source[@]}" --no-compile -r requirements/spark.txt || return ;;
+        esac
+    done
     for name in "${changed[@]}"; do
         touch "$stamp"
         sed -i "/^$name /d" "$stamp"
@@ -198,6 +213,7 @@ ensure_package() {
         say "    the package and its kernel have not changed"
         return
     fi
+    remove_old_distribution || return
     pip_install --no-build-isolation --no-deps --editable . || return
     if kernel_is_compiled; then
         say "    the kernel is compiled"
@@ -209,6 +225,15 @@ ensure_package() {
         say "    the kernel is not compiled: its pure-Python twin is used, which is slower"
     fi
     printf '%s\n' "$state" >"$stamp"
+}
+
+# The distribution was once called `kafkaesque`. Two in one environment would both own the command,
+# and pytest would be offered our plugin twice.
+remove_old_distribution() {
+    rm -rf src/kafkaesque.egg-info || return
+    compgen -G '.venv/lib/python*/site-packages/kafkaesque-*.dist-info' >/dev/null || return 0
+    say "    removing the package under its old name, kafkaesque"
+    "$VENV_PYTHON" -m pip uninstall --quiet --disable-pip-version-check --require-virtualenv --yes kafkaesque
 }
 
 kernel_is_compiled() {

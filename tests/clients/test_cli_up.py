@@ -212,7 +212,9 @@ def snapshot(data: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def test_the_death_of_a_broker_is_told_and_it_can_be_started_again(data: Path) -> None:
+def test_the_death_of_a_broker_is_told_and_what_is_started_again_ends_with_the_rest(
+    data: Path,
+) -> None:
     up = Up(data, 3)
     try:
         ready = up.event("ready")
@@ -231,15 +233,17 @@ def test_the_death_of_a_broker_is_told_and_it_can_be_started_again(data: Path) -
             try:
                 assert broker.stdout is not None
                 assert json.loads(broker.stdout.readline())["ready"] == 2
+                restarted = up.event("restarted")
+                assert (restarted["broker"], restarted["pid"]) == (2, broker.pid)
                 up.run("cluster", "wait", "--brokers", "3", "--timeout", "60")
                 command = Path(f"/proc/{broker.pid}/cmdline").read_bytes()
                 assert b"kafkaesque.server" in command
                 loaded = Path(f"/proc/{broker.pid}/maps").read_text()
                 assert "rdkafka" not in loaded
+                assert up.stop(signal.SIGTERM) == 0
+                assert broker.wait(DEADLINE_S) == 0, "it was to stop in order"
             finally:
-                broker.terminate()
-            assert broker.wait(DEADLINE_S) == 0
-        assert up.stop(signal.SIGTERM) == 0
+                broker.kill()
         assert f"broker 2 (pid {ready['brokers'][1]['pid']}) was killed by SIGKILL" in stream_text(
             up.process.stderr
         )

@@ -293,7 +293,9 @@ BROKER_OPTIONS = OptionTable(
             minimum=0,
             maximum=INT32_MAX,
             dynamic=False,
-            doc="How long a new group waits for more members before its first rebalance.",
+            doc="How long a new group of the classic protocol waits for more members before its "
+            "first rebalance. `kafkaesque up` sets 0, as the configuration that Apache Kafka ships "
+            "for trying it does.",
         ),
         Option(
             name="group.max.size",

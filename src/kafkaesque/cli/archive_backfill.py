@@ -1,7 +1,5 @@
 """Runs a backfill: a Spark of its own, one query, and what it has sent."""
 
-import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +44,13 @@ def run_backfill(words: BackfillWords, bootstrap: str, screen: Screen) -> Sent:
     Raises:
         CommandFailed: it cannot be meant like that, or the query failed.
     """
-    from kafkaesque.spark.java import ensure_java
     from kafkaesque.spark.lakehouse.backfill import start_backfill
+    from kafkaesque.spark.start import prepare_spark
 
     request = _request(words, bootstrap)
     name = words.name or request.default_name()
     screen.note(f"backfill {name}: {words.topic} of {words.table} to {words.to_topic}")
-    ensure_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    prepare_spark()
     spark = _session(words.master)
     try:
         query = start_backfill(

@@ -3,7 +3,8 @@
 Each broker is `python -m kafkaesque.server --config DIR/broker-N.toml`; it logs to DIR/broker-N.log
 and keeps its data in DIR/broker-N. One thread per broker reads the line that says it is ready and
 waits for its end; both come to the caller through `events`. A broker ends with its starter, even
-when that is killed.
+when that is killed. One that ended and that somebody else started again belongs to the cluster as
+soon as `look` finds it, and is stopped with the others.
 """
 
 import ctypes
@@ -28,6 +29,7 @@ from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
 from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file
+from kafkaesque.cli.directory_holder import DirectoryHolder, is_held
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
@@ -58,18 +60,31 @@ class BrokerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEnded:
-    """A broker's process is gone; a negative exit code is the signal that ended it."""
+    """A broker's process is gone; a negative exit code is the signal that ended it.
+
+    The exit code of one that somebody else had started is not known: None.
+    """
 
     broker: int
     pid: int
-    exit_code: int
+    exit_code: int | None
 
     @property
     def how(self) -> str:
         """How it ended, in words."""
+        if self.exit_code is None:
+            return "ended"
         if self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
         return f"was killed by {signal.Signals(-self.exit_code).name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRestarted:
+    """Somebody else has started a broker again that had ended."""
+
+    broker: int
+    pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +94,7 @@ class Signalled:
     number: int
 
 
-Event = BrokerReady | BrokerEnded | Signalled
+Event = BrokerReady | BrokerEnded | BrokerRestarted | Signalled
 
 
 class Broker:
@@ -94,14 +109,43 @@ class Broker:
         self.data = directory / f"broker-{number}"
         self.is_stopping = False
         self._process: subprocess.Popen[bytes] | None = None
+        #: The process that somebody else started after ours had ended.
+        self._other: DirectoryHolder | None = None
 
     @property
     def pid(self) -> int:
-        """The process id of the last start; 0 before the first."""
+        """The process id of our last start; 0 before the first."""
         return self._process.pid if self._process else 0
 
     def is_running(self) -> bool:
+        return self._is_ours_running() or self.is_restarted()
+
+    def is_restarted(self) -> bool:
+        """Whether a process runs that somebody else started, as of the last `look`."""
+        return self._other is not None and self._other.is_running()
+
+    def _is_ours_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def look(self) -> "BrokerRestarted | BrokerEnded | None":
+        """Return what others have done to the broker since the last look, after ours had ended."""
+        if self._process is None or self._is_ours_running():
+            return None
+        other = self._other
+        if other is None:
+            self._other = DirectoryHolder.find(self.data)
+            if self._other is not None:
+                return BrokerRestarted(broker=self.number, pid=self._other.pid)
+        elif not other.is_running():
+            self.close()
+            return BrokerEnded(broker=self.number, pid=other.pid, exit_code=None)
+        return None
+
+    def close(self) -> None:
+        """Have nothing to do with a process any more that somebody else started."""
+        if self._other is not None:
+            self._other.close()
+            self._other = None
 
     def start(self, events: "SimpleQueue[Event]") -> None:
         """Start the process; `events` gets its BrokerReady and its BrokerEnded."""
@@ -122,12 +166,18 @@ class Broker:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it is there."""
-        if self._process is not None and self.is_running():
-            self.is_stopping = True
+        if not self.is_running():
+            return
+        self.is_stopping = True
+        if self._other is not None:
+            self._other.signal(number)
+        elif self._process is not None:
             self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether the process is gone, at the latest after the timeout."""
+        if self._other is not None:
+            return self._other.wait(timeout_s)
         try:
             if self._process is not None:
                 self._process.wait(max(0.0, timeout_s))
@@ -208,8 +258,16 @@ class LocalCluster:
         for broker in self.brokers:
             broker.start(self.events)
 
+    def look(self) -> None:
+        """Put what others have done, to brokers that had ended here, among the events."""
+        for broker in self.brokers:
+            found = broker.look()
+            if found is not None:
+                self.events.put(found)
+
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> list[int]:
         """Have every broker stop in order; kill, and return, those that take too long."""
+        self.look()
         for broker in self.brokers:
             broker.signal(signal.SIGTERM)
         deadline = time.monotonic() + timeout_s
@@ -218,6 +276,12 @@ class LocalCluster:
             broker.signal(signal.SIGKILL)
             broker.wait(timeout_s)
         return [broker.number for broker in late]
+
+    def not_ours(self) -> list[int]:
+        """Return the brokers that run and cannot be stopped from here, such as another user's."""
+        return [
+            each.number for each in self.brokers if not each.is_running() and is_held(each.data)
+        ]
 
     def kill(self) -> None:
         """End every broker at once."""
@@ -229,6 +293,7 @@ class LocalCluster:
         self.kill()
         for broker in self.brokers:
             broker.wait(STOP_TIMEOUT_S)
+            broker.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None

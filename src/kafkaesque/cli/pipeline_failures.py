@@ -42,5 +42,6 @@ def require_spark() -> None:
     if missing:
         raise CommandFailed(
             f"Spark is not installed: there is no module {missing[0]}",
-            hint="pip install 'kafkaesque[spark]'; in a checkout scripts/test-spark --install-only",
+            hint="pip install 'kafkaesque-broker[spark]'; in a checkout"
+            " scripts/test-spark --install-only",
         )

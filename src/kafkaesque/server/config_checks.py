@@ -3,14 +3,19 @@
 `kafkaesque broker --check` asks all of it; a broker that starts asks what needs no other machine.
 """
 
+import errno
 import os
 import socket
 import struct
 from pathlib import Path
+from typing import cast
 
+from kafkaesque.env.disk import Disk
 from kafkaesque.env.network import Address
-from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.errors import ConfigError, KafkaesqueError
+from kafkaesque.runtime.directory import RealDirectory
 from kafkaesque.server.config import ServerConfig
+from kafkaesque.storage.directory import check_owner
 
 #: So long each seed may take to answer, or not to.
 SEED_SECONDS_MAX = 1.0
@@ -29,23 +34,59 @@ def make_data_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"the data directory {path} cannot be made: {error.strerror}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"the data directory {path} is not this user's to write in")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"the data directory {path} is not this user's to read and write in")
 
 
-def check_data_directory(path: Path) -> None:
-    """See whether the data directory is there or could be made; nothing new is left behind.
+def check_data_directory(config: ServerConfig) -> None:
+    """See whether the data directory is this broker's, or could be made; nothing new stays.
 
     Raises:
-        ConfigError: see `make_data_directory`.
+        ConfigError: see `make_data_directory`; or the directory is another broker's, or another
+            cluster's, or does not say whose it is.
     """
+    path = config.data
     missing = [each for each in (path, *path.parents) if not each.exists()]
     try:
         make_data_directory(path)
+        _check_owner(config)
     finally:
         for each in missing:
             if each.is_dir():
                 each.rmdir()
+
+
+def _check_owner(config: ServerConfig) -> None:
+    # Nothing of it is written or locked: its broker may be running.
+    disk = cast("Disk", RealDirectory(config.data))
+    try:
+        check_owner(disk, config.broker.cluster_id, config.broker.node)
+    except KafkaesqueError as error:
+        raise ConfigError(f"{error} (the data directory is {config.data})") from None
+
+
+def check_addresses(config: ServerConfig) -> None:
+    """See whether this machine has the addresses on which the broker listens.
+
+    A port that is in use says nothing about a file: the broker itself may be running.
+
+    Raises:
+        ConfigError: nothing could listen there.
+    """
+    broker = config.broker
+    named = (broker.kafka_address, broker.text_address, broker.admin_address)
+    addresses = [each._replace(host=config.listen_host) for each in named if each is not None]
+    for address in (*addresses, broker.peer_listener or broker.peer_address):
+        try:
+            family, kind, _, _, where = socket.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind) as tried:
+                tried.bind(where)
+        except (OSError, UnicodeError) as error:
+            if getattr(error, "errno", None) != errno.EADDRINUSE:
+                reason = getattr(error, "strerror", None) or "it cannot be a name"
+                raise ConfigError(f"cannot listen on {address}: {reason}") from None
 
 
 def find_own_seed(config: ServerConfig) -> str | None:

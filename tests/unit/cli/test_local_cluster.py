@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, ports_from
 from kafkaesque.cli.cluster_file import read_cluster_file
 from kafkaesque.cli.commands.up import choose_ports
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.local_cluster import BrokerEnded, LocalCluster
+from kafkaesque.cli.local_cluster import LOCAL_OPTIONS, BrokerEnded, LocalCluster
 from kafkaesque.server.config import load_config
 from tests.unit.cli.test_commands import run
 
@@ -234,6 +235,38 @@ def test_flags_of_a_broker_are_checked_like_its_file(
     code, _, errors = run("broker", "--config", config, "--check", *words)
     assert code == 2
     assert sentence in errors
+
+
+def test_options_that_up_sets_are_told_and_can_be_set_back(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    options = {"group.initial.rebalance.delay.ms": "3000"}
+    assert list(LOCAL_OPTIONS) == list(options)
+    for name, value in LOCAL_OPTIONS.items():
+        assert f"`{name}={value}`" in page
+        assert f"`--option {name}={options[name]}`" in page
+        assert f"`kafkaesque up` sets {value}" in BROKER_OPTIONS.get(name).doc
+    for given, delay_ms in ((None, 0), (options, 3000)):
+        cluster = LocalCluster(tmp_path / str(delay_ms), free_ports(1), options=given)
+        cluster.prepare()
+        cluster.close()
+        config = load_config(cluster.broker(1).config_path, environment={})
+        assert config.broker.option("group.initial.rebalance.delay.ms") == delay_ms
+
+
+def test_a_check_refuses_what_the_start_refuses(prepared: LocalCluster) -> None:
+    broker = prepared.broker(1)
+    config = str(broker.config_path)
+    assert run("broker", "--config", config, "--check")[0] == 0
+    code, _, errors = run("broker", "--config", config, "--check", "-o", "peer.host=203.0.113.7")
+    assert code == 2
+    assert "cannot listen on 203.0.113.7" in errors
+    broker.data.mkdir()
+    owner = {"format": 1, "cluster_id": "another", "node": 1}
+    (broker.data / "meta.json").write_text(json.dumps(owner))
+    code, _, errors = run("broker", "--config", config, "--check")
+    assert code == 2
+    assert "belongs to broker 1 of cluster 'another'" in errors
+    assert str(broker.data) in errors
 
 
 def test_flags_go_over_environment_over_the_file(

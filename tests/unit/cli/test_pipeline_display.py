@@ -53,4 +53,4 @@ def test_without_the_extra_it_is_said_how_to_install_it(words: list[str]) -> Non
     )
     assert done.returncode == FAILED
     assert done.stderr.startswith("error: Spark is not installed: there is no module pyspark\n")
-    assert "kafkaesque[spark]" in done.stderr
+    assert "kafkaesque-broker[spark]" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import ServerConfig, load_config
 from kafkaesque.server.config_checks import (
+    check_addresses,
     check_data_directory,
     find_own_seed,
     look_at_seeds,
@@ -96,19 +98,93 @@ def test_no_two_ports_are_the_same(tmp_path: Path) -> None:
     load(tmp_path, "text.port = 0\nadmin.port = 0")
 
 
+def with_data(directory: Path, data: Path, more: str = "") -> ServerConfig:
+    return load(directory, f'id = 1\ndata = "{data}"\n{more}')
+
+
 def test_a_data_directory_that_cannot_be_made_is_named_and_a_check_makes_none(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "data", Path("/proc/x")):
-        for look in (make_data_directory, check_data_directory):
-            with pytest.raises(ConfigError, match=f"the data directory {path} cannot be made"):
-                look(path)
-    check_data_directory(tmp_path / "a" / "b")
+        wrong = f"the data directory {path} cannot be made"
+        with pytest.raises(ConfigError, match=wrong):
+            make_data_directory(path)
+        with pytest.raises(ConfigError, match=wrong):
+            check_data_directory(with_data(tmp_path, path))
+    config = with_data(tmp_path, tmp_path / "a" / "b")
+    check_data_directory(config)
     assert not (tmp_path / "a").exists()
-    make_data_directory(tmp_path / "a" / "b")
-    check_data_directory(tmp_path / "a" / "b")
+    make_data_directory(config.data)
+    check_data_directory(config)
     assert (tmp_path / "a" / "b").is_dir()
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        (
+            '{"format": 1, "cluster_id": "kafkaesque", "node": 2}',
+            "broker 2 of cluster 'kafkaesque', and this is broker 1 of cluster 'kafkaesque'",
+        ),
+        (
+            '{"format": 1, "cluster_id": "other", "node": 1}',
+            "broker 1 of cluster 'other', and this is broker 1 of cluster 'kafkaesque'",
+        ),
+        ('{"format": 9, "cluster_id": "kafkaesque", "node": 1}', "has format 9"),
+        ("nonsense", "cannot be read"),
+    ],
+)
+def test_a_data_directory_that_the_start_refuses_is_not_right(
+    tmp_path: Path, meta: str, said: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "meta.json").write_text('{"format": 1, "cluster_id": "kafkaesque", "node": 1}')
+    check_data_directory(with_data(tmp_path, data))
+    (data / "meta.json").write_text(meta)
+    with pytest.raises(ConfigError) as refused:
+        check_data_directory(with_data(tmp_path, data))
+    assert said in str(refused.value)
+    assert str(data) in str(refused.value)
+    assert [path.name for path in data.iterdir()] == ["meta.json"]
+
+
+def test_a_directory_that_has_lost_its_owner_is_not_right(tmp_path: Path) -> None:
+    (tmp_path / "data" / "wal").mkdir(parents=True)
+    (tmp_path / "data" / "wal" / "1").write_text("")
+    (tmp_path / "data" / "checkpoint").write_text("")
+    with pytest.raises(ConfigError, match="has a 'checkpoint' but no 'meta"):
+        check_data_directory(with_data(tmp_path, tmp_path / "data"))
+
+
+def test_a_data_directory_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may read everything, so the question is answered here as it is for others.
+    (tmp_path / "data").mkdir(mode=0o300)
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.R_OK)
+    with pytest.raises(ConfigError, match="not this user's to read and write in"):
+        check_data_directory(with_data(tmp_path, tmp_path / "data"))
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no-such-name.invalid"])
+def test_a_place_to_listen_that_this_machine_does_not_have_is_named(
+    tmp_path: Path, host: str
+) -> None:
+    more = f'host = "{host}"\nadvertised.host = "127.0.0.1"'
+    with pytest.raises(ConfigError, match=f"cannot listen on {host}:9092"):
+        check_addresses(load(tmp_path, f"id = 1\n{more}"))
+    more = f'peer.host = "{host}"'
+    with pytest.raises(ConfigError, match=f"cannot listen on {host}:9190"):
+        check_addresses(load(tmp_path, f"id = 1\n{more}"))
+
+
+def test_a_port_that_is_in_use_is_no_fault_of_a_file(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check_addresses(load(tmp_path, f"id = 1\nkafka.port = {port}"))
 
 
 def test_a_seed_that_is_the_broker_itself_is_told_of(tmp_path: Path) -> None:

@@ -47,6 +47,33 @@ def test_paths_are_of_the_project_and_settings_of_the_run_come_last(folder: Path
     assert [path.name for path in project.sources] == ["a.py", "b.sql"]
 
 
+@pytest.mark.parametrize("name", template_names())
+def test_a_new_project_runs_on_the_cluster_that_commands_ask(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_template(name, tmp_path / "project")
+    monkeypatch.delenv("KAFKAESQUE_BOOTSTRAP_SERVER", raising=False)
+    assert load_project(tmp_path / "project").bootstrap_servers == "127.0.0.1:9092"
+    monkeypatch.setenv("KAFKAESQUE_BOOTSTRAP_SERVER", "broker-1:9192,broker-2:9192")
+    project = load_project(tmp_path / "project")
+    assert project.bootstrap_servers == "broker-1:9192,broker-2:9192"
+    named = load_project(tmp_path / "project", {"kafkaesque.bootstrap.servers": "other:9092"})
+    assert named.bootstrap_servers == "other:9092"
+
+
+def test_what_the_environment_lacks_may_have_a_default(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "  kafkaesque.b: 'at ${env:A_PLACE:-a:-b}, ${env:A_PLACE:-}'\n"
+    (folder / "spark-pipeline.yml").write_text(SPEC + settings)
+    monkeypatch.delenv("A_PLACE", raising=False)
+    assert load_project(folder).settings["kafkaesque.b"] == "at a:-b, "
+    monkeypatch.setenv("A_PLACE", "")
+    assert load_project(folder).settings["kafkaesque.b"] == "at a:-b, "
+    monkeypatch.setenv("A_PLACE", "c")
+    assert load_project(folder).settings["kafkaesque.b"] == "at c, c"
+
+
 def test_secrets_may_stand_in_the_environment(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

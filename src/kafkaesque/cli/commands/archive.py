@@ -28,7 +28,7 @@ TableArgument = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 #: Of a topic that has more, `history` shows the sum; `--json` has them all.
 _PARTITIONS_SHOWN = 8
-_NO_SPARK = 'python -m pip install "kafkaesque[spark]"'
+_NO_SPARK = 'python -m pip install "kafkaesque-broker[spark]"'
 
 
 @contextmanager

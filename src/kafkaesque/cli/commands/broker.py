@@ -11,7 +11,12 @@ from kafkaesque.broker.options import BROKER_OPTIONS
 from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS, load_config
-from kafkaesque.server.config_checks import check_data_directory, find_own_seed, look_at_seeds
+from kafkaesque.server.config_checks import (
+    check_addresses,
+    check_data_directory,
+    find_own_seed,
+    look_at_seeds,
+)
 
 app = new_app()
 
@@ -61,7 +66,8 @@ def broker(
     try:
         loaded = load_config(config, environment=environment)
         if check:
-            check_data_directory(loaded.data)
+            check_data_directory(loaded)
+            check_addresses(loaded)
     except ConfigError as error:
         raise wrong_usage(str(error)) from None
     if check:

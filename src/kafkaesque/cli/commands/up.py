@@ -17,6 +17,7 @@ from kafkaesque.cli.local_cluster import (
     STOP_TIMEOUT_S,
     BrokerEnded,
     BrokerReady,
+    BrokerRestarted,
     Event,
     LocalCluster,
     Signalled,
@@ -28,6 +29,8 @@ BROKERS_DEFAULT = 3
 PORTS_DEFAULT = (9092, 7070, 9190, 8080)
 BROKERS_MAX = 100
 PROBE_S = 0.05
+#: How often to see whether somebody has started a broker again that had ended.
+LOOK_S = 1.0
 #: After so long without being ready, say what is waited for.
 PATIENCE_S = 15.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -133,6 +136,8 @@ class Watcher:
         self._screen = screen
         self._began = began
         self._serving: set[int] = set()
+        #: Those that we had started, and that may be started again by somebody else.
+        self._ended: set[int] = set()
         self._is_ready = False
         self._has_complained = False
 
@@ -144,17 +149,32 @@ class Watcher:
                 return True
             if isinstance(event, BrokerReady):
                 self._serving.add(event.broker)
+            elif isinstance(event, BrokerRestarted):
+                self._on_restart(event)
             elif isinstance(event, BrokerEnded):
-                self._on_end(event)
-                if not self._is_ready or not self._serving:
+                self._serving.discard(event.broker)
+                is_over = not self._is_ready or not self._is_any_left()
+                self._on_end(event, is_over=is_over)
+                if is_over:
                     return False
             self._maybe_ready()
 
     def _next_event(self) -> Event | None:
         try:
-            return self._cluster.events.get(timeout=None if self._is_ready else PROBE_S)
+            return self._cluster.events.get(timeout=self._timeout_s())
         except queue.Empty:
+            if self._is_ready:
+                self._cluster.look()
             return None
+
+    def _timeout_s(self) -> float | None:
+        if not self._is_ready:
+            return PROBE_S
+        return LOOK_S if self._ended else None
+
+    def _is_any_left(self) -> bool:
+        self._cluster.look()
+        return bool(self._serving) or any(each.is_restarted() for each in self._cluster.brokers)
 
     def _maybe_ready(self) -> None:
         """Say so once the brokers do not only serve, but know one another."""
@@ -203,19 +223,30 @@ class Watcher:
         lines.append("Ctrl-C stops the cluster; the data stays.")
         print("\n".join(lines), flush=True)
 
-    def _on_end(self, event: BrokerEnded) -> None:
-        self._serving.discard(event.broker)
+    def _on_restart(self, event: BrokerRestarted) -> None:
+        self._serving.add(event.broker)
+        if self._screen.is_json:
+            document = {"event": "restarted", "broker": event.broker, "pid": event.pid}
+            self._screen.show_json(document)
+        self._screen.note(
+            f"broker {event.broker} runs again (pid {event.pid}); Ctrl-C here stops it, too"
+        )
+
+    def _on_end(self, event: BrokerEnded, *, is_over: bool) -> None:
+        self._ended.add(event.broker)
         broker = self._cluster.broker(event.broker)
         if self._screen.is_json:
             document = {"event": "ended", "broker": event.broker, "exit_code": event.exit_code}
             self._screen.show_json(document)
         note = self._screen.note
-        note(
-            f"broker {event.broker} (pid {event.pid}) {event.how}; last lines of {broker.log_path}:"
-        )
-        for line in broker.log_tail() or ["(nothing)"]:
-            note(f"  {line}")
-        if self._is_ready and self._serving:
+        how = f"broker {event.broker} (pid {event.pid}) {event.how}"
+        if event.exit_code is None:  # It logged where somebody else started it.
+            note(how)
+        else:
+            note(f"{how}; last lines of {broker.log_path}:")
+            for line in broker.log_tail() or ["(nothing)"]:
+                note(f"  {line}")
+        if not is_over:
             note("The others go on. To start it again, in another terminal:")
             note(f"  kafkaesque broker --config {broker.config_path}")
         elif not self._is_ready:
@@ -247,6 +278,8 @@ def _stop(cluster: LocalCluster, screen: Screen) -> None:
     for stop_signal in STOP_SIGNALS:
         signal.signal(stop_signal, lambda *_: cluster.kill())
     late = cluster.stop()
+    for number in cluster.not_ours():
+        screen.note(f"broker {number} still runs: stop it where it was started")
     cluster.close()
     for number in late:
         screen.note(f"broker {number} did not stop within {STOP_TIMEOUT_S:g} s and was killed")

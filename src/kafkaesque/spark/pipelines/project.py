@@ -17,7 +17,7 @@ SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
 BOOTSTRAP_SETTING = "kafkaesque.bootstrap.servers"
 #: How connections to those brokers are secured; the connector's options have kafka. for kafkaesque.
 _SECURITY_SETTINGS = ("kafkaesque.security.", "kafkaesque.ssl.", "kafkaesque.sasl.")
-_VARIABLE = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
+_VARIABLE = re.compile(r"\$\{env:([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _FIELDS = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 _SUFFIXES = (".py", ".sql")
 #: Spark's own names: any of them may be set, Spark decides what it takes.
@@ -159,12 +159,16 @@ def _with_environment(path: Path, settings: Mapping[str, str]) -> dict[str, str]
     """
 
     def looked_up(found: re.Match[str]) -> str:
-        if found[1] not in os.environ:
+        name, default = found.groups()
+        value = os.environ.get(name)
+        if default is not None:
+            return value or default
+        if value is None:
             raise WrongProject(
-                f"{path}: configuration: there is no environment variable {found[1]}",
-                f"export {found[1]}=…",
+                f"{path}: configuration: there is no environment variable {name}",
+                f"export {name}=…",
             )
-        return os.environ[found[1]]
+        return value
 
     return {
         name: value if name.startswith(_SPARK) else _VARIABLE.sub(looked_up, value)

@@ -20,7 +20,7 @@ _TIMEOUT_S = 60
 _ROOM_TIMEOUT_S = 120.0
 _NEEDED = "kafkaesque, pyarrow, pyspark"
 _HINT = (
-    "install kafkaesque[spark] of this version in that Python, or name another one by"
+    "install kafkaesque-broker[spark] of this version in that Python, or name another one by"
     " PYSPARK_PYTHON or --conf spark.pyspark.python=PATH"
 )
 _NO_PROGRAM = re.compile(r"Cannot run program \"([^\"]+)\"")
