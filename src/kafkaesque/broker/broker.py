@@ -192,6 +192,7 @@ class Broker:
             clock=env.clock,
             caller=self.caller,
             voters=self.controller_voters,
+            is_cut_off=self.is_cut_off,
         )
         self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
@@ -395,6 +396,13 @@ class Broker:
     def controller_node(self) -> NodeId | None:
         """Return which broker's controller leads, as far as is known."""
         return self.controller_client.leader()
+
+    def is_cut_off(self) -> bool:
+        """Tell whether it knows no living controller, and hears of no majority of the brokers."""
+        known, controller = self.state.brokers, self.controller_node()
+        if controller is not None and controller in known and self.peers.is_alive(controller):
+            return False
+        return len(known) > 1 and 2 * sum(map(self.peers.is_alive, known)) <= len(known)
 
     def partition(self, where: TopicPartition) -> Partition:
         """Return a partition's replica on this broker, leading or not.

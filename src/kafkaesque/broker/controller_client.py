@@ -1,4 +1,9 @@
-"""Brings commands to the controller, wherever it is, until they are done or their time is up."""
+"""Brings commands to the controller, wherever it is, until they are done or their time is up.
+
+A command that surely was not done is brought to the next controller. One that was sent to a
+controller of which nothing is heard any more may have been done: unless doing it twice does no
+harm, whoever asked for it is told so.
+"""
 
 from collections.abc import Callable
 
@@ -19,13 +24,16 @@ from kafkaesque.broker.commands import (
 )
 from kafkaesque.broker.controller import Controller
 from kafkaesque.broker.controller_voters import ControllerVoters
-from kafkaesque.broker.peer_link import PeerUnreachable
+from kafkaesque.broker.peer_link import PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.peer_requests import RemoteCaller
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
 
 RETRY_MS = 10
+#: So long commands wait for a controller on a broker that is cut off: a moment after the network is
+#: healed it knows one. Then they are refused: other brokers may know a controller now.
+CUT_OFF_MS = 5_000
 DESCRIBE_RETRY_MS = 50
 #: A broker's word that is passed on is answered within this; then the broker asks again.
 PASS_ON_MS = 1_000
@@ -43,6 +51,7 @@ _REPEATABLE = (
 )
 
 OnOutcome = Callable[[ControllerResult | RequestRefused], None]
+Outcome = ControllerResult | RequestRefused | PeerUnreachable
 ViewOutcome = ControllersView | RequestRefused
 
 
@@ -56,8 +65,10 @@ class ControllerClient:
         clock: Clock,
         caller: RemoteCaller,
         voters: ControllerVoters,
+        is_cut_off: Callable[[], bool],
     ) -> None:
         self._node = node
+        self.is_cut_off = is_cut_off
         self._voters = voters
         self._tries = 0
         self._clock = clock
@@ -74,34 +85,22 @@ class ControllerClient:
     def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
         """Carry out a command; answered within about `timeout_ms`.
 
-        `RequestTimedOut` means that it may or may not have been done.
+        `NotController` means that no controller was found, and that it was not done;
+        `RequestTimedOut` that it may or may not have been done.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
-        self._attempt(command, deadline_ms, on_done)
+        _Errand(self, command, self._clock, self._clock.now_ms() + timeout_ms, on_done).attempt()
 
-    def _attempt(self, command: ControllerCommand, deadline_ms: int, on_done: OnOutcome) -> None:
-        left_ms = deadline_ms - self._clock.now_ms()
-        if left_ms <= 0:
-            on_done(RequestTimedOut("no controller did it in time"))
-            return
-
-        def on_outcome(outcome: ControllerResult | RequestRefused | PeerUnreachable) -> None:
-            if _is_worth_another_try(command, outcome):
-                self._clock.call_later(
-                    min(RETRY_MS, left_ms), lambda: self._attempt(command, deadline_ms, on_done)
-                )
-            elif isinstance(outcome, PeerUnreachable):
-                on_done(RequestTimedOut("the controller went away; it may or may not be done"))
-            else:
-                on_done(outcome)
-
+    def ask_controller(
+        self, command: ControllerCommand, timeout_ms: int, on_outcome: Callable[[Outcome], None]
+    ) -> None:
+        """Ask whoever leads now, once."""
         leader = self.leader() or self._guess(command)
         if leader is None:
             on_outcome(NotController("there is no controller at the moment"))
         elif leader == self._node and self.controller is not None:
             self.controller.submit(command, on_outcome)
         else:
-            self._caller.ask(leader, command, ControllerResult, left_ms, on_outcome)  # type: ignore[arg-type]
+            self._caller.ask(leader, command, ControllerResult, timeout_ms, on_outcome)  # type: ignore[arg-type]
 
     def serve(self, node: NodeId, command: ControllerCommand, on_done: OnOutcome) -> None:
         """Carry out what another broker asks for.
@@ -166,11 +165,79 @@ class ControllerClient:
         return others[self._tries % len(others)]
 
 
-def _is_worth_another_try(
-    command: ControllerCommand, outcome: ControllerResult | RequestRefused | PeerUnreachable
-) -> bool:
-    if isinstance(outcome, NotController | NotLeader):
-        return True
-    if isinstance(outcome, PeerUnreachable | RequestTimedOut):
-        return isinstance(command, _REPEATABLE)
-    return False
+class _Errand:
+    """One command on its way, until it is done, refused or late."""
+
+    __slots__ = (
+        "_client",
+        "_clock",
+        "_command",
+        "_cut_off_ms",
+        "_deadline_ms",
+        "_has_missed",
+        "_is_in_doubt",
+        "_on_done",
+    )
+
+    def __init__(
+        self,
+        client: ControllerClient,
+        command: ControllerCommand,
+        clock: Clock,
+        deadline_ms: int,
+        on_done: OnOutcome,
+    ) -> None:
+        self._client = client
+        self._command = command
+        self._clock = clock
+        self._deadline_ms = deadline_ms
+        self._on_done = on_done
+        #: Whether it was tried, and there was no controller.
+        self._has_missed = False
+        #: Whether one may have done it of which nothing was heard.
+        self._is_in_doubt = False
+        #: Since when this broker has been seen to be cut off.
+        self._cut_off_ms: int | None = None
+
+    def attempt(self) -> None:
+        """Bring it to the controller of this moment."""
+        left_ms = self._deadline_ms - self._clock.now_ms()
+        if left_ms <= 0 or self._is_hopeless():
+            self._on_done(self._failure())
+        else:
+            self._client.ask_controller(self._command, left_ms, self._on_outcome)
+
+    def _is_hopeless(self) -> bool:
+        """Whether this broker has been cut off for so long that others are to be asked."""
+        if not self._has_missed or not self._client.is_cut_off():
+            self._cut_off_ms = None
+            return False
+        now_ms = self._clock.now_ms()
+        if self._cut_off_ms is None:
+            self._cut_off_ms = now_ms
+        return now_ms - self._cut_off_ms >= CUT_OFF_MS
+
+    def _failure(self) -> RequestRefused:
+        if self._has_missed and not self._is_in_doubt:
+            return NotController("no controller was found in time, and nothing was done")
+        return RequestTimedOut("no controller did it in time")
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        if isinstance(outcome, NotController | NotLeader | PeerNotAsked):
+            self._has_missed = True
+        elif isinstance(outcome, PeerUnreachable | RequestTimedOut):
+            self._is_in_doubt = True
+            if not isinstance(self._command, _REPEATABLE):
+                self._on_done(_doubt_of(outcome))
+                return
+        else:
+            self._on_done(outcome)
+            return
+        left_ms = max(0, self._deadline_ms - self._clock.now_ms())
+        self._clock.call_later(min(RETRY_MS, left_ms), self.attempt)
+
+
+def _doubt_of(outcome: PeerUnreachable | RequestTimedOut) -> RequestTimedOut:
+    if isinstance(outcome, RequestTimedOut):
+        return outcome
+    return RequestTimedOut("the controller went away; it may or may not be done")

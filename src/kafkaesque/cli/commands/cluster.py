@@ -19,6 +19,7 @@ from kafkaesque.cli.commands.cluster_controllers import app as controllers_app
 from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
+from kafkaesque.model.ids import NO_NODE
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -266,7 +267,8 @@ def status_of(metadata: "ClusterMetadata", alive: Collection[int]) -> ClusterSta
                 leaderless.append(f"{name}-{number}")
             if len(partition.isrs) < len(partition.replicas):
                 under_replicated.append(f"{name}-{number}")
-    controller = metadata.controller_id
+    # A broker that is cut off names one that it does not hear of.
+    controller = metadata.controller_id if metadata.controller_id in alive else NO_NODE
     return ClusterStatus(
         cluster_id=str(metadata.cluster_id),
         controller=controller,

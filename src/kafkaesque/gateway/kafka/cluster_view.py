@@ -35,9 +35,7 @@ class ClusterView:
     @property
     def is_cut_off(self) -> bool:
         """Whether this broker knows no controller, and hears of no majority of the brokers."""
-        known = self.broker.state.brokers
-        is_led = self.broker.controller_node() in self._alive
-        return not is_led and len(known) > 1 and 2 * len(self._alive) <= len(known)
+        return self.broker.is_cut_off()
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
@@ -58,15 +56,33 @@ class ClusterView:
 
     @property
     def controller(self) -> int:
-        """Where to send what the controller decides.
+        """Where to send what the controller decides: always a broker (ADR 23).
 
-        Every broker passes such requests on, so while no controller is known it is this one; but
-        nobody if others may know one.
+        Every broker passes such requests on. So if nothing is known of the controller, or something
+        against it, it is this one, which the client reaches; but another one if this one is cut
+        off, for then it can pass nothing on.
         """
+        controller = self._sound_controller()
+        if controller is not None:
+            return controller
+        return self._elsewhere() if self.is_cut_off else self.broker.node
+
+    def _sound_controller(self) -> NodeId | None:
         controller = self.broker.controller_node()
-        if controller in self._alive:
-            return int(controller or 0)
-        return NO_NODE if self.is_cut_off else self.broker.node
+        if controller in self._alive and self.broker.peers.is_sound(NodeId(controller or 0)):
+            return controller
+        return None
+
+    def _elsewhere(self) -> NodeId:
+        """Return by chance one of the brokers that were lost last: a cut loses many at once.
+
+        One that was lost long before is more likely to be down than to be behind the cut.
+        """
+        peers, session_ms = self.broker.peers, int(self.broker.option("broker.session.timeout.ms"))
+        unheard = [node for node in sorted(self.broker.state.brokers) if node not in self._alive]
+        newest_ms = max(map(peers.lost_ms, unheard), default=0)
+        found = [node for node in unheard if newest_ms - peers.lost_ms(node) <= session_ms]
+        return found[self.broker.env.dice.below(len(found))] if found else self.broker.node
 
     def find_broker(self, node: int) -> BrokerRegistered | None:
         """Return a broker if it is alive."""
@@ -107,6 +123,7 @@ class ClusterView:
             broker.state.version,
             broker.leaders.version,
             broker.controller_node(),
+            self._sound_controller(),
             tuple(self._alive),
             tuple(found.node for found in self.brokers),
         )
