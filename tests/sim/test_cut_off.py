@@ -290,6 +290,30 @@ def test_topics_are_created_while_the_controller_changes(
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_topic_is_created_once_whether_the_last_controller_did_it_or_not(
+    is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request was sent to it, and its answer does not come."""
+    scenario = Scenario(15)
+    leader, (other, third) = controller_of(scenario)
+    scenario.world.wire.block(leader, other)
+    if not is_done:
+        scenario.world.wire.block(leader, third)
+    made: list[bool] = []
+    clock = scenario.env.clock
+    clock.call_later(1_000, lambda: made.append("new" in scenario.broker(third).state.topics))
+    clock.call_later(4_000, scenario.world.wire.heal)
+    result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
+    assert made == [is_done], "before it was asked for again"
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+    scenario.loop.run_for(8_000)
+    states = [scenario.broker(name).state for name in scenario.running()]
+    assert len({state.topic("new").topic_id for state in states}) == 1
+    result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
+    assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 def test_a_broker_that_is_cut_off_refuses_before_the_client_has_waited_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

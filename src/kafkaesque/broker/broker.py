@@ -193,6 +193,7 @@ class Broker:
             caller=self.caller,
             voters=self.controller_voters,
             is_cut_off=self.is_cut_off,
+            new_topic_id=self._new_topic_id,
         )
         self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
@@ -233,6 +234,9 @@ class Broker:
 
     def _draw_number(self) -> int:
         return (int.from_bytes(self.env.dice.unique_bytes(8), "big") >> 1) or 1
+
+    def _new_topic_id(self) -> TopicId:
+        return TopicId(self.env.dice.unique_bytes(16))
 
     def _lag_ticks(self) -> int:
         lag_ms = int(self.config.option("replica.lag.time.max.ms"))
@@ -448,7 +452,7 @@ class Broker:
             expected_brokers=max(len(state.brokers), len(self.controller_voters.current())),
             broker_option=self.option,
             start_option=self.config.option,
-            new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
+            new_topic_id=self._new_topic_id,
             draw=self.env.dice.below(1 << 16),
             wall_ms=self.env.clock.wall_ms(),
             applied_offset=self.controller.applied_offset,

@@ -3,9 +3,15 @@
 A command that surely was not done is brought to the next controller. One that was sent to a
 controller of which nothing is heard any more may have been done: unless doing it twice does no
 harm, whoever asked for it is told so.
+
+A topic is asked for with another id each time. The next controller is told the ids of the times
+before, so it can tell a topic that was made then from one that somebody else has made; and as no id
+is asked for twice, one that was made and deleted meanwhile does not come back with its id.
 """
 
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from kafkaesque.broker.cluster_state import ClusterState
 from kafkaesque.broker.commands import (
@@ -18,6 +24,7 @@ from kafkaesque.broker.commands import (
     ControllerCommand,
     ControllerResult,
     ControllersView,
+    CreateTopic,
     FinishMove,
     RegisterBroker,
     TakeUpMove,
@@ -28,13 +35,15 @@ from kafkaesque.broker.peer_link import PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.peer_requests import RemoteCaller
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import NodeId, TopicId
 
 RETRY_MS = 10
 #: So long commands wait for a controller on a broker that is cut off: a moment after the network is
 #: healed it knows one. Then they are refused: other brokers may know a controller now.
 CUT_OFF_MS = 5_000
 DESCRIBE_RETRY_MS = 50
+#: So often a topic is asked for, and nobody knows whether it was made.
+DOUBTS_MAX = 8
 #: A broker's word that is passed on is answered within this; then the broker asks again.
 PASS_ON_MS = 1_000
 
@@ -66,9 +75,11 @@ class ControllerClient:
         caller: RemoteCaller,
         voters: ControllerVoters,
         is_cut_off: Callable[[], bool],
+        new_topic_id: Callable[[], TopicId],
     ) -> None:
         self._node = node
         self.is_cut_off = is_cut_off
+        self.new_topic_id = new_topic_id
         self._voters = voters
         self._tries = 0
         self._clock = clock
@@ -174,8 +185,8 @@ class _Errand:
         "_command",
         "_cut_off_ms",
         "_deadline_ms",
+        "_doubts",
         "_has_missed",
-        "_is_in_doubt",
         "_on_done",
     )
 
@@ -194,8 +205,8 @@ class _Errand:
         self._on_done = on_done
         #: Whether it was tried, and there was no controller.
         self._has_missed = False
-        #: Whether one may have done it of which nothing was heard.
-        self._is_in_doubt = False
+        #: How many controllers may have done it of which nothing was heard.
+        self._doubts = 0
         #: Since when this broker has been seen to be cut off.
         self._cut_off_ms: int | None = None
 
@@ -204,8 +215,10 @@ class _Errand:
         left_ms = self._deadline_ms - self._clock.now_ms()
         if left_ms <= 0 or self._is_hopeless():
             self._on_done(self._failure())
-        else:
-            self._client.ask_controller(self._command, left_ms, self._on_outcome)
+            return
+        if isinstance(self._command, CreateTopic):
+            self._command = replace(self._command, topic_id=self._client.new_topic_id())
+        self._client.ask_controller(self._command, left_ms, self._on_outcome)
 
     def _is_hopeless(self) -> bool:
         """Whether this broker has been cut off for so long that others are to be asked."""
@@ -218,7 +231,9 @@ class _Errand:
         return now_ms - self._cut_off_ms >= CUT_OFF_MS
 
     def _failure(self) -> RequestRefused:
-        if self._has_missed and not self._is_in_doubt:
+        if self._doubts:
+            return RequestTimedOut("no controller did it in time; it may or may not be done")
+        if self._has_missed:
             return NotController("no controller was found in time, and nothing was done")
         return RequestTimedOut("no controller did it in time")
 
@@ -226,8 +241,8 @@ class _Errand:
         if isinstance(outcome, NotController | NotLeader | PeerNotAsked):
             self._has_missed = True
         elif isinstance(outcome, PeerUnreachable | RequestTimedOut):
-            self._is_in_doubt = True
-            if not isinstance(self._command, _REPEATABLE):
+            self._doubts += 1
+            if not self._may_repeat():
                 self._on_done(_doubt_of(outcome))
                 return
         else:
@@ -235,6 +250,15 @@ class _Errand:
             return
         left_ms = max(0, self._deadline_ms - self._clock.now_ms())
         self._clock.call_later(min(RETRY_MS, left_ms), self.attempt)
+
+    def _may_repeat(self) -> bool:
+        """Tell whether it does no harm to have it done again; a topic knows of the times before."""
+        command = self._command
+        if isinstance(command, CreateTopic) and self._doubts <= DOUBTS_MAX:
+            ids = (*command.doubtful_ids, command.topic_id)
+            self._command = replace(command, doubtful_ids=ids)
+            return True
+        return isinstance(command, _REPEATABLE)
 
 
 def _doubt_of(outcome: PeerUnreachable | RequestTimedOut) -> RequestTimedOut:

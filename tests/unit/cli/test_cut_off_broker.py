@@ -39,7 +39,7 @@ def test_metadata_are_asked_for_again_when_it_closes_the_connection(live: LiveCl
 def test_a_client_that_knows_only_the_broker_that_is_cut_off_finds_a_controller(
     live: LiveCluster,
 ) -> None:
-    """librdkafka asks nobody else until a broker goes or comes: it waited for a minute."""
+    """A client of librdkafka asks nobody else until a broker goes or comes; it waited a minute."""
     for number in range(5):
         admin = AdminClient({"bootstrap.servers": live.bootstrap_servers.split(",")[0]})
         name = f"made-{number}"
