@@ -15,6 +15,7 @@ from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from kafkaesque.protocols.kafka.messages.metadata_request import (
@@ -36,6 +37,7 @@ NEEDS_OTHERS = {
         4,
         FindCoordinatorRequest(coordinator_keys=["readers", "others"]),
     ),
+    "election": (ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None, timeout_ms=1_000)),
     "controller": (ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([NEW_TOPIC], timeout_ms=1_000)),
 }
 
