@@ -72,8 +72,6 @@ PEER_FRAME_BYTES_MAX = 256 * 1024 * 1024
 REQUESTS_MAX = 10_000
 #: Brokers that are dialled; no other one is let in.
 PEERS_MAX = 1_000
-#: A peer that has been silent for so many heartbeats is one to rely on no more; it is lost later.
-SOUND_BEATS = 5
 #: Each peer's connection, one that it has just given up, and strangers.
 CONNECTIONS_MAX = 2 * PEERS_MAX + 2 * STRANGERS_MAX
 
@@ -365,14 +363,6 @@ class PeerNetwork:
         if peer is None or peer.alive:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
-
-    def is_sound(self, node: NodeId) -> bool:
-        """Tell whether nothing speaks against a peer: neither a broken connection nor silence."""
-        peer = self._peers.get(node)
-        if peer is None or not peer.alive or peer.doubted:
-            return node == self.node
-        silent_ms = self.env.clock.now_ms() - peer.heard_ms
-        return silent_ms <= SOUND_BEATS * self._timings.heartbeat_ms
 
     def lost_ms(self, node: NodeId) -> int:
         """Return when a peer was lost or, if it was never heard of, first dialled; 0 if never."""

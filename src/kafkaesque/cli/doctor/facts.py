@@ -36,7 +36,7 @@ class View:
     """The cluster's metadata, as one broker sees it."""
 
     cluster_id: str
-    #: Whom it names to clients; negative: nobody.
+    #: Which controller it names; negative: none.
     controller: int
     #: Where those are that it hears of, itself included.
     brokers: Mapping[int, str]
@@ -46,8 +46,8 @@ class View:
     def known_controller(self) -> int | None:
         """The controller that this broker hears of.
 
-        One that is cut off names to clients one of those that it does not hear of (ADR 23), or
-        none if it is of an earlier release.
+        One that is cut off names one of those that it does not hear of (ADR 23), or none if it is
+        of an earlier release.
         """
         return self.controller if self.controller in self.brokers else None
 
@@ -129,8 +129,8 @@ class BrokerFacts:
     def controller(self) -> int | None:
         """Which controller it knows to lead.
 
-        One that knows none names itself to clients, or another one if it is cut off; at its admin
-        port it says the truth.
+        One that knows none names itself, or another one if it is cut off; at its admin port it
+        says the truth.
         """
         named = None if self.view is None else self.view.known_controller
         if named is None or self.admin is None or named != self.id:

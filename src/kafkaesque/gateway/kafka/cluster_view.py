@@ -55,23 +55,23 @@ class ClusterView:
         return [each for each in registered if was_alive(NodeId(each.node), session_ms)]
 
     @property
-    def controller(self) -> int:
+    def way_to_controller(self) -> int:
         """Where to send what the controller decides: always a broker (ADR 23).
 
-        Every broker passes such requests on. So if nothing is known of the controller, or something
-        against it, it is this one, which the client reaches; but another one if this one is cut
-        off, for then it can pass nothing on.
+        Every broker passes such requests on, and of this one it is certain that the client reaches
+        it. If it is cut off it can pass nothing on, and names one on the other side of the cut. One
+        that is not registered is not listed: clients would look for it in vain.
         """
-        controller = self._sound_controller()
-        if controller is not None:
-            return controller
-        return self._elsewhere() if self.is_cut_off else self.broker.node
+        if self.is_cut_off:
+            return self._elsewhere()
+        node = self.broker.node
+        return node if node in self._alive else min(self._alive, default=node)
 
-    def _sound_controller(self) -> NodeId | None:
+    @property
+    def controller(self) -> int:
+        """Which broker is the controller; if that is not known, where to send what it decides."""
         controller = self.broker.controller_node()
-        if controller in self._alive and self.broker.peers.is_sound(NodeId(controller or 0)):
-            return controller
-        return None
+        return self.way_to_controller if controller not in self._alive else int(controller or 0)
 
     def _elsewhere(self) -> NodeId:
         """Return by chance one of the brokers that were lost last: a cut loses many at once.
@@ -123,7 +123,6 @@ class ClusterView:
             broker.state.version,
             broker.leaders.version,
             broker.controller_node(),
-            self._sound_controller(),
             tuple(self._alive),
             tuple(found.node for found in self.brokers),
         )
