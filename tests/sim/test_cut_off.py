@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.controller_client import CUT_OFF_MS
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
-from kafkaesque.model.ids import NO_NODE, NodeId
+from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
 )
+from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from kafkaesque.protocols.kafka.messages.elect_leaders_request import ElectLeadersRequest
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
 from kafkaesque.protocols.kafka.messages.metadata_request import (
@@ -21,6 +24,7 @@ from kafkaesque.protocols.kafka.messages.metadata_request import (
 )
 from kafkaesque.sim.clients import kafka_client
 from kafkaesque.sim.clients.kafka_client import BrokerLink
+from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import TOPIC, Scenario
 
 NEW_TOPIC = CreatableTopic("new", num_partitions=1, replication_factor=1)
@@ -33,6 +37,7 @@ NEEDS_OTHERS = {
         4,
         FindCoordinatorRequest(coordinator_keys=["readers", "others"]),
     ),
+    "election": (ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(0, None, timeout_ms=1_000)),
     "controller": (ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest([NEW_TOPIC], timeout_ms=1_000)),
 }
 
@@ -184,5 +189,170 @@ def test_who_asks_a_broker_that_is_cut_off_for_the_controller_twice_is_sent_else
     for is_second in (False, True):
         answer = client.ask(ApiKey.METADATA, 12, MetadataRequest([]))
         assert [each.node_id for each in answer.brokers] == [1, 2, 3]
-        assert answer.controller_id == NO_NODE
+        assert answer.controller_id in (2, 3)
         assert client.is_hung_up_on == is_second
+
+
+# -- which broker is named as the controller
+
+
+def sent_to(scenario: Scenario, name: str) -> int:
+    """Return to which broker clients are to send what the controller decides."""
+    answer = Client(scenario, name).ask(ApiKey.METADATA, 12, MetadataRequest([]))
+    assert answer.controller_id in [each.node_id for each in answer.brokers]
+    return int(answer.controller_id)
+
+
+def named(scenario: Scenario, name: str) -> int:
+    """Return which broker is said to be the controller."""
+    answer = Client(scenario, name).ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())
+    return int(answer.controller_id)
+
+
+def controller_of(scenario: Scenario) -> tuple[str, list[str]]:
+    """Return the broker whose controller leads, and the others."""
+    (leader,) = (n for n in scenario.running() if scenario.broker(n).controller.is_leader)
+    return leader, [name for name in scenario.running() if name != leader]
+
+
+def test_a_broker_that_is_cut_off_names_each_of_those_that_it_has_lost_last() -> None:
+    """It can pass nothing on, and a client that is told of no controller asks nobody else."""
+    scenario = Scenario(9, SimOptions(brokers=4))
+    scenario.kill("b4")
+    session_ms = int(scenario.broker("b1").option("broker.session.timeout.ms"))
+    scenario.loop.run_for(2 * session_ms)
+    cut_off_b1(scenario)
+    scenario.loop.run_for(session_ms)
+    assert {sent_to(scenario, "b1") for _ in range(20)} == {2, 3}
+    assert {named(scenario, "b1") for _ in range(20)} == {2, 3}
+
+
+def test_clients_are_sent_to_no_controller_that_may_be_dead() -> None:
+    """Others believe in it for a second and a half; this broker is one that they reach."""
+    scenario = Scenario(11)
+    leader, others = controller_of(scenario)
+    node = int(leader[1:])
+    assert {named(scenario, name) for name in scenario.running()} == {node}
+    scenario.kill(leader)
+    for other in others:
+        assert scenario.broker(other).peers.is_alive(NodeId(node))
+        assert sent_to(scenario, other) == int(other[1:])
+    scenario.loop.run_until(lambda: not scenario.broker(other).peers.is_alive(NodeId(node)), 5_000)
+    assert named(scenario, other) != node
+
+
+def test_a_broker_that_is_not_listed_sends_clients_to_one_that_is() -> None:
+    scenario = Scenario(12)
+    scenario.broker("b1").state.brokers.pop(NodeId(1))
+    assert sent_to(scenario, "b1") == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_is_named_whatever_happens(seed: int) -> None:
+    scenario = Scenario(seed)
+    names = list(scenario.cluster.names)
+    for turn in range(12):
+        name = names[turn % 3]
+        if turn % 2:
+            scenario.kill(name)
+        else:
+            for other in set(names) - {name}:
+                scenario.world.wire.block(name, other)
+        for _ in range(20):
+            scenario.loop.run_for(100)
+            for each in scenario.running():
+                if each in scenario.cluster.brokers and scenario.broker(each).is_ready:
+                    view = ClusterView(scenario.broker(each))
+                    listed_here = [found.node for found in view.brokers]
+                    assert view.controller in listed_here
+                    assert view.way_to_controller in listed_here
+        scenario.world.wire.heal()
+        if turn % 2:
+            scenario.boot(name)
+
+
+# -- what is asked of a controller meanwhile
+
+
+def creation(name: str, timeout_ms: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(name, num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest([topic], timeout_ms=timeout_ms)
+
+
+def asked_to_create(
+    scenario: Scenario, name: str, timeout_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, int]:
+    """Return a broker's answer to CreateTopics, and after how long it came."""
+    monkeypatch.setattr(kafka_client, "REQUEST_TIMEOUT_MS", 60_000)
+    begun_ns = scenario.loop.now_ns
+    answer = Client(scenario, name).ask(ApiKey.CREATE_TOPICS, 5, creation("new", timeout_ms))
+    return answer.topics[0], (scenario.loop.now_ns - begun_ns) // 1_000_000
+
+
+@pytest.mark.parametrize("gap_ms", [1, 5])
+def test_topics_are_created_while_the_controller_changes(
+    gap_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the request was surely not sent to the one that is gone, it waits for the next."""
+    scenario = Scenario(12)
+    leader, (other, _) = controller_of(scenario)
+    scenario.kill(leader)
+    dead = NodeId(int(leader[1:]))
+    scenario.loop.run_until(lambda: not scenario.broker(other).peers.is_linked(dead), 5_000)
+    assert scenario.broker(other).controller_node() == dead
+    scenario.loop.run_for(gap_ms)
+    result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_topic_is_created_once_whether_the_last_controller_did_it_or_not(
+    is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request was sent to it, and its answer does not come."""
+    scenario = Scenario(15)
+    leader, (other, third) = controller_of(scenario)
+    scenario.world.wire.block(leader, other)
+    if not is_done:
+        scenario.world.wire.block(leader, third)
+    made: list[bool] = []
+    clock = scenario.env.clock
+    clock.call_later(1_000, lambda: made.append("new" in scenario.broker(third).state.topics))
+    clock.call_later(4_000, scenario.world.wire.heal)
+    result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
+    assert made == [is_done], "before it was asked for again"
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+    scenario.loop.run_for(8_000)
+    states = [scenario.broker(name).state for name in scenario.running()]
+    assert len({state.topic("new").topic_id for state in states}) == 1
+    result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
+    assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_broker_that_is_cut_off_refuses_before_the_client_has_waited_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = Scenario(13)
+    cut_off_b1(scenario)
+    result, took_ms = asked_to_create(scenario, "b1", 30_000, monkeypatch)
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert CUT_OFF_MS <= took_ms < CUT_OFF_MS + 1_000
+
+
+def test_a_request_that_met_no_controller_in_its_time_was_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of three controllers are down; the other four brokers of six hear one another."""
+    scenario = Scenario(14, SimOptions(brokers=6))
+    voters = sorted(scenario.broker("b1").controller_voters.current())
+    assert len(voters) == 3
+    for node in voters[1:]:
+        scenario.kill(f"b{node}")
+    left = f"b{voters[0]}"
+    scenario.loop.run_until(lambda: scenario.broker(left).controller_node() is None, 10_000)
+    scenario.loop.run_for(10_000)
+    assert not is_cut_off(scenario, left)
+    assert sent_to(scenario, left) == named(scenario, left) == voters[0]
+    result, took_ms = asked_to_create(scenario, left, 12_000, monkeypatch)
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert 12_000 <= took_ms < 13_000

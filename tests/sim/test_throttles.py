@@ -27,7 +27,7 @@ def test_that_records_are_deleted_before_they_are_copied_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(raft_replica, "EntriesGone", ZeroDivisionError)
-    assert any("EntriesGone" in each for each in run(1).anomalies)
+    assert any("EntriesGone" in each for each in run(3).anomalies)
 
 
 def test_retention_that_takes_too_much_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,6 +195,8 @@ class Broker:
             clock=env.clock,
             caller=self.caller,
             voters=self.controller_voters,
+            is_cut_off=self.is_cut_off,
+            new_topic_id=self._new_topic_id,
         )
         self.batch_checks = BatchChecks(env.disk, env.clock)
         self.partitions = PartitionTable(self)
@@ -235,6 +237,9 @@ class Broker:
 
     def _draw_number(self) -> int:
         return (int.from_bytes(self.env.dice.unique_bytes(8), "big") >> 1) or 1
+
+    def _new_topic_id(self) -> TopicId:
+        return TopicId(self.env.dice.unique_bytes(16))
 
     def _lag_ticks(self) -> int:
         lag_ms = int(self.config.option("replica.lag.time.max.ms"))
@@ -399,6 +404,13 @@ class Broker:
         """Return which broker's controller leads, as far as is known."""
         return self.controller_client.leader()
 
+    def is_cut_off(self) -> bool:
+        """Tell whether it knows no living controller, and hears of no majority of the brokers."""
+        known, controller = self.state.brokers, self.controller_node()
+        if controller is not None and controller in known and self.peers.is_alive(controller):
+            return False
+        return len(known) > 1 and 2 * sum(map(self.peers.is_alive, known)) <= len(known)
+
     def partition(self, where: TopicPartition) -> Partition:
         """Return a partition's replica on this broker, leading or not.
 
@@ -443,7 +455,7 @@ class Broker:
             expected_brokers=max(len(state.brokers), len(self.controller_voters.current())),
             broker_option=self.option,
             start_option=self.config.option,
-            new_topic_id=lambda: TopicId(self.env.dice.unique_bytes(16)),
+            new_topic_id=self._new_topic_id,
             draw=self.env.dice.below(1 << 16),
             wall_ms=self.env.clock.wall_ms(),
             applied_offset=self.controller.applied_offset,

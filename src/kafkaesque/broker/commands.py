@@ -60,6 +60,10 @@ class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
     assignments: list[list[int]] | None = None
     configs: dict[str, str] = msgspec.field(default_factory=dict)
     validate_only: bool = False
+    #: The id that it is to have; empty: the controller chooses one.
+    topic_id: bytes = b""
+    #: Ids with which it was asked for before, and nobody knows whether it was done.
+    doubtful_ids: tuple[bytes, ...] = ()
 
 
 class DeleteTopic(PeerRequest, frozen=True, tag="delete-topic", kw_only=True):

@@ -364,6 +364,11 @@ class PeerNetwork:
             return self.is_alive(node)
         return self.env.clock.now_ms() - peer.lost_ms <= within_ms
 
+    def lost_ms(self, node: NodeId) -> int:
+        """Return when a peer was lost or, if it was never heard of, first dialled; 0 if never."""
+        peer = self._peers.get(node)
+        return 0 if peer is None else peer.lost_ms
+
     def is_damaged(self, node: NodeId, group: int) -> bool:
         """Tell whether a peer has said of its copy of a group that it is damaged."""
         peer = self._peers.get(node)

@@ -244,7 +244,10 @@ def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs
 
 def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -> Plan:
     check_topic_name(command.name)
-    if command.name in state.topics:
+    existing = state.topics.get(command.name)
+    if existing is not None:
+        if existing.topic_id in command.doubtful_ids:
+            return Plan(records=[], result=_result_of(existing))
         raise TopicExists(f"topic {command.name!r} exists")
     other = find_collision(command.name, state.topics)
     if other is not None:
@@ -259,7 +262,7 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         placed = _checked_assignments(state, command.assignments)
     else:
         placed = _place_new(state, command.partition_count, command.replication_factor, inputs)
-    topic_id = inputs.new_topic_id()
+    topic_id = TopicId(command.topic_id) if command.topic_id else inputs.new_topic_id()
     record = TopicCreated(
         name=command.name,
         topic_id=topic_id,
@@ -275,6 +278,16 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         configs=configs,
     )
     return Plan(records=[] if command.validate_only else [record], result=result)
+
+
+def _result_of(topic: TopicState) -> TopicResult:
+    return TopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=topic.configs,
+    )
 
 
 def _place_new(

@@ -14,6 +14,7 @@ from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.recovery_watch import GATHER_MS
 from kafkaesque.model.errors import (
     ElectionNotNeeded,
+    NotController,
     OverBound,
     RequestRefused,
     RequestTimedOut,
@@ -114,7 +115,7 @@ class UncleanElection:
         clock = self._broker.env.clock
 
         def on_outcome(outcome: object) -> None:
-            may_pass = isinstance(outcome, RequestTimedOut | OverBound)
+            may_pass = isinstance(outcome, RequestTimedOut | NotController | OverBound)
             if isinstance(outcome, RequestRefused) and not may_pass:
                 self._finish(outcome)
             # What was decided is seen in the metadata, a moment later.

@@ -21,7 +21,7 @@ def read_alive(bootstrap: str) -> Mapping[int, DescribeClusterBroker]:
     Raises:
         CommandFailed: nobody answers.
     """
-    return {each.broker_id: each for each in _ask(bootstrap).brokers}
+    return {each.broker_id: each for each in describe_cluster(bootstrap).brokers}
 
 
 def controller_first(bootstrap: str) -> str:
@@ -32,13 +32,21 @@ def controller_first(bootstrap: str) -> str:
     Raises:
         CommandFailed: nobody answers.
     """
-    answer = _ask(bootstrap)
+    answer = describe_cluster(bootstrap)
     leading = [each for each in answer.brokers if each.broker_id == answer.controller_id]
     addresses = [f"{each.host}:{each.port}" for each in leading]
     return ",".join(dict.fromkeys([*addresses, *bootstrap.split(",")]))
 
 
-def _ask(bootstrap: str) -> DescribeClusterResponse:
+def describe_cluster(bootstrap: str) -> DescribeClusterResponse:
+    """Return the brokers that are alive, and which of them is the controller.
+
+    Metadata name the broker to which requests for the controller are to be sent: any will do. A
+    broker that is cut off names one here that is not among those that it hears of (ADR 23).
+
+    Raises:
+        CommandFailed: nobody answers.
+    """
     answer: DescribeClusterResponse = ask(
         bootstrap, ApiKey.DESCRIBE_CLUSTER, VERSION, DescribeClusterRequest()
     )

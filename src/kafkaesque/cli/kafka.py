@@ -41,6 +41,8 @@ ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
+#: A broker found no controller in time, or none that did what was asked.
+_WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
@@ -107,8 +109,8 @@ class Connection:
         settings = {
             # The library would wait for a minute for a broker that hangs, or for a controller.
             "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
-            # Whom a broker that is cut off told of no controller looks for one again, and does not
-            # wait until the request is given up.
+            # Whoever was sent to a broker that is down, or told of no controller by an earlier
+            # release, looks for one again, and does not wait until the request is given up.
             "topic.metadata.refresh.interval.ms": CONTROLLER_AGAIN_MS,
         }
         return AdminClient(self._settings(settings))
@@ -239,7 +241,7 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
         return CommandFailed(sentence.format(what=what), hint=hint, exit_code=code)
     return CommandFailed(
         f"{what}: {error.str().rstrip('.')} ({error.name()})",
-        hint="kafkaesque doctor" if error.code() == KafkaError.REQUEST_TIMED_OUT else "",
+        hint="kafkaesque doctor" if error.code() in _WITHOUT_CONTROLLER else "",
         exit_code=code,
     )
 

@@ -76,6 +76,22 @@ class Cluster:
         return planned.result
 
 
+def test_a_topic_that_was_made_for_the_same_request_before_is_not_in_its_way() -> None:
+    cluster = Cluster()
+    first, second, others = (bytes([number]) * 16 for number in (1, 2, 3))
+    made = cluster.do(CreateTopic(name="orders", partition_count=4, topic_id=first))
+    assert isinstance(made, TopicResult)
+    assert made.topic_id == first
+    again = CreateTopic(name="orders", topic_id=second, doubtful_ids=(others, first))
+    assert cluster.do(again) == made
+    for asked in (CreateTopic(name="orders", topic_id=first), CreateTopic(name="orders")):
+        with pytest.raises(TopicExists):
+            cluster.do(asked)
+    strangers = CreateTopic(name="orders", topic_id=second, doubtful_ids=(others,))
+    with pytest.raises(TopicExists):
+        cluster.do(strangers)
+
+
 def test_a_topic_gets_defaults_an_id_and_groups_of_its_own() -> None:
     cluster = Cluster()
     result = cluster.do(CreateTopic(name="a", partition_count=4))

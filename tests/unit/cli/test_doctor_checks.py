@@ -397,6 +397,16 @@ def test_what_a_broker_that_is_cut_off_says_of_others_is_not_believed() -> None:
     assert "leaderless" not in found
 
 
+def test_a_broker_that_names_a_controller_of_which_it_does_not_hear_knows_none() -> None:
+    healthy = view(controller=2)
+    beyond = replace(healthy, brokers={1: "h:1"})
+    brokers = [broker(1, beyond), broker(2, healthy), broker(3, healthy)]
+    assert [each.controller for each in brokers] == [None, 2, 2]
+    assert most_agreed([beyond, beyond, healthy, healthy, healthy]) == healthy
+    (finding,) = checks_of(Facts(view=healthy, brokers=brokers)).values()
+    assert finding.what == "brokers disagree on the controller"
+
+
 def test_of_views_that_agree_on_the_controller_the_one_with_most_leaders_counts() -> None:
     late = view({"orders-0": partition(leader=-1)})
     assert most_agreed([late, view(), late]) == view()

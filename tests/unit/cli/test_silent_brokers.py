@@ -272,11 +272,12 @@ def test_an_admin_port_is_said_to_be_one(
         (["delete", "t", "--yes"], "delete_topics"),
     ],
 )
+@pytest.mark.parametrize("code", [KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER])
 def test_brokers_say_that_no_controller_did_it_before_it_is_waited_in_vain(
-    words: list[str], method: str, monkeypatch: pytest.MonkeyPatch
+    words: list[str], method: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: Future[None] = Future()
-    error = KafkaError(KafkaError.REQUEST_TIMED_OUT, "no controller did it in time")
+    error = KafkaError(code, "no controller did it in time")
     refused.set_exception(KafkaException(error))
     given: list[float] = []
 

@@ -19,6 +19,7 @@ from kafkaesque.cli.commands.cluster_controllers import app as controllers_app
 from kafkaesque.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.screen import Cell, Screen, Table, counted
+from kafkaesque.model.ids import NO_NODE
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kafkaesque.cli.broker_details import BrokerDetails
     from kafkaesque.cli.doctor.facts import Facts
     from kafkaesque.cli.quorum import Quorum
+    from kafkaesque.protocols.kafka.messages.describe_cluster_response import (
+        DescribeClusterResponse,
+    )
 
 POLL_S = 0.2
 #: How asking fails while a cluster is on its way: nobody answers, or a broker cannot say it yet.
@@ -292,12 +296,12 @@ def read_status(bootstrap: str) -> ClusterStatus:
     Raises:
         CommandFailed: nobody answers.
     """
-    from kafkaesque.cli.alive_brokers import read_alive
+    from kafkaesque.cli.alive_brokers import describe_cluster
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offline_replicas import read_offline
 
     connection = Connection(bootstrap)
-    found = status_of(connection.metadata(connection.admin()), read_alive(bootstrap))
+    found = status_of(connection.metadata(connection.admin()), describe_cluster(bootstrap))
     offline = {
         f"{topic}-{partition}": nodes
         for (topic, partition), nodes in sorted(read_offline(bootstrap).items())
@@ -305,8 +309,9 @@ def read_status(bootstrap: str) -> ClusterStatus:
     return replace(found, offline_replicas=offline)
 
 
-def status_of(metadata: "ClusterMetadata", alive: Collection[int]) -> ClusterStatus:
-    """Return the status that one answer shows, with the brokers that are alive."""
+def status_of(metadata: "ClusterMetadata", described: "DescribeClusterResponse") -> ClusterStatus:
+    """Return the status that two answers show: topics, and which brokers are alive."""
+    alive = {each.broker_id for each in described.brokers}
     leaderless, under_replicated, count = [], [], 0
     for name, topic in sorted(metadata.topics.items()):
         for number, partition in sorted(topic.partitions.items()):
@@ -315,7 +320,8 @@ def status_of(metadata: "ClusterMetadata", alive: Collection[int]) -> ClusterSta
                 leaderless.append(f"{name}-{number}")
             if len(partition.isrs) < len(partition.replicas):
                 under_replicated.append(f"{name}-{number}")
-    controller = metadata.controller_id
+    # A broker that is cut off names one that it does not hear of.
+    controller = described.controller_id if described.controller_id in alive else NO_NODE
     return ClusterStatus(
         cluster_id=str(metadata.cluster_id),
         controller=controller,

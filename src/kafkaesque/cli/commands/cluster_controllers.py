@@ -122,7 +122,8 @@ def _finish(answer: Any, bootstrap: str, broker: int, done: str, *, json: bool) 
     from kafkaesque.protocols.kafka.error_codes import ErrorCode
 
     if answer.error_code:
-        is_late = answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        late = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+        is_late = answer.error_code in late
         raise CommandFailed(
             str(answer.error_message),
             hint="kafkaesque cluster controllers",

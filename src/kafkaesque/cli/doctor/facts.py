@@ -36,20 +36,29 @@ class View:
     """The cluster's metadata, as one broker sees it."""
 
     cluster_id: str
-    #: Negative: none is known.
+    #: Which controller it names; negative: none.
     controller: int
     #: Where those are that it hears of, itself included.
     brokers: Mapping[int, str]
     partitions: Mapping[PartitionName, PartitionFacts]
 
+    @property
+    def known_controller(self) -> int | None:
+        """The controller that this broker hears of.
+
+        One that is cut off names one of those that it does not hear of (ADR 23), or none if it is
+        of an earlier release.
+        """
+        return self.controller if self.controller in self.brokers else None
+
 
 def most_agreed(views: Sequence[View]) -> View:
     """Return what most see, as their controller tells: a broker that is cut off sees nobody."""
-    followers = Counter(each.controller for each in views)
+    followers = Counter(each.known_controller for each in views)
     return max(
         views,
         key=lambda each: (
-            followers[each.controller],
+            followers[each.known_controller],
             sum(partition.leader >= 0 for partition in each.partitions.values()),
         ),
     )
@@ -120,13 +129,12 @@ class BrokerFacts:
     def controller(self) -> int | None:
         """Which controller it knows to lead.
 
-        One that knows none names none to clients when it is cut off, or else itself, and at its
-        admin port the truth.
+        One that knows none names itself, or another one if it is cut off; at its admin port it
+        says the truth.
         """
-        if self.view is None or self.view.controller < 0:
-            return None
-        if self.admin is None or self.view.controller != self.id:
-            return self.view.controller
+        named = None if self.view is None else self.view.known_controller
+        if named is None or self.admin is None or named != self.id:
+            return named
         known = self.admin.metrics.get("kafkaesque_controller_node", self.id)
         return self.id if known == self.id else None
 

@@ -298,7 +298,7 @@ def _view(exchange: Exchange) -> View:
     answer = exchange.ask(ApiKey.METADATA, _METADATA, request)
     return View(
         cluster_id=answer.cluster_id or "",
-        controller=answer.controller_id,
+        controller=alive.controller_id,
         brokers={each.broker_id: f"{each.host}:{each.port}" for each in alive.brokers},
         partitions={
             PartitionName(topic.name or "", each.partition_index): PartitionFacts(

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkaesque.cli.alive_brokers import read_alive
+from kafkaesque.cli.alive_brokers import describe_cluster
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.commands.cluster import ClusterStatus, status_of
 from kafkaesque.cli.exit_codes import TIMED_OUT
@@ -326,8 +326,8 @@ class Job:
         return self._connection.metadata(self._admin).topics[TOPIC]
 
     def _status(self) -> ClusterStatus:
-        alive = read_alive(self._cluster.bootstrap_servers)
-        return status_of(self._connection.metadata(self._admin), alive)
+        described = describe_cluster(self._cluster.bootstrap_servers)
+        return status_of(self._connection.metadata(self._admin), described)
 
     def _enter(self, stage: Stage) -> None:
         self._stage = stage

@@ -35,9 +35,7 @@ class ClusterView:
     @property
     def is_cut_off(self) -> bool:
         """Whether this broker knows no controller, and hears of no majority of the brokers."""
-        known = self.broker.state.brokers
-        is_led = self.broker.controller_node() in self._alive
-        return not is_led and len(known) > 1 and 2 * len(self._alive) <= len(known)
+        return self.broker.is_cut_off()
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
@@ -57,16 +55,36 @@ class ClusterView:
         return [each for each in registered if was_alive(NodeId(each.node), session_ms)]
 
     @property
-    def controller(self) -> int:
-        """Where to send what the controller decides.
+    def way_to_controller(self) -> int:
+        """Where to send what the controller decides: always a broker (ADR 23).
 
-        Every broker passes such requests on, so while no controller is known it is this one; but
-        nobody if others may know one.
+        Every broker passes such requests on, and of this one it is certain that the client reaches
+        it. If it is cut off it can pass nothing on, and names one on the other side of the cut. One
+        that is not registered is not listed: clients would look for it in vain.
         """
+        if self.is_cut_off:
+            return self._elsewhere()
+        node = self.broker.node
+        return node if node in self._alive else min(self._alive, default=node)
+
+    @property
+    def controller(self) -> int:
+        """Which broker is the controller; if that is not known, where to send what it decides."""
         controller = self.broker.controller_node()
         if controller is not None and controller in self._alive:
-            return controller
-        return NO_NODE if self.is_cut_off else self.broker.node
+            return int(controller)
+        return self.way_to_controller
+
+    def _elsewhere(self) -> NodeId:
+        """Return by chance one of the brokers that were lost last: a cut loses many at once.
+
+        One that was lost long before is more likely to be down than to be behind the cut.
+        """
+        peers, session_ms = self.broker.peers, int(self.broker.option("broker.session.timeout.ms"))
+        unheard = [node for node in sorted(self.broker.state.brokers) if node not in self._alive]
+        newest_ms = max(map(peers.lost_ms, unheard), default=0)
+        found = [node for node in unheard if newest_ms - peers.lost_ms(node) <= session_ms]
+        return found[self.broker.env.dice.below(len(found))] if found else self.broker.node
 
     def find_broker(self, node: int) -> BrokerRegistered | None:
         """Return a broker if it is alive."""

@@ -34,6 +34,7 @@ BY_CONTROLLER = frozenset(
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.ALTER_CLIENT_QUOTAS,

@@ -168,7 +168,7 @@ class _MetadataAnswer:
                 for found in view.brokers
             ],
             cluster_id=view.broker.config.cluster_id,
-            controller_id=view.controller,
+            controller_id=view.way_to_controller,
             topics=self._topics(),
             cluster_authorized_operations=operations,
         )
