@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.model.errors import UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.sim.agreement import read_committed

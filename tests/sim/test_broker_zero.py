@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, Done
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, Done
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, write_node
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import run_seed

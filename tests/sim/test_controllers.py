@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import founding, identity, registration
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.controller import founding, registration
+from kafkaesque.broker.controller.founding import Founding
+from kafkaesque.broker.controller.metadata_store import MetadataStore
+from kafkaesque.broker.metadata.features import KNOWN, METADATA
+from kafkaesque.broker.peers import identity
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ChangeControllers,
     ConfigChange,
@@ -18,9 +22,6 @@ from kafkaesque.broker.commands import (
     RaiseFeature,
     RemoveBroker,
 )
-from kafkaesque.broker.features import KNOWN, METADATA
-from kafkaesque.broker.founding import Founding
-from kafkaesque.broker.metadata_store import MetadataStore
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, KafkaesqueError
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
 from kafkaesque.sim.nemesis import LOSING, SURVIVABLE

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.controller_client import CUT_OFF_MS
+from kafkaesque.broker.controller.client import CUT_OFF_MS
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.ids import NodeId

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.coordinators.table_hosts import TableHosts
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import CommitOffsets, FetchOffsets, OffsetToCommit
 from kafkaesque.groups.results import CommitResult, FetchResult

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.commands import ForwardFetch, ProduceResult
-from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.requests.commands import ForwardFetch, ProduceResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
 from kafkaesque.model.batch_encoder import encode_batch

@@ -5,9 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerCommand, DeleteTopic
-from kafkaesque.broker.metadata_store import MetadataStore
-from kafkaesque.broker.raft_driver import FULL_MS_MAX
+from kafkaesque.broker.controller.metadata_store import MetadataStore
+from kafkaesque.broker.replication.raft_driver import FULL_MS_MAX
+from kafkaesque.broker.requests.commands import (
+    ChangeConfig,
+    ConfigChange,
+    ControllerCommand,
+    DeleteTopic,
+)
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import Offset
 from kafkaesque.raft.core import RaftCore

@@ -6,8 +6,8 @@ from copy import deepcopy
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import Done, RegisterBroker
-from kafkaesque.broker.features import KNOWN
+from kafkaesque.broker.metadata.features import KNOWN
+from kafkaesque.broker.requests.commands import Done, RegisterBroker
 from kafkaesque.model.errors import DuplicateBroker
 from kafkaesque.model.ids import NodeId
 from tests.sim.gossiping import PORT, Cluster

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_table import OPEN_AGAIN_MS
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import OPEN_AGAIN_MS
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.ids import NodeId

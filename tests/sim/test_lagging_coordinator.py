@@ -6,14 +6,14 @@ one, by its name, is stored by a coordinator that knows the old one only.
 
 from typing import Any
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.records import TopicDeleted
+from kafkaesque.broker.requests.commands import (
     ControllerCommand,
     CreateTopic,
     DeleteTopic,
     GroupOffset,
     GroupOffsets,
 )
-from kafkaesque.broker.metadata_records import TopicDeleted
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario

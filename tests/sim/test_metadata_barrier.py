@@ -1,6 +1,6 @@
 """A broker that finds out whether its metadata are of now."""
 
-from kafkaesque.broker.commands import CreateTopic
+from kafkaesque.broker.requests.commands import CreateTopic
 from tests.sim.scenario import Scenario
 
 

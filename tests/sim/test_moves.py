@@ -8,10 +8,15 @@ import pytest
 
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker import replica_mover, replication_throttle
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.records import AnyMetadataRecord
+from kafkaesque.broker.replication import throttle as replication_throttle
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.replication.throttle import CHUNK_BYTES_MIN
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ConfigChange,
     ControllerCommand,
@@ -23,12 +28,8 @@ from kafkaesque.broker.commands import (
     ProduceResult,
     WantedReplicas,
 )
-from kafkaesque.broker.controller_client import OnOutcome
-from kafkaesque.broker.metadata_records import AnyMetadataRecord
-from kafkaesque.broker.raft_driver import RaftDriver
-from kafkaesque.broker.raft_replica import Replica
-from kafkaesque.broker.replica_mover import ReplicaMover
-from kafkaesque.broker.replication_throttle import CHUNK_BYTES_MIN
+from kafkaesque.broker.upkeep import replica_mover
+from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import FencedLeaderEpoch, RequestRefused

@@ -7,7 +7,7 @@ import pytest
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.log_scrubber import FIRST_PASS_MS
+from kafkaesque.broker.upkeep.log_scrubber import FIRST_PASS_MS
 from kafkaesque.env.disk import FileRange
 from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.sim.options import SimOptions

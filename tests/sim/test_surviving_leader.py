@@ -6,7 +6,7 @@ Brokers without a replica learn from nobody else that this leader leads no more.
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.peer_messages import (
+from kafkaesque.broker.peers.messages import (
     ALL_LED,
     LeaderReport,
     SectionKind,

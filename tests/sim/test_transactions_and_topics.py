@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.coordinators.marker_writer import serve_marker
+from kafkaesque.broker.coordinators.transaction_confirmer import confirm_transaction
+from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import (
     ConfirmTransaction,
     CreateTopic,
     DeleteTopic,
@@ -15,10 +19,6 @@ from kafkaesque.broker.commands import (
     LedPartition,
     WriteMarker,
 )
-from kafkaesque.broker.marker_writer import serve_marker
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.transaction_confirmer import confirm_transaction
-from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env.network import Address
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownTopicId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import CONTROLLER_GROUP
 from kafkaesque.model.records import Record

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.group_recovery import GroupRecovery
-from kafkaesque.broker.recovery_state import RecoveryState, SurvivorReport
-from kafkaesque.broker.recovery_watch import RecoveryWatch
-from kafkaesque.broker.unclean_election import UncleanElection
+from kafkaesque.broker.metadata.recovery_state import RecoveryState, SurvivorReport
+from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
+from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
+from kafkaesque.broker.upkeep.unclean_election import UncleanElection
 from kafkaesque.model.errors import ElectionNotNeeded
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api import ApiKey

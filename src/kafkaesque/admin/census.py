@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaesque.admin.metric_table import GROUPS_MAX
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
 
 #: Partitions, or committed offsets, that are looked at in one turn.
 PER_TURN_MAX: Final = 1_000

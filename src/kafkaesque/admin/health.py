@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from kafkaesque.admin.http import Answer, text_answer
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.greeting import explain
-from kafkaesque.broker.peer_messages import Denial
+from kafkaesque.broker.peers.greeting import explain
+from kafkaesque.broker.peers.messages import Denial
 from kafkaesque.model.ids import NodeId
 
 #: Partitions that a reason names, or damaged ones with a reason each.

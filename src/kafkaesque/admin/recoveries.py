@@ -6,8 +6,8 @@ import msgspec
 
 from kafkaesque.admin.http import Answer, Request
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.recovery_state import RecoveryState
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.recovery_state import RecoveryState
 
 JSON: Final = "application/json"
 #: Those that wait come first, then what has been decided last; the rest is only counted.

@@ -13,40 +13,24 @@ from dataclasses import replace
 import msgspec
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.batch_checks import BatchChecks
-from kafkaesque.broker.cluster_state import ClusterState, TopicState
-from kafkaesque.broker.commands import (
-    AddToTransaction,
-    AdvanceStart,
-    AskControllers,
-    ConfirmTransaction,
-    ControllerCommand,
-    Done,
-    GroupCommand,
-    WriteMarker,
-)
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.controller import Controller
-from kafkaesque.broker.controller_client import ControllerClient, OnOutcome
-from kafkaesque.broker.controller_voters import ControllerVoters
-from kafkaesque.broker.dynamic_options import resolve_options
-from kafkaesque.broker.forwarder import Forwarder
-from kafkaesque.broker.founding import Decision, Founding
-from kafkaesque.broker.gossip_ties import make_gossip
-from kafkaesque.broker.greeting import Greeter
-from kafkaesque.broker.group_coordinators import GroupCoordinators
-from kafkaesque.broker.group_offsets import GroupOffsetsClient
-from kafkaesque.broker.group_recovery import GroupRecovery
-from kafkaesque.broker.identity import Identity
-from kafkaesque.broker.leader_reports import LeaderReports
-from kafkaesque.broker.leader_waits import LeaderWaits
-from kafkaesque.broker.leaders_table import LeadersTable
-from kafkaesque.broker.log_cleaner import LogCleaner
-from kafkaesque.broker.log_scrubber import LogScrubber
-from kafkaesque.broker.log_starts import LogStarts
-from kafkaesque.broker.marker_writer import serve_marker
-from kafkaesque.broker.metadata_barrier import MetadataBarrier
-from kafkaesque.broker.metadata_records import (
+from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
+from kafkaesque.broker.controller.controller import Controller
+from kafkaesque.broker.controller.founding import Decision, Founding
+from kafkaesque.broker.controller.metadata_barrier import MetadataBarrier
+from kafkaesque.broker.controller.metadata_store import MetadataStore
+from kafkaesque.broker.controller.producer_ids import ProducerIds
+from kafkaesque.broker.controller.registration import Registration
+from kafkaesque.broker.controller.voters import ControllerVoters
+from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
+from kafkaesque.broker.coordinators.groups import GroupCoordinators
+from kafkaesque.broker.coordinators.marker_writer import serve_marker
+from kafkaesque.broker.coordinators.transaction_confirmer import confirm_transaction
+from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
+from kafkaesque.broker.metadata.dynamic_options import resolve_options
+from kafkaesque.broker.metadata.planner import Plan, PlanInputs, plan
+from kafkaesque.broker.metadata.records import (
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
@@ -59,22 +43,38 @@ from kafkaesque.broker.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
-from kafkaesque.broker.metadata_store import MetadataStore
-from kafkaesque.broker.options import TOPIC_OPTIONS
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_table import PartitionTable
-from kafkaesque.broker.peer_link import PeerNetwork
-from kafkaesque.broker.peer_messages import LeaderReport, PeerAnswer
-from kafkaesque.broker.peer_requests import RemoteCaller, read_peer_request, write_outcome
-from kafkaesque.broker.planner import Plan, PlanInputs, plan
-from kafkaesque.broker.producer_ids import ProducerIds
-from kafkaesque.broker.raft_driver import RaftDriver
-from kafkaesque.broker.recovery_watch import RecoveryWatch
-from kafkaesque.broker.registration import Registration
-from kafkaesque.broker.replica_mover import ReplicaMover
-from kafkaesque.broker.space_watch import SpaceWatch
-from kafkaesque.broker.transaction_confirmer import confirm_transaction
-from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
+from kafkaesque.broker.options.tables import TOPIC_OPTIONS
+from kafkaesque.broker.partitions.batch_checks import BatchChecks
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.peers.gossip_ties import make_gossip
+from kafkaesque.broker.peers.greeting import Greeter
+from kafkaesque.broker.peers.identity import Identity
+from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.peers.messages import LeaderReport, PeerAnswer
+from kafkaesque.broker.replication.leader_reports import LeaderReports
+from kafkaesque.broker.replication.leader_waits import LeaderWaits
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.requests.caller import RemoteCaller, read_peer_request, write_outcome
+from kafkaesque.broker.requests.commands import (
+    AddToTransaction,
+    AdvanceStart,
+    AskControllers,
+    ConfirmTransaction,
+    ControllerCommand,
+    Done,
+    GroupCommand,
+    WriteMarker,
+)
+from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
+from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
+from kafkaesque.broker.upkeep.log_scrubber import LogScrubber
+from kafkaesque.broker.upkeep.log_starts import LogStarts
+from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
+from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
+from kafkaesque.broker.upkeep.space_watch import SpaceWatch
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.event_limit import EventLimit

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.log_options import with_units
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.peer_link import PeerTimings
-from kafkaesque.broker.peer_messages import NODE_ID_MAX
+from kafkaesque.broker.options.log import with_units
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.broker.peers.link import PeerTimings
+from kafkaesque.broker.peers.messages import NODE_ID_MAX
 from kafkaesque.env.network import Address
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import ConfigError

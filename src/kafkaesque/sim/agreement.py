@@ -7,8 +7,8 @@ little is looked at first, the bytes of the logs last.
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset

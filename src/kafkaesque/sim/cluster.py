@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.broker.peers.link import PeerTimings
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway

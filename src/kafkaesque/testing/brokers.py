@@ -7,7 +7,7 @@ from typing import Final
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.cluster import SimCluster

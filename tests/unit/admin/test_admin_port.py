@@ -13,7 +13,7 @@ from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.partition_table import RecoveryState
+from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.cluster import SimCluster

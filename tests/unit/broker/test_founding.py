@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.founding import (
+from kafkaesque.broker.controller.founding import (
     FOUNDING_MS,
     GRACE_MS,
     NOTHING,
@@ -10,7 +10,7 @@ from kafkaesque.broker.founding import (
     Founding,
     GroupState,
 )
-from kafkaesque.broker.founding import (
+from kafkaesque.broker.controller.founding import (
     SETTLED as HAS_LOG,
 )
 from kafkaesque.model.ids import NodeId

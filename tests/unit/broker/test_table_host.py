@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.table_host import TableHost
+from kafkaesque.broker.coordinators.table_host import TableHost
 from kafkaesque.model.errors import NotEnoughReplicas, RequestRefused
 from kafkaesque.model.log_table import (
     Append,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, ports_from
 from kafkaesque.cli.cluster_file import read_cluster_file
 from kafkaesque.cli.commands.up import choose_ports

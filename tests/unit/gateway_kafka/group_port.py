@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.metadata_records import PartitionPlacement, TopicCreated, TopicDeleted
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.table_host import OnResult
+from kafkaesque.broker.coordinators.table_host import OnResult
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.records import PartitionPlacement, TopicCreated, TopicDeleted
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway

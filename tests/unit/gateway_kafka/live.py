@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.report_limit import LINES_MAX
 from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.api import ApiKey

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import table_host, table_hosts
-from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.coordinators import table_host, table_hosts
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkaesque.broker.batch_checks import QUICK_BYTES_MAX, BatchChecks
+from kafkaesque.broker.partitions.batch_checks import QUICK_BYTES_MAX, BatchChecks
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import RequestRefused

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.commands import ControllerCommand, CreateTopic
-from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.requests.commands import ControllerCommand, CreateTopic
 from kafkaesque.gateway.kafka import authorization
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.topic_creator import CREATED_PER_REQUEST_MAX

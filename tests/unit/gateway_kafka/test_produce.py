@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX
+from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.ids import NodeId

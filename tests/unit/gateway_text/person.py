@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.broker.commands import EARLIEST, FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.ids import TopicPartition

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker import forwarder, peer_link
-from kafkaesque.broker.forwarder import RETRY_MS
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions import forwarder
+from kafkaesque.broker.partitions.forwarder import RETRY_MS
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
 from kafkaesque.model.errors import NotEnoughReplicasAfterAppend

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.topic_names import OFFSETS_TOPIC
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.murmur2 import partition_for_key
 from tests.unit.gateway_text.person import Person, TextCluster
 

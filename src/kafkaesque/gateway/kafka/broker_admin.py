@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.commands import ControllerResult, RaiseFeature, RemoveBroker
+from kafkaesque.broker.requests.commands import ControllerResult, RaiseFeature, RemoveBroker
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.metadata.client_quotas import (
     CLIENT_ID,
     ENTITY_TYPES,
     IP,
@@ -13,7 +13,7 @@ from kafkaesque.broker.client_quotas import (
     check_quota,
     make_entity,
 )
-from kafkaesque.broker.commands import ChangeQuotas, ControllerResult, QuotaChange
+from kafkaesque.broker.requests.commands import ChangeQuotas, ControllerResult, QuotaChange
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue

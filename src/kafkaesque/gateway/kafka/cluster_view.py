@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.metadata_records import BrokerRegistered
-from kafkaesque.broker.topic_names import check_topic_name
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.records import BrokerRegistered
+from kafkaesque.broker.metadata.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.model.errors import InvalidTopic
 from kafkaesque.model.ids import NO_NODE, NodeId

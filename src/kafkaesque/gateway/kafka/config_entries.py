@@ -5,11 +5,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.group_options import GROUP_OPTIONS
-from kafkaesque.broker.log_options import UNITS
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from kafkaesque.broker.topic_config import resolve_option
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.options.groups import GROUP_OPTIONS
+from kafkaesque.broker.options.log import UNITS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.options.topic_config import resolve_option
 from kafkaesque.gateway.kafka.broker_facts import Fact, broker_facts
 from kafkaesque.model.options import Option, OptionValue, write_value
 

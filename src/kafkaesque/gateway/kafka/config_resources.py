@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.cluster_state import ClusterState
+from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.configs import ResourceType
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

@@ -6,15 +6,15 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.metadata.topic_names import check_topic_name
+from kafkaesque.broker.options.groups import check_group_name
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ChangeGroupConfig,
     ConfigChange,
     ControllerResult,
 )
-from kafkaesque.broker.group_options import check_group_name
-from kafkaesque.broker.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import (
     ConfigEntry,

@@ -8,9 +8,9 @@ and produces it again.
 
 from collections.abc import Callable
 
-from kafkaesque.broker.batch_checks import LongCheck
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import AddToTransaction
+from kafkaesque.broker.partitions.batch_checks import LongCheck
+from kafkaesque.broker.requests.commands import AddToTransaction
 from kafkaesque.model.errors import RequestRefused, TransactionUnverified
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.errors import TransactionError

@@ -11,7 +11,7 @@ client is throttled (KIP-219).
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.client_quotas import ANONYMOUS_USER
+from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Connection

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,

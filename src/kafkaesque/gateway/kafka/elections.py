@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import Done, TransferLeadership
-from kafkaesque.broker.peer_link import PeerUnreachable
-from kafkaesque.broker.unclean_election import UncleanElection
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.peers.link import PeerUnreachable
+from kafkaesque.broker.requests.commands import Done, TransferLeadership
+from kafkaesque.broker.upkeep.unclean_election import UncleanElection
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue

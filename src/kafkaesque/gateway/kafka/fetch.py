@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.replication_options import RACK_SELECTOR, SELECTOR
+from kafkaesque.broker.options.replication import RACK_SELECTOR, SELECTOR
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.gateway.kafka.call import Call, Part

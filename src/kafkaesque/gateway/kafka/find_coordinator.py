@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.metadata_records import BrokerRegistered
-from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.coordinators.table_hosts import TableHosts
+from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.errors import LeaderNotAvailable

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.offset_topics import is_of_topic, when_sure
+from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue

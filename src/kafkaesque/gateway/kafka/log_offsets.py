@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue

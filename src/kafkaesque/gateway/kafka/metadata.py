@@ -3,9 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.cluster_state import PartitionState, TopicState
-from kafkaesque.broker.features import KNOWN
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
+from kafkaesque.broker.metadata.features import KNOWN
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,
@@ -42,7 +42,7 @@ _VERSION_WITH_SOFTWARE_NAME = 3
 _VERSION_WITH_TOPIC_IDS = 12
 
 #: Features by which clients tell what a cluster can do (KIP-584), with their levels, which do not
-#: change while a cluster runs. Others are in `kafkaesque.broker.features`.
+#: change while a cluster runs. Others are in `kafkaesque.broker.metadata.features`.
 #: group.version 1: consumer groups of the new kind (KIP-848). transaction.version 2: an epoch for
 #: each transaction, and leaders that add partitions themselves (KIP-890, part 2).
 _FEATURES: Final = (("group.version", 1), ("transaction.version", 2))

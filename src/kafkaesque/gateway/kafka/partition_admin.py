@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import Done
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX, LongCheck
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX, LongCheck
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error, message_of

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
+from kafkaesque.broker.requests.commands import (
     ChangeControllers,
     ControllerCopy,
     ControllerResult,
     ControllersView,
 )
-from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX

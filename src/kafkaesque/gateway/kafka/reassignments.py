@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.requests.commands import (
     AskMoves,
     ControllerResult,
     MoveReplicas,

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
+from kafkaesque.broker.requests.commands import (
     ControllerCommand,
     ControllerResult,
     CreatePartitions,
@@ -13,7 +14,6 @@ from kafkaesque.broker.commands import (
     DeleteTopic,
     TopicResult,
 )
-from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
 from kafkaesque.gateway.kafka.errors import code_of, message_of

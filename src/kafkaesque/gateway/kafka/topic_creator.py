@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import CreateTopic
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkaesque.broker.requests.commands import CreateTopic
 from kafkaesque.model.errors import LeaderNotAvailable
 
 #: Topics that one request may bring into being; the client asks again for the others.

@@ -13,7 +13,7 @@ broker's buffer would only make the gap smaller. Who minds keeps offsets.
 from collections.abc import Mapping
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
 from kafkaesque.gateway.text.partition_read import PartitionRead
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.commands import CreateTopic, ProduceResult
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS, check_topic_name
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, RequestTimedOut, TopicExists

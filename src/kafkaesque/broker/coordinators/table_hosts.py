@@ -1,0 +1,192 @@
+"""All tables of one kind on this broker: one for each partition of their topic that it leads.
+
+The first who asks brings the topic into being. Kafka's clients ask again until that is done, but
+not all of its administrators do, so requests wait for it for a bounded time: `when_found` for the
+partitions' leaders, `step` for a table that has nothing to load yet.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from kafkaesque.broker.coordinators.table_host import (
+    NEW_WAIT_MS_MAX,
+    OnResult,
+    TableHost,
+    TableKind,
+    TableT,
+)
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.model.coordinator_partition import coordinator_partition
+from kafkaesque.model.errors import LeaderNotAvailable
+from kafkaesque.model.ids import GroupId, TopicPartition
+from kafkaesque.model.log_table import RequestToken
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.broker import Broker
+
+CREATE_TIMEOUT_MS = 5_000
+
+
+class TableHosts(Generic[TableT]):
+    """The tables, by the partitions that they live in."""
+
+    def __init__(self, broker: "Broker", kind: TableKind[TableT]) -> None:
+        self._broker = broker
+        self._kind = kind
+        self._by_group: dict[GroupId, TableHost[TableT]] = {}
+        self._last_token = 0
+        self._is_creating = False
+
+    def next_token(self) -> RequestToken:
+        """Return a name for the next request."""
+        self._last_token += 1
+        return RequestToken(self._last_token)
+
+    def all(self) -> list[TableHost[TableT]]:
+        """Return the tables on this broker, loaded or not."""
+        return list(self._by_group.values())
+
+    # -- where tables are
+
+    def find(self, key: str) -> TopicPartition:
+        """Return the partition whose leader coordinates what has this name.
+
+        Raises:
+            LeaderNotAvailable: the topic does not exist yet; it is being created.
+        """
+        name = self._kind.topic
+        topic = self._broker.state.topics.get(name)
+        if topic is None:
+            self._create_topic()
+            raise LeaderNotAvailable(f"{name} is being created")
+        return TopicPartition(name, coordinator_partition(key, len(topic.partitions)))
+
+    def when_found(self, keys: Sequence[str], on_done: Callable[[], None]) -> None:
+        """Call when it can be said where tables are, or the time is up.
+
+        That is at once, unless the topic is just coming into being: a partition that has lost its
+        leader is not waited for.
+        """
+        if any(map(self._is_coming, keys)):
+            self._broker.when_led(self._kind.topic, NEW_WAIT_MS_MAX, on_done)
+        else:
+            on_done()
+
+    def _is_coming(self, key: str) -> bool:
+        try:
+            where = self.find(key)
+        except LeaderNotAvailable:
+            return True
+        return self._broker.leaders.get(self._broker.state.partition(where).group) is None
+
+    def _create_topic(self) -> None:
+        if self._is_creating:
+            return
+        self._is_creating = True
+        broker, kind = self._broker, self._kind
+        expected = max(len(broker.state.brokers), len(broker.controller_voters.current()))
+        command = CreateTopic(
+            name=kind.topic,
+            partition_count=int(broker.option(kind.partition_count_option)),
+            replication_factor=min(int(broker.option(kind.replication_factor_option)), expected),
+            configs={
+                "cleanup.policy": "compact",
+                "segment.bytes": str(broker.option(kind.segment_bytes_option)),
+            },
+        )
+
+        def on_done(_: object) -> None:
+            self._is_creating = False
+
+        broker.submit(command, CREATE_TIMEOUT_MS, on_done)
+
+    # -- requests
+
+    def step(self, key: str, event: Any, on_result: OnResult) -> None:
+        """Bring a request to the table on this broker that has to do with this name.
+
+        `on_result` gets the table's answer, or what the kind says where there is no table to ask.
+        """
+        if self._kind.topic in self._broker.state.topics:
+            self._step_now(key, event, on_result)
+        else:
+            self.when_found((key,), lambda: self._step_now(key, event, on_result))
+
+    def _step_now(self, key: str, event: Any, on_result: OnResult) -> None:
+        try:
+            where = self.find(key)
+        except LeaderNotAvailable:
+            on_result(self._kind.not_available)
+            return
+        host = self._by_group.get(self._broker.state.partition(where).group)
+        if host is None:
+            on_result(self._kind.not_coordinator)
+        elif not host.is_loaded and host.is_empty:
+            host.hold(event, on_result)
+        elif not host.is_loaded:
+            on_result(self._kind.is_loading)
+        else:
+            host.step(event, on_result)
+
+    def ask_all(
+        self,
+        make_event: Callable[[], Any],
+        on_done: Callable[[list[Any] | None], None],
+    ) -> None:
+        """Ask every table on this broker the same; None says that one is still being loaded."""
+        asked = [each for each in self.all() if each.is_loaded or not each.is_empty]
+        if not all(each.is_loaded for each in asked):
+            on_done(None)
+            return
+        results: list[Any] = []
+        if not asked:
+            on_done(results)
+            return
+
+        def on_result(result: Any) -> None:
+            results.append(result)
+            if len(results) == len(asked):
+                on_done(results)
+
+        for host in asked:
+            host.step(make_event(), on_result)
+
+    def notify_all(self, event: Any) -> None:
+        """Tell every table something that nobody waits for."""
+
+        def tell() -> None:
+            for host in self.all():
+                host.notify(event)
+
+        # Not within the controller's turn: tables append to other groups' logs.
+        self._broker.env.clock.call_soon(tell)
+
+    def host_of(self, partition: Partition) -> TableHost[TableT] | None:
+        """Return the table that lives in a partition, if that is led here."""
+        return self._by_group.get(partition.state.group)
+
+    # -- following leadership
+
+    def on_leadership(self, partition: Partition) -> None:
+        """A partition on this broker has a new leader, perhaps this broker."""
+        if partition.state.topic != self._kind.topic:
+            return
+        self.on_removed(partition)
+        if partition.is_leader:
+            host = TableHost(self._broker, partition, self._kind)
+            self._by_group[partition.state.group] = host
+            # Not within the group's turn: loading asks the log for its ends.
+            self._broker.env.clock.call_soon(host.load)
+
+    def on_removed(self, partition: Partition) -> None:
+        """A partition, of whatever topic, is led here no more."""
+        old = self._by_group.pop(partition.state.group, None)
+        if old is not None:
+            old.close()
+
+    def close(self) -> None:
+        """Coordinate nothing any more."""
+        for host in self._by_group.values():
+            host.close()
+        self._by_group.clear()
