@@ -1,8 +1,8 @@
 """Broker options of Kafka's that a broker here takes, for files and tools that set them.
 
 Most have nothing to do here, and say so. Where a value would promise what is not there, only the
-one that is true is allowed. See `kafkaesque.broker.options.tables`; what is refused altogether stands in
-`kafkaesque.broker.options.absent`.
+one that is true is allowed. See `options.tables`; what is refused altogether stands in
+`options.absent`.
 """
 
 from collections.abc import Iterable

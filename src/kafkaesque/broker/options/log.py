@@ -1,4 +1,4 @@
-"""Topic options of Kafka's logs that stand with brokers, too: see `kafkaesque.broker.options.tables`."""
+"""Topic options of Kafka's logs that stand with brokers, too: see `options.tables`."""
 
 from collections.abc import Mapping
 from typing import Final
