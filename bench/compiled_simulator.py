@@ -38,6 +38,7 @@ NOT_COMPILED = (
     "broker/coordinators/groups.py",
     "broker/metadata/records.py",
     "broker/metadata/recovery_state.py",
+    "broker/requests/survivor_report.py",
     "broker/coordinators/table_host.py",
     "broker/coordinators/table_hosts.py",
     "broker/coordinators/transactions.py",

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.peers.gossip_driver import GossipDriver
+from kafkaesque.broker.joining.gossip_driver import GossipDriver
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.ids import NodeId

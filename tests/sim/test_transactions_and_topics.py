@@ -5,10 +5,10 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
+from kafkaesque.broker.coordinators.transaction_confirmer import confirm_transaction
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.coordinators.marker_writer import serve_marker
-from kafkaesque.broker.coordinators.transaction_confirmer import confirm_transaction
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import (

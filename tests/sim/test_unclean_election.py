@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.metadata.recovery_state import RecoveryState, SurvivorReport
+from kafkaesque.broker.metadata.recovery_state import RecoveryState
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
 from kafkaesque.broker.upkeep.unclean_election import UncleanElection

@@ -95,6 +95,22 @@ class ControllerClient:
             return None
         return controller.replica.leader
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this broker's own controller leads, as far as it knows."""
+        return self.controller is not None and self.controller.is_leader
+
+    def expected_brokers(self, state: ClusterState) -> int:
+        """Return how many brokers there are to be: those that are registered, or will be soon."""
+        return max(len(state.brokers), len(self._voters.current()))
+
+    def submit_here(self, command: ControllerCommand, on_done: OnOutcome) -> None:
+        """Have this broker's own controller carry out a command, or refuse it: it may not lead."""
+        if self.controller is None:
+            on_done(NotController("this broker is starting"))
+        else:
+            self.controller.submit(command, on_done)
+
     def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
         """Carry out a command; answered within about `timeout_ms`.
 
@@ -122,13 +138,10 @@ class ControllerClient:
 
         One that asks to be taken in may know no controller of today: its word is passed on, once.
         """
-        leader, controller = self.leader(), self.controller
+        leader = self.leader()
         is_own_word = isinstance(command, RegisterBroker) and command.node == node
         if not is_own_word or leader is None or leader in (node, self._node):
-            if controller is None:
-                on_done(NotController("this broker is starting"))
-            else:
-                controller.submit(command, on_done)
+            self.submit_here(command, on_done)
             return
 
         def on_outcome(outcome: ControllerResult | RequestRefused | PeerUnreachable) -> None:

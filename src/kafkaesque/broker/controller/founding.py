@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkaesque.broker.peers.controller_word import EMPTY, NOTHING, SETTLED, ControllerWord
 from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.model.ids import NodeId
 
@@ -40,21 +41,6 @@ FOUNDING_MS = 800
 #: It is said whom this broker waits for; not at once, for as a rule the others are there soon.
 REMIND_FIRST_MS = 2_000
 REMIND_MS = 10_000
-
-#: It is no founder and has no log of group 0; it is a founder and has none; it knows of one.
-NOTHING = 0
-EMPTY = 1
-SETTLED = 2
-
-
-class ControllerWord(NamedTuple):
-    """What a heartbeat says of its sender's controller."""
-
-    standing: int = NOTHING
-    #: The incarnation of the receiver that the sender has counted in a new cluster; 0: none.
-    founding: int = 0
-    #: The sender's newest term of group 0.
-    term: int = 0
 
 
 class GroupState(NamedTuple):

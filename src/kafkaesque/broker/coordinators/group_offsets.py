@@ -5,10 +5,14 @@ passed to the coordinator's. `serve` is the other end.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
 from kafkaesque.broker.peers.link import PeerUnreachable
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import (
     Done,
     ForwardCommitOffsets,
@@ -17,6 +21,7 @@ from kafkaesque.broker.requests.commands import (
     GroupOffset,
     GroupOffsets,
 )
+from kafkaesque.env.clock import Clock
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
     NO_MEMBER_ID,
@@ -36,9 +41,6 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NodeId, TopicPartition
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
-
 RETRY_MS = 50
 
 OnOutcome = Callable[[Any], None]
@@ -53,8 +55,22 @@ _PASSING = (GroupError.COORDINATOR_NOT_AVAILABLE, GroupError.COORDINATOR_LOAD_IN
 class GroupOffsetsClient:
     """Brings commits and questions about them to the group's coordinator."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        caller: RemoteCaller,
+        node: NodeId,
+        clock: Clock,
+        metadata: MetadataView,
+        coordinators: GroupCoordinators,
+        leaders: LeadersTable,
+    ) -> None:
+        self._caller = caller
+        self._node = node
+        self._clock = clock
+        self._metadata = metadata
+        self._coordinators = coordinators
+        self._leaders = leaders
 
     def commit(
         self,
@@ -108,15 +124,15 @@ class GroupOffsetsClient:
         except LeaderNotAvailable as refusal:
             on_outcome(refusal)
             return
-        if coordinator == self._broker.node:
+        if coordinator == self._node:
             self.serve(request, on_outcome)
         else:
-            self._broker.caller.ask(coordinator, request, result_type, left_ms, on_outcome)
+            self._caller.ask(coordinator, request, result_type, left_ms, on_outcome)
 
     def _retry(
         self, attempt: Callable[[int, OnOutcome], None], timeout_ms: int, on_done: OnOutcome
     ) -> None:
-        clock = self._broker.env.clock
+        clock = self._clock
         deadline_ms = clock.now_ms() + timeout_ms
 
         def go() -> None:
@@ -136,9 +152,8 @@ class GroupOffsetsClient:
         go()
 
     def _coordinator(self, group_id: str) -> NodeId:
-        broker = self._broker
-        where = broker.group_coordinators.find(group_id)
-        leader = broker.leaders.leader(broker.state.partition(where).group)
+        where = self._coordinators.find(group_id)
+        leader = self._leaders.leader(self._metadata.state.partition(where).group)
         if leader is None:
             raise LeaderNotAvailable(f"{where} has no leader at the moment")
         return leader
@@ -154,7 +169,7 @@ class GroupOffsetsClient:
                 self._serve_fetch(request, on_done)
 
     def _serve_commit(self, request: ForwardCommitOffsets, on_done: OnOutcome) -> None:
-        coordinators = self._broker.group_coordinators
+        coordinators = self._coordinators
         try:
             offsets = tuple(map(self._to_commit, request.offsets))
         except RequestRefused as refusal:
@@ -179,7 +194,7 @@ class GroupOffsetsClient:
         coordinators.step(request.group_id, event, on_result)
 
     def _to_commit(self, each: GroupOffset) -> OffsetToCommit:
-        state = self._broker.state.partition(TopicPartition(each.topic, each.partition))
+        state = self._metadata.state.partition(TopicPartition(each.topic, each.partition))
         return OffsetToCommit(
             partition=state.topic_partition,
             offset=each.offset,
@@ -190,7 +205,7 @@ class GroupOffsetsClient:
         )
 
     def _serve_fetch(self, request: ForwardFetchOffsets, on_done: OnOutcome) -> None:
-        coordinators = self._broker.group_coordinators
+        coordinators = self._coordinators
         event = FetchOffsets(
             token=coordinators.next_token(),
             group_id=request.group_id,
@@ -210,13 +225,13 @@ class GroupOffsetsClient:
                 else:
                     on_done(LeaderNotAvailable("the coordinator does not know the topic's id"))
 
-            when_sure(self._broker, found, on_sure)
+            when_sure(self._metadata, found, on_sure)
 
         coordinators.step(request.group_id, event, on_result)
 
     def _current(self, fetched: Sequence[FetchedOffset]) -> list[GroupOffset]:
         """Return what is committed for the topic that is there now, not for a namesake."""
-        state = self._broker.state
+        state = self._metadata.state
         return [
             GroupOffset(topic=topic, partition=partition, offset=each.committed.offset)
             for each in fetched

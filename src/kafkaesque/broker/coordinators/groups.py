@@ -1,12 +1,13 @@
 """The group coordinators on this broker: one for each partition of the offsets topic it leads."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkaesque.broker.coordinators.offset_topics import NameWatch
 from kafkaesque.broker.coordinators.table_host import OnResult, TableHost, TableKind
-from kafkaesque.broker.coordinators.table_hosts import TableHosts
-from kafkaesque.broker.metadata.records import TopicDeleted
+from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.records import GroupConfigChanged, TopicDeleted
 from kafkaesque.broker.metadata.topic_catalog import TopicCatalogSource
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.broker.options.groups import consumer_times
@@ -53,23 +54,19 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.records import Record
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
-
 
 class GroupCoordinators(TableHosts[GroupTable]):
     """All group coordinators of a broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, services: TableServices) -> None:
         #: For lines that clients can cause.
-        self._limit = ReportLimit(broker.report, broker.env.clock.call_later)
+        self._limit = ReportLimit(services.reports.info, services.clock.call_later)
         #: Partitions whose groups are as many as they may be.
         self._full: dict[str, None] = {}
         #: What was set for groups, by their names: what their tables go by from then on.
         self._times: dict[str, ConsumerTimes] = {}
         self._topics = TopicCatalogSource()
-        self._names = NameWatch(broker)
+        self._names = NameWatch(clock=services.clock, metadata=services.metadata)
         kind = TableKind(
             topic=OFFSETS_TOPIC,
             what="groups",
@@ -87,14 +84,14 @@ class GroupCoordinators(TableHosts[GroupTable]):
             before_request=self._bring_topics,
             is_final=_is_final,
         )
-        super().__init__(broker, kind)
+        super().__init__(services, kind)
 
     def step(self, key: str, event: Any, on_result: OnResult) -> None:
         """Bring a request to the group's coordinator on this broker."""
         if isinstance(event, CommitOffsets | CommitOffsetsInTransaction) and event.is_by_name:
             self._names.on_commit()
         is_heartbeat = isinstance(event, ConsumerGroupHeartbeat)
-        if is_heartbeat and not self._broker.controller.is_caught_up:
+        if is_heartbeat and not self._metadata.is_caught_up:
             # Topics that this broker has not heard of again would be taken from their consumers.
             on_result(GroupError.COORDINATOR_LOAD_IN_PROGRESS)
         elif isinstance(event, JoinGroup):
@@ -109,7 +106,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             if isinstance(result, JoinResult) and result.members:
                 count = len(result.members)
                 sentence = f"group {group}: generation {result.generation} begins, members: {count}"
-                self._broker.report(
+                self._reports.info(
                     LogLine(
                         "group.rebalanced",
                         sentence,
@@ -154,19 +151,23 @@ class GroupCoordinators(TableHosts[GroupTable]):
         gone = DeletedTopic(record.name, record.topic_id, since_wall_ms)
         self.notify_all(TopicsDeleted(topics=(gone,)))
 
-    def on_group_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """These are all options of groups that there are."""
+    def on_state_loaded(self, state: ClusterState) -> None:
+        """See `TableHosts`."""
         self._times.clear()
-        for group, own in configs.items():
-            self.on_group_config(group, own)
+        for group, own in state.group_configs.items():
+            self._take_group_config(group, own)
 
-    def on_group_config(self, group: str, configs: Mapping[str, str]) -> None:
+    def on_group_config(self, record: GroupConfigChanged) -> None:
+        """See `TableHosts`."""
+        self._take_group_config(record.group, record.configs)
+
+    def _take_group_config(self, group: str, configs: Mapping[str, str]) -> None:
         """Have a group go by its options: its members from their next heartbeats on."""
         self._times.pop(group, None)
         if configs:
-            self._times[group], refused = consumer_times(configs, self._broker.option)
+            self._times[group], refused = consumer_times(configs, self._options.get)
             for sentence in refused:
-                self._broker.report(f"an option of group {group} does not hold: {sentence}")
+                self._reports.info(f"an option of group {group} does not hold: {sentence}")
 
     def _on_event(self, host: TableHost[GroupTable]) -> None:
         """Say in the log what clients, who are told to ask again, have no error for.
@@ -195,15 +196,15 @@ class GroupCoordinators(TableHosts[GroupTable]):
             self._tell_topics(host)
 
     def _tell_topics(self, host: TableHost[GroupTable]) -> None:
-        if not self._broker.controller.is_caught_up:
+        if not self._metadata.is_caught_up:
             return
-        topics = self._topics.current(self._broker.state)
+        topics = self._topics.current(self._metadata.state)
         if host.table.topics is not topics:
             host.notify(TopicsChanged(topics))
 
     def config(self) -> GroupConfig:
         """Return the options in force for tables that are made from now on."""
-        option = self._broker.option
+        option = self._options.get
         return GroupConfig(
             session_timeout_ms_min=int(option("group.min.session.timeout.ms")),
             session_timeout_ms_max=int(option("group.max.session.timeout.ms")),
@@ -216,7 +217,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
 
     def _consumer_config(self) -> ConsumerConfig:
         """Return the options of groups of the new kind."""
-        option = self._broker.option
+        option = self._options.get
         assignors = str(option("group.consumer.assignors")).split(",")
         return ConsumerConfig(
             session_timeout_ms=int(option("group.consumer.session.timeout.ms")),

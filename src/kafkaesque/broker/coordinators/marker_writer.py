@@ -15,20 +15,17 @@ before it: requests name the topic's id, too, as leader epochs begin anew in eac
 
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.table_host import TableHost
-from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.requests.commands import Done, ProduceResult, WriteMarker
-from kafkaesque.env.clock import Timer
-from kafkaesque.model.batch_encoder import EndMarker, MarkerType
+from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
+from kafkaesque.broker.requests.commands import Done, WriteMarker
+from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.model.errors import (
     InvalidProducerEpoch,
-    NotEnoughReplicasAfterAppend,
-    RequestRefused,
     TransactionCoordinatorFenced,
-    UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from kafkaesque.model.ids import NodeId, TopicPartition
+from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.events import MarkerOutcome, MarkersWritten
 from kafkaesque.transactions.results import WriteMarkers
 from kafkaesque.transactions.table import TransactionTable
@@ -36,10 +33,7 @@ from kafkaesque.transactions.table import TransactionTable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaesque.broker.broker import Broker
 
-#: A leader has so long to commit a marker before it is asked again.
-MARKER_TIMEOUT_MS = 5_000
 RETRY_MS_MIN = 20
 RETRY_MS_MAX = 1_000
 #: So long one wait for metadata that are as new as the decision may take; another one follows.
@@ -51,13 +45,17 @@ class MarkerWriter:
 
     def __init__(
         self,
-        broker: "Broker",
         host: TableHost[TransactionTable],
         work: WriteMarkers,
         on_end: "Callable[[MarkerWriter], None]",
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        leaders: TransactionLeaders,
     ) -> None:
-        self._broker = broker
-        self._clock = broker.env.clock
+        self._clock = clock
+        self._metadata = metadata
+        self._leaders = leaders
         self._host = host
         self._work = work
         self._on_end = on_end
@@ -94,16 +92,15 @@ class MarkerWriter:
                 self._tell(where, done)
 
         try:
-            state = self._broker.state.partition(where)
+            state = self._metadata.state.partition(where)
         except UnknownTopicOrPartition:
             if self._is_current:
                 self._tell(where, MarkerOutcome.PARTITION_GONE)
             else:
                 self._check_metadata(where, retry_ms)
             return
-        report = self._broker.leaders.get(state.group)
-        leader = self._broker.leaders.leader(state.group)
-        if report is None or leader is None:
+        report = self._leaders.report(state.group)
+        if report is None:
             self._send_later(where, retry_ms)
             return
         work = self._work
@@ -118,17 +115,7 @@ class MarkerWriter:
             coordinator_epoch=work.coordinator_epoch,
             is_commit=work.is_commit,
         )
-        self._ask(leader, request, on_outcome)
-
-    def _ask(
-        self, leader: NodeId, request: WriteMarker, on_outcome: "Callable[[object], None]"
-    ) -> None:
-        broker = self._broker
-        if leader == broker.node:
-            # Not within the table's turn.
-            self._clock.call_soon(lambda: serve_marker(broker, request, on_outcome))
-        else:
-            broker.caller.ask(leader, request, Done, MARKER_TIMEOUT_MS, on_outcome)
+        self._leaders.write_marker(report.leader, request, on_outcome)
 
     def _check_metadata(self, where: TopicPartition, retry_ms: int) -> None:
         """Try again when it is known whether the metadata are as new as the decision.
@@ -137,7 +124,7 @@ class MarkerWriter:
         """
         self._unknown.append((where, retry_ms))
         if len(self._unknown) == 1:
-            self._broker.when_metadata_current(METADATA_TIMEOUT_MS, self._on_metadata)
+            self._metadata.when_current(METADATA_TIMEOUT_MS, self._on_metadata)
 
     def _on_metadata(self, is_current: bool) -> None:
         self._is_current = is_current
@@ -185,34 +172,3 @@ def _outcome_of(outcome: object) -> MarkerOutcome | None:
             return MarkerOutcome.WRITTEN
         case _:
             return None
-
-
-def serve_marker(
-    broker: "Broker", request: WriteMarker, on_done: "Callable[[object], None]"
-) -> None:
-    """Write a marker into a partition led here; `on_done` gets `Done` when it is committed."""
-
-    def on_produced(outcome: ProduceResult | RequestRefused) -> None:
-        is_written = not isinstance(outcome, RequestRefused)
-        is_written = is_written or isinstance(outcome, NotEnoughReplicasAfterAppend)
-        on_done(Done() if is_written else outcome)
-
-    try:
-        where = TopicPartition(request.topic, request.partition)
-        partition: Partition = broker.partition(where)
-        if request.topic_id not in (b"", partition.state.topic_id):
-            raise UnknownTopicId(f"the marker is for another topic of the name {request.topic!r}")
-        partition.check_leader(request.leader_epoch)
-        partition.append_marker(
-            EndMarker(
-                type=MarkerType.COMMIT if request.is_commit else MarkerType.ABORT,
-                coordinator_epoch=request.coordinator_epoch,
-            ),
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            is_epoch_bumped=request.is_epoch_bumped,
-            timeout_ms=MARKER_TIMEOUT_MS,
-            on_done=on_produced,
-        )
-    except RequestRefused as refusal:
-        on_done(refusal)

@@ -7,13 +7,12 @@ by name goes by time, too, where the ids do not tell: it is of the topic that ha
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.env.clock import Clock
 from kafkaesque.groups.results import FetchedOffset
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: So long somebody who asks for offsets may wait until this broker knows whose they are.
 SURE_MS_MAX: Final = 2_000
@@ -37,18 +36,18 @@ def _has_id(topic_id: bytes, each: FetchedOffset) -> bool:
 
 
 def when_sure(
-    broker: "Broker", offsets: Iterable[FetchedOffset], on_done: Callable[[bool], None]
+    metadata: MetadataView, offsets: Iterable[FetchedOffset], on_done: Callable[[bool], None]
 ) -> None:
     """Call with True once `is_of_topic` can be believed, which is nearly always at once.
 
     An id that is not the topic's may be newer than what this broker knows: then the controller is
     asked; with False if it did not answer in time.
     """
-    topics = broker.state.topics
+    topics = metadata.state.topics
     for each in offsets:
         topic = topics.get(each.partition.topic)
         if topic is not None and not _has_id(topic.topic_id, each):
-            broker.when_metadata_current(SURE_MS_MAX, on_done)
+            metadata.when_current(SURE_MS_MAX, on_done)
             return
     on_done(True)
 
@@ -56,8 +55,14 @@ def when_sure(
 class NameWatch:
     """Until when this broker has taken the names in commits for the right topics."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
         self._is_due = False
         #: Unix time, by this broker's clock. What was deleted before it, this broker knew of then.
         self.confirmed_wall_ms = 0
@@ -66,14 +71,14 @@ class NameWatch:
         """Something is committed by name: have it confirmed."""
         if not self._is_due:
             self._is_due = True
-            self._broker.env.clock.call_later(CONFIRM_MS, self._confirm)
+            self._clock.call_later(CONFIRM_MS, self._confirm)
 
     def _confirm(self) -> None:
         self._is_due = False
-        asked_wall_ms = self._broker.env.clock.wall_ms()
+        asked_wall_ms = self._clock.wall_ms()
 
         def on_done(is_current: bool) -> None:
             if is_current:
                 self.confirmed_wall_ms = max(self.confirmed_wall_ms, asked_wall_ms)
 
-        self._broker.when_metadata_current(CONFIRM_TIMEOUT_MS, on_done)
+        self._metadata.when_current(CONFIRM_TIMEOUT_MS, on_done)

@@ -15,11 +15,13 @@ or else because a majority confirms it. So an answer that waits for its own reco
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkaesque.broker.partitions.log_reader import LogReader
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.env.clock import Timer
+from kafkaesque.broker.reports import Reports
+from kafkaesque.env.clock import Clock, Timer
+from kafkaesque.env.disk import Disk
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
 from kafkaesque.model.errors import (
@@ -42,9 +44,6 @@ from kafkaesque.model.log_table import (
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import Record
 from kafkaesque.storage.errors import StorageCorrupt
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: A write waits for its commit as long as the partition is led here; its asker does not.
 WRITE_TIMEOUT_MS = 24 * 60 * 60 * 1000
@@ -145,14 +144,23 @@ class _Waiting(NamedTuple):
 class TableHost(Generic[TableT]):
     """The table of one partition."""
 
-    def __init__(self, broker: "Broker", partition: Partition, kind: TableKind[TableT]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        kind: TableKind[TableT],
+        *,
+        clock: Clock,
+        disk: Disk,
+        reports: Reports,
+    ) -> None:
         self.partition = partition
         self.kind = kind
         self.table = kind.make_table(partition)
         partition.on_transaction_ended = self._on_transaction_ended
         self.is_loaded = False
-        self._broker = broker
-        self._clock = broker.env.clock
+        self._clock = clock
+        self._disk = disk
+        self._reports = reports
         self._waiting: dict[RequestToken, _Waiting] = {}
         #: Appends that were proposed, and up to which of them one is committed.
         self._appends = 0
@@ -202,7 +210,7 @@ class TableHost(Generic[TableT]):
         self.table = self.kind.make_table(self.partition)
         self._reader = LogReader(
             partition=self.partition,
-            disk=self._broker.env.disk,
+            disk=self._disk,
             end=self.partition.high_watermark,
             on_batch=self._on_batch,
             on_done=self._on_loaded,
@@ -214,7 +222,7 @@ class TableHost(Generic[TableT]):
 
     def _on_loaded(self, error: Exception | None) -> None:
         if error is not None:
-            self._broker.report(
+            self._reports.info(
                 f"loading {self.kind.what} from {self.name} failed, trying again: {error}"
             )
             replica = self.partition.replica
@@ -228,7 +236,7 @@ class TableHost(Generic[TableT]):
             self._clock.call_soon(self.load)
             return
         if self.table.records_skipped:
-            self._broker.report(
+            self._reports.info(
                 f"{self.table.records_skipped} records of {self.name} could not be read"
             )
         self.table.activate(self._instant())

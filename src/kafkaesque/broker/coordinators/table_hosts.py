@@ -6,8 +6,11 @@ partitions' leaders, `step` for a table that has nothing to load yet.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import dataclass
+from typing import Any, Generic
 
+from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.table_host import (
     NEW_WAIT_MS_MAX,
     OnResult,
@@ -15,24 +18,50 @@ from kafkaesque.broker.coordinators.table_host import (
     TableKind,
     TableT,
 )
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.metadata.records import GroupConfigChanged, TopicDeleted
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.replication.leader_waits import LeaderWaits
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
 from kafkaesque.model.coordinator_partition import coordinator_partition
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.model.ids import GroupId, TopicPartition
 from kafkaesque.model.log_table import RequestToken
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
-
 CREATE_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableServices:
+    """What the tables of every kind on one broker are given."""
+
+    clock: Clock
+    disk: Disk
+    reports: Reports
+    metadata: MetadataView
+    leaders: LeadersTable
+    leader_waits: LeaderWaits
+    controller: ControllerClient
+    options: LiveOptions
 
 
 class TableHosts(Generic[TableT]):
     """The tables, by the partitions that they live in."""
 
-    def __init__(self, broker: "Broker", kind: TableKind[TableT]) -> None:
-        self._broker = broker
+    def __init__(self, services: TableServices, kind: TableKind[TableT]) -> None:
+        self._clock = services.clock
+        self._disk = services.disk
+        self._reports = services.reports
+        self._metadata = services.metadata
+        self._leaders = services.leaders
+        self._leader_waits = services.leader_waits
+        self._controller = services.controller
+        self._options = services.options
         self._kind = kind
         self._by_group: dict[GroupId, TableHost[TableT]] = {}
         self._last_token = 0
@@ -56,7 +85,7 @@ class TableHosts(Generic[TableT]):
             LeaderNotAvailable: the topic does not exist yet; it is being created.
         """
         name = self._kind.topic
-        topic = self._broker.state.topics.get(name)
+        topic = self._metadata.state.topics.get(name)
         if topic is None:
             self._create_topic()
             raise LeaderNotAvailable(f"{name} is being created")
@@ -69,7 +98,7 @@ class TableHosts(Generic[TableT]):
         leader is not waited for.
         """
         if any(map(self._is_coming, keys)):
-            self._broker.when_led(self._kind.topic, NEW_WAIT_MS_MAX, on_done)
+            self._leader_waits.wait(self._kind.topic, NEW_WAIT_MS_MAX, on_done)
         else:
             on_done()
 
@@ -78,28 +107,30 @@ class TableHosts(Generic[TableT]):
             where = self.find(key)
         except LeaderNotAvailable:
             return True
-        return self._broker.leaders.get(self._broker.state.partition(where).group) is None
+        return self._leaders.get(self._metadata.state.partition(where).group) is None
 
     def _create_topic(self) -> None:
         if self._is_creating:
             return
         self._is_creating = True
-        broker, kind = self._broker, self._kind
-        expected = max(len(broker.state.brokers), len(broker.controller_voters.current()))
+        kind = self._kind
+        expected = self._controller.expected_brokers(self._metadata.state)
         command = CreateTopic(
             name=kind.topic,
-            partition_count=int(broker.option(kind.partition_count_option)),
-            replication_factor=min(int(broker.option(kind.replication_factor_option)), expected),
+            partition_count=int(self._options.get(kind.partition_count_option)),
+            replication_factor=min(
+                int(self._options.get(kind.replication_factor_option)), expected
+            ),
             configs={
                 "cleanup.policy": "compact",
-                "segment.bytes": str(broker.option(kind.segment_bytes_option)),
+                "segment.bytes": str(self._options.get(kind.segment_bytes_option)),
             },
         )
 
         def on_done(_: object) -> None:
             self._is_creating = False
 
-        broker.submit(command, CREATE_TIMEOUT_MS, on_done)
+        self._controller.submit(command, CREATE_TIMEOUT_MS, on_done)
 
     # -- requests
 
@@ -108,7 +139,7 @@ class TableHosts(Generic[TableT]):
 
         `on_result` gets the table's answer, or what the kind says where there is no table to ask.
         """
-        if self._kind.topic in self._broker.state.topics:
+        if self._kind.topic in self._metadata.state.topics:
             self._step_now(key, event, on_result)
         else:
             self.when_found((key,), lambda: self._step_now(key, event, on_result))
@@ -119,7 +150,7 @@ class TableHosts(Generic[TableT]):
         except LeaderNotAvailable:
             on_result(self._kind.not_available)
             return
-        host = self._by_group.get(self._broker.state.partition(where).group)
+        host = self._by_group.get(self._metadata.state.partition(where).group)
         if host is None:
             on_result(self._kind.not_coordinator)
         elif not host.is_loaded and host.is_empty:
@@ -160,7 +191,7 @@ class TableHosts(Generic[TableT]):
                 host.notify(event)
 
         # Not within the controller's turn: tables append to other groups' logs.
-        self._broker.env.clock.call_soon(tell)
+        self._clock.call_soon(tell)
 
     def host_of(self, partition: Partition) -> TableHost[TableT] | None:
         """Return the table that lives in a partition, if that is led here."""
@@ -174,10 +205,21 @@ class TableHosts(Generic[TableT]):
             return
         self.on_removed(partition)
         if partition.is_leader:
-            host = TableHost(self._broker, partition, self._kind)
+            host = TableHost(
+                partition, self._kind, clock=self._clock, disk=self._disk, reports=self._reports
+            )
             self._by_group[partition.state.group] = host
             # Not within the group's turn: loading asks the log for its ends.
-            self._broker.env.clock.call_soon(host.load)
+            self._clock.call_soon(host.load)
+
+    def on_topic_deleted(self, record: TopicDeleted) -> None:
+        """A topic is gone; those that keep something of it forget it."""
+
+    def on_group_config(self, record: GroupConfigChanged) -> None:
+        """A group's options have changed."""
+
+    def on_state_loaded(self, state: ClusterState) -> None:
+        """The metadata are what a snapshot says."""
 
     def on_removed(self, partition: Partition) -> None:
         """A partition, of whatever topic, is led here no more."""

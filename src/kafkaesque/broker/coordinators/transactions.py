@@ -6,16 +6,19 @@ whether that partition takes part, or has it added (KIP-890).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.coordinators.marker_writer import MarkerWriter
 from kafkaesque.broker.coordinators.table_host import OnResult, TableHost, TableKind
-from kafkaesque.broker.coordinators.table_hosts import TableHosts
-from kafkaesque.broker.coordinators.transaction_confirmer import tell_leaders
+from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
+from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
+from kafkaesque.broker.metadata.records import TopicDeleted
 from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import AddedToTransaction, AddToTransaction
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
-from kafkaesque.model.ids import TopicId, TopicPartition
+from kafkaesque.model.ids import NodeId, TopicId, TopicPartition
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.errors import TransactionError
@@ -39,9 +42,6 @@ from kafkaesque.transactions.results import (
 )
 from kafkaesque.transactions.table import TransactionTable
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
-
 #: A coordinator has so long to confirm a transaction; the client repeats its batch.
 CONFIRM_TIMEOUT_MS = 5_000
 #: And so long, within that, to hear of the topic.
@@ -61,8 +61,19 @@ OnError = Callable[[TransactionError], None]
 class TransactionCoordinators(TableHosts[TransactionTable]):
     """All transaction coordinators of a broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        services: TableServices,
+        *,
+        node: NodeId,
+        caller: RemoteCaller,
+        producer_ids: ProducerIds,
+        partition_leaders: TransactionLeaders,
+    ) -> None:
+        self._node = node
+        self._caller = caller
+        self._producer_ids = producer_ids
+        self._partition_leaders = partition_leaders
         kind = TableKind(
             topic=TRANSACTIONS_TOPIC,
             what="transactions",
@@ -77,7 +88,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             on_event=lambda _: None,
             is_final=_is_final,
         )
-        super().__init__(broker, kind)
+        super().__init__(services, kind)
         #: Those with markers that are not written yet, oldest first.
         self._writers: dict[MarkerWriter, None] = {}
 
@@ -101,15 +112,15 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
 
         self.ask_all(make_event, on_results)
 
-    def on_topic_deleted(self, name: str) -> None:
+    def on_topic_deleted(self, record: TopicDeleted) -> None:
         """A topic is gone: who waits to write a marker there need not wait longer."""
 
         def tell() -> None:
             for writer in list(self._writers):
-                writer.on_topic_deleted(name)
+                writer.on_topic_deleted(record.name)
 
         # Not within the controller's turn: tables append to other groups' logs.
-        self._broker.env.clock.call_soon(tell)
+        self._clock.call_soon(tell)
 
     # -- for partitions' leaders
 
@@ -124,19 +135,18 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         self.when_found(keys, lambda: self._confirm_now(request, on_error))
 
     def _confirm_now(self, request: AddToTransaction, on_error: OnError) -> None:
-        broker = self._broker
         try:
             where = self.find(request.transactional_id)
         except LeaderNotAvailable:
             on_error(TransactionError.COORDINATOR_NOT_AVAILABLE)
             return
-        leader = broker.leaders.leader(broker.state.partition(where).group)
+        leader = self._leaders.leader(self._metadata.state.partition(where).group)
         if leader is None:
             on_error(TransactionError.COORDINATOR_NOT_AVAILABLE)
-        elif leader == broker.node:
+        elif leader == self._node:
             self.serve(request, lambda added: on_error(TransactionError[added.error]))
         else:
-            broker.caller.ask(
+            self._caller.ask(
                 leader,
                 request,
                 AddedToTransaction,
@@ -162,11 +172,11 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         if self._knows_topic(request):
             self._serve_now(request, on_done)
         else:
-            self._broker.when_metadata_current(METADATA_TIMEOUT_MS, on_metadata)
+            self._metadata.when_current(METADATA_TIMEOUT_MS, on_metadata)
 
     def _knows_topic(self, request: AddToTransaction) -> bool:
         given = TopicId(request.topic_id)
-        return not given or given in self._broker.state.topics_by_id
+        return not given or given in self._metadata.state.topics_by_id
 
     def _serve_now(
         self, request: AddToTransaction, on_done: Callable[[AddedToTransaction], None]
@@ -208,7 +218,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
                     f"transactional id {transactional_id}: epoch {result.producer_epoch} begins, "
                     "and producers of earlier ones are shut out"
                 )
-                self._broker.report(
+                self._reports.info(
                     LogLine(
                         "producer.fenced",
                         sentence,
@@ -226,11 +236,18 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             case NeedProducerId():
                 self._fetch_producer_id(host, item)
             case WriteMarkers():
-                writer = MarkerWriter(self._broker, host, item, self._writers.pop)
+                writer = MarkerWriter(
+                    host,
+                    item,
+                    self._writers.pop,
+                    clock=self._clock,
+                    metadata=self._metadata,
+                    leaders=self._partition_leaders,
+                )
                 self._writers[writer] = None
                 writer.start()
             case ConfirmPartitions():
-                tell_leaders(self._broker, item, host.partition.leader_epoch)
+                self._partition_leaders.tell(item, host.partition.leader_epoch)
             case _:
                 raise InvariantBroken(f"nobody knows how to do {item}")
 
@@ -238,17 +255,17 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         def on_id(outcome: object) -> None:
             producer_id = outcome if isinstance(outcome, int) else None
             # Not within the table's turn.
-            self._broker.env.clock.call_soon(
+            self._clock.call_soon(
                 lambda: host.run(
                     lambda table, now: table.on_producer_id(need.token, producer_id, now)
                 )
             )
 
-        self._broker.producer_ids.allocate(on_id)
+        self._producer_ids.allocate(on_id)
 
     def config(self) -> TransactionConfig:
         """Return the options in force for tables that are made from now on."""
-        option = self._broker.option
+        option = self._options.get
         return TransactionConfig(
             transaction_timeout_ms_max=int(option("transaction.max.timeout.ms")),
             transactional_id_expiration_ms=int(option("transactional.id.expiration.ms")),

@@ -7,7 +7,8 @@ that is not known stops the broker, because skipping it would make its copy diff
 
 import msgspec
 
-from kafkaesque.broker.metadata.recovery_state import FormationPlan, SurvivorReport
+from kafkaesque.broker.metadata.recovery_state import FormationPlan
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.model.errors import InvariantBroken
 
 

@@ -2,34 +2,11 @@
 
 import msgspec
 
-from kafkaesque.model.ids import NodeId, Term
-from kafkaesque.raft.configuration import Configuration, read_configuration
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.model.ids import NodeId
+from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.formation import formation_of
-from kafkaesque.raft.recovery import Founding, Survivor, find_founding
-
-
-class SurvivorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica has durably entered a formation, and this is what it has, durably and at rest."""
-
-    node: int
-    last_index: int
-    last_term: int
-    #: The offset after its last record.
-    end_offset: int
-    #: As `raft.configuration` writes it.
-    configuration: bytes
-    #: Up to here it knows its log to be committed; earlier releases do not tell.
-    committed_index: int = 0
-
-    def as_survivor(self) -> Survivor:
-        """Return what the decision looks at."""
-        return Survivor(
-            node=NodeId(self.node),
-            last_index=self.last_index,
-            last_term=Term(self.last_term),
-            configuration=read_configuration(self.configuration),
-            committed_index=self.committed_index,
-        )
+from kafkaesque.raft.recovery import Founding, find_founding
 
 
 class FormationPlan(msgspec.Struct, frozen=True, kw_only=True):

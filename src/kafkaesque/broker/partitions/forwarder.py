@@ -10,21 +10,24 @@ refusal says that nothing was appended; from the append on there is the result, 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafkaesque.broker.partitions.batch_checks import LongCheck
-from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import (
     EARLIEST,
     LATEST,
-    Done,
     FetchResult,
     ForwardFetch,
     ForwardProduce,
     ProduceResult,
-    TransferLeadership,
 )
-from kafkaesque.env.disk import FileRange
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
     NotEnoughReplicasAfterAppend,
@@ -34,10 +37,7 @@ from kafkaesque.model.errors import (
     RequestTimedOut,
     StorageFailed,
 )
-from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
+from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 
 RETRY_MS = 50
 #: One answer between brokers carries at most this many bytes of records, or one batch.
@@ -55,8 +55,28 @@ OnFetched = OnOutcome
 class Forwarder:
     """Brings produce and fetch requests to the leader."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        caller: RemoteCaller,
+        node: NodeId,
+        metadata: MetadataView,
+        leaders: LeadersTable,
+        peers: PeerNetwork,
+        partitions: PartitionTable,
+        batch_checks: BatchChecks,
+        disk: Disk,
+    ) -> None:
+        self._clock = clock
+        self._caller = caller
+        self._node = node
+        self._metadata = metadata
+        self._leaders = leaders
+        self._peers = peers
+        self._partitions = partitions
+        self._batch_checks = batch_checks
+        self._disk = disk
 
     def produce(
         self,
@@ -74,7 +94,7 @@ class Forwarder:
         not tried any more once `is_wanted` says no: who waited for the answer may be publishing it
         elsewhere, and so no more batches wait here than there are clients.
         """
-        deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnProduced) -> None:
             if not is_wanted():
@@ -87,11 +107,11 @@ class Forwarder:
                 records=records,
             )
             leader = self._leader(where)
-            if leader == self._broker.node:
+            if leader == self._node:
                 self.serve(request, on_outcome)
             else:
                 settle = _settled(_told_by_release_before(where, on_outcome))
-                self._broker.caller.ask(leader, request, ProduceResult, left_ms, settle)
+                self._caller.ask(leader, request, ProduceResult, left_ms, settle)
 
         self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
 
@@ -109,24 +129,24 @@ class Forwarder:
         before the last stable offset, and what of them was aborted is named beside them.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
-        deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
             request = ForwardFetch(
                 topic=where.topic, partition=where.partition, offset=offset, bytes_max=bytes_max
             )
             leader = self._leader(where)
-            if leader == self._broker.node:
+            if leader == self._node:
                 self.serve(request, on_outcome)
             else:
                 settle = _settled(on_outcome, is_read=True)
-                self._broker.caller.ask(leader, request, FetchResult, left_ms, settle)
+                self._caller.ask(leader, request, FetchResult, left_ms, settle)
 
         self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
 
     def _leader(self, where: TopicPartition) -> NodeId:
-        state = self._broker.state.partition(where)
-        leader = self._broker.leaders.leader(state.group)
+        state = self._metadata.state.partition(where)
+        leader = self._leaders.leader(state.group)
         if leader is None:
             raise LeaderNotAvailable(f"{where} has no leader at the moment")
         return leader
@@ -139,13 +159,13 @@ class Forwarder:
         obstacle: str,
     ) -> None:
         """Try until there is an outcome, or time is up; then nothing was done (`obstacle`: why)."""
-        clock = self._broker.env.clock
+        clock = self._clock
         left_ms = deadline_ms - clock.now_ms()
         if left_ms <= 0:
             on_done(LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}"))
             return
-        if self._broker.peers.closed:
-            on_done(LeaderNotAvailable(f"broker {self._broker.node} stops"))
+        if self._peers.closed:
+            on_done(LeaderNotAvailable(f"broker {self._node} stops"))
             return
 
         def on_outcome(outcome: object) -> None:
@@ -169,7 +189,7 @@ class Forwarder:
 
     def serve(
         self,
-        request: ForwardProduce | ForwardFetch | TransferLeadership,
+        request: ForwardProduce | ForwardFetch,
         on_done: OnOutcome,
     ) -> None:
         """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
@@ -179,11 +199,6 @@ class Forwarder:
                     self._serve_produce(request, on_done)
                 case ForwardFetch():
                     self._serve_fetch(request, on_done)
-                case TransferLeadership():
-                    self._broker.driver.transfer_leadership(
-                        GroupId(request.group), NodeId(request.to_node)
-                    )
-                    on_done(Done())
         except RequestRefused as refusal:
             on_done(refusal)
 
@@ -192,7 +207,7 @@ class Forwarder:
         where = TopicPartition(request.topic, request.partition)
 
         def append(checked: LongCheck | None) -> None:
-            check = self._broker.partition(where).produce(
+            check = self._partitions.find(where).produce(
                 records,
                 acks=request.acks,
                 timeout_ms=request.timeout_ms,
@@ -200,7 +215,7 @@ class Forwarder:
                 checked=checked,
             )
             if check is not None:
-                self._broker.batch_checks.run(check, lambda: append_checked(check))
+                self._batch_checks.run(check, lambda: append_checked(check))
 
         def append_checked(check: LongCheck) -> None:
             try:
@@ -211,7 +226,7 @@ class Forwarder:
         append(None)
 
     def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
-        partition = self._broker.partition(TopicPartition(request.topic, request.partition))
+        partition = self._partitions.find(TopicPartition(request.topic, request.partition))
         partition.check_leader()
         stable_offset = partition.last_stable_offset
         start_offset = partition.log_start_offset
@@ -264,7 +279,7 @@ class Forwarder:
                 piece = left[0]
                 cached = piece.file.read_cached(piece.position, piece.length)
                 if cached is None:
-                    self._broker.env.disk.read(piece.file, piece.position, piece.length, on_piece)
+                    self._disk.read(piece.file, piece.position, piece.length, on_piece)
                     return
                 pieces.append(cached)
                 left.pop(0)

@@ -2,27 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.reports import Reports
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
 from kafkaesque.model.checksum import crc32c
-from kafkaesque.model.errors import DiskFailed, RequestRefused
-from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset
+from kafkaesque.model.errors import DiskFailed, LeaderNotAvailable, NotLeader, RequestRefused
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset, TopicPartition
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.options import INT64_MAX
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_store import LogStore
 from kafkaesque.transactions.producer_state import ProducerStateConfig
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
 OPENED_PER_TURN_MAX = 50
@@ -46,11 +53,59 @@ class RecoveryState(NamedTuple):
     damaged: dict[str, str]
 
 
+class PartitionEvents(Protocol):
+    """What a table of partitions tells the rest of its broker, and asks it."""
+
+    def on_opened(self, group: GroupId) -> None:
+        """A partition is open."""
+
+    def on_leadership(self, partition: Partition) -> None:
+        """A partition has another leader: what is coordinated from it may have to move."""
+
+    def on_removed(self, partition: Partition) -> None:
+        """A partition is here no more."""
+
+    def on_start_wanted(self, group: GroupId, start: Offset) -> None:
+        """What lies before an offset is to be given up, here and on the other replicas."""
+
+    def is_given_up(self, group: GroupId, log: GroupLog) -> bool:
+        """Return whether the group was recovered without what this log has."""
+
+    def on_given_up(self, state: PartitionState, log: GroupLog) -> None:
+        """Such a log is deleted: its copy is got again from the leader."""
+
+
 class PartitionTable:
     """Opens what the metadata places here and closes what it no longer does."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        node: NodeId,
+        life: Life,
+        store: LogStore,
+        reports: Reports,
+        driver: RaftDriver,
+        options: LiveOptions,
+        disk: Disk,
+        leaders: LeadersTable,
+        activity: Activity,
+        events: PartitionEvents,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._node = node
+        self._life = life
+        self._store = store
+        self._reports = reports
+        self._driver = driver
+        self._options = options
+        self._disk = disk
+        self._leaders = leaders
+        self._activity = activity
+        self._events = events
         self._partitions: dict[GroupId, Partition] = {}
         self._asked = False
         #: Partitions whose copies here are made anew, to be reported.
@@ -65,11 +120,27 @@ class PartitionTable:
         self._is_leaving = False
         #: When retention was applied last.
         self._retained_ms: int | None = None
-        self._rebalanced_ms = broker.env.clock.now_ms()
+        self._rebalanced_ms = self._clock.now_ms()
 
     def get(self, group: GroupId) -> Partition | None:
         """Return the partition of a group."""
         return self._partitions.get(group)
+
+    def find(self, where: TopicPartition) -> Partition:
+        """Return a partition's replica on this broker, leading or not.
+
+        Raises:
+            UnknownTopicOrPartition: not in this cluster.
+            NotLeader: it exists and is elsewhere.
+            LeaderNotAvailable: it is to be here and is being opened.
+        """
+        state = self._metadata.state.partition(where)
+        partition = self._partitions.get(state.group)
+        if partition is not None and partition.replica is not None:
+            return partition
+        if self._node in state.replicas:
+            raise LeaderNotAvailable(f"{where} is being opened")
+        raise NotLeader(f"{where} is not on this broker", self._leaders.leader(state.group))
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
@@ -83,8 +154,8 @@ class PartitionTable:
         A copy that a move brings here counts when the move is over: until then it is the others'.
         """
         found = RecoveryState([], [], {})
-        node = self._broker.node
-        for group, state in self._broker.state.partitions_by_group.items():
+        node = self._node
+        for group, state in self._metadata.state.partitions_by_group.items():
             if node not in state.replicas:
                 continue
             partition = self._partitions.get(group)
@@ -104,18 +175,17 @@ class PartitionTable:
         """Compare with the metadata in the next turn."""
         if not self._asked:
             self._asked = True
-            self._broker.env.clock.call_soon(self.reconcile)
+            self._clock.call_soon(self.reconcile)
 
     def reconcile(self) -> None:
         """Open and close what has changed, a bounded number at a time."""
         self._asked = False
-        broker = self._broker
-        if broker.is_stopping or broker.failure is not None:
+        if self._life.is_stopping or self._life.failure is not None:
             return
-        placed = broker.state.partitions_by_group
+        placed = self._metadata.state.partitions_by_group
         changed = 0
         for group in list(self._partitions):
-            if group not in placed or broker.node not in placed[group].replicas:
+            if group not in placed or self._node not in placed[group].replicas:
                 self._remove(group)
                 changed += 1
             elif self._partitions[group].state is not placed[group]:
@@ -125,20 +195,20 @@ class PartitionTable:
         # A log that is not there may have been deleted already: until all is applied again that
         # this broker has known, nobody can tell, and a replica that has forgotten its votes must
         # not take part.
-        may_make = broker.controller.is_caught_up
+        may_make = self._metadata.is_caught_up
         for group, state in placed.items():
             if changed >= OPENED_PER_TURN_MAX:
                 self.reconcile_soon()
                 return
             if group in self._damaged:
                 continue
-            if group not in self._partitions and broker.node in state.replicas:
+            if group not in self._partitions and self._node in state.replicas:
                 if self._is_there_or_may_be_made(group, may_make=may_make):
                     self._open_or_report(state)
                     changed += 1
 
     def _is_there_or_may_be_made(self, group: GroupId, *, may_make: bool) -> bool:
-        store = self._broker.store
+        store = self._store
         if store.get(group) is not None or group in store.damaged:
             return True
         if may_make and not store.may_be_made(group):
@@ -149,7 +219,7 @@ class PartitionTable:
 
     def _make_later(self) -> None:
         """Make a log that was deleted here when a restart would not find the deletion any more."""
-        self._broker.store.request_checkpoint()
+        self._store.request_checkpoint()
         self._retry_later()
 
     def on_replicas_changed(self, group: GroupId) -> None:
@@ -165,36 +235,34 @@ class PartitionTable:
             self._open(state)
         except StorageCorrupt as error:
             self._damaged[state.group] = str(error)
-            self._broker.driver.set_offline(state.group)
+            self._driver.set_offline(state.group)
             name = str(state.topic_partition)
             sentence = f"{name} stays offline on this broker: {error}"
-            self._broker.report_error(
+            self._reports.error(
                 LogLine("replica.offline", sentence, partition=name, reason=str(error))
             )
         except DiskFailed as error:
-            self._broker.driver.set_offline(state.group)
-            self._broker.report_error(
-                f"{state.topic_partition} cannot be opened, trying again: {error}"
-            )
+            self._driver.set_offline(state.group)
+            self._reports.error(f"{state.topic_partition} cannot be opened, trying again: {error}")
             self._retry_later()
 
     def _note_lost(self, state: PartitionState) -> None:
         if len(state.replicas) == 1:
-            self._broker.report_error(
+            self._reports.error(
                 f"{state.topic_partition} is lost: its only replica was on this broker, whose "
                 "directory does not have it; delete the topic to create it anew"
             )
             return
         if not self._lost:
-            self._broker.env.clock.call_soon(self._report_lost)
+            self._clock.call_soon(self._report_lost)
         self._lost.append(str(state.topic_partition))
 
     def _report_lost(self) -> None:
         names, self._lost = self._lost, []
         more = len(names) - LOST_NAMED_MAX
         named = ", ".join(names[:LOST_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-        self._broker.report_error(
-            f"broker {self._broker.node} does not have its copies of {named}: they are made anew "
+        self._reports.error(
+            f"broker {self._node} does not have its copies of {named}: they are made anew "
             "from other replicas, and have no vote until then; with a majority of a partition's "
             "replicas lost or down it has no leader"
         )
@@ -202,7 +270,7 @@ class PartitionTable:
     def _retry_later(self) -> None:
         if not self._is_retry_asked:
             self._is_retry_asked = True
-            self._broker.env.clock.call_later(OPEN_AGAIN_MS, self._retry)
+            self._clock.call_later(OPEN_AGAIN_MS, self._retry)
 
     def _retry(self) -> None:
         self._is_retry_asked = False
@@ -215,10 +283,13 @@ class PartitionTable:
         it is of a record that this broker has yet to apply again. One that is elsewhere now may
         have been moved here since: that is found out first.
         """
-        broker, store = self._broker, self._broker.store
-        if not broker.controller.is_caught_up:
+        store = self._store
+        if not self._metadata.is_caught_up:
             return 0
-        placed, next_group = broker.state.partitions_by_group, broker.state.next_group
+        placed, next_group = (
+            self._metadata.state.partitions_by_group,
+            self._metadata.state.next_group,
+        )
         count = 0
         elsewhere: list[GroupId] = []
         for number in [*(log.group for log in store.logs), *store.damaged]:
@@ -228,20 +299,20 @@ class PartitionTable:
             if group not in placed:
                 self._delete_stray(group)
                 count += 1
-            elif broker.node not in placed[group].replicas:
+            elif self._node not in placed[group].replicas:
                 elsewhere.append(group)
         self._leave(elsewhere)
         return count
 
     def _delete_stray(self, group: GroupId) -> None:
-        broker, store = self._broker, self._broker.store
+        store = self._store
         log = store.get(group)
         if log is not None:
             store.delete_log(log)
         else:
             store.delete_damaged(group)
         if self._damaged.pop(group, None) is not None:
-            broker.driver.close_group(group)
+            self._driver.close_group(group)
 
     def _leave(self, elsewhere: list[GroupId]) -> None:
         """Delete the logs of groups that are elsewhere, when they surely are.
@@ -255,26 +326,25 @@ class PartitionTable:
             return
         self._is_leaving = True
         self._leaving = dict.fromkeys(elsewhere)
-        self._broker.when_metadata_current(LEAVE_MS_MAX, self._on_metadata_current)
+        self._metadata.when_current(LEAVE_MS_MAX, self._on_metadata_current)
 
     def _on_metadata_current(self, is_current: bool) -> None:
-        broker = self._broker
         leaving, self._leaving, self._is_leaving = self._leaving, {}, False
-        if broker.is_stopping or broker.failure is not None:
+        if self._life.is_stopping or self._life.failure is not None:
             return
         if not is_current:
             self._retry_later()
             return
-        placed = broker.state.partitions_by_group
+        placed = self._metadata.state.partitions_by_group
         for group in leaving:
-            is_there = broker.store.get(group) is not None or group in broker.store.damaged
-            if is_there and (group not in placed or broker.node not in placed[group].replicas):
+            is_there = self._store.get(group) is not None or group in self._store.damaged
+            if is_there and (group not in placed or self._node not in placed[group].replicas):
                 self._delete_stray(group)
         self.reconcile_soon()
 
     def _config(self, state: PartitionState) -> TopicConfig:
-        topic = self._broker.state.topics_by_id[state.topic_id]
-        config = make_topic_config(topic.configs, self._broker.options)
+        topic = self._metadata.state.topics_by_id[state.topic_id]
+        config = make_topic_config(topic.configs, self._options.values)
         if topic.name in INTERNAL_TOPICS:
             # Coordinators write at once, and know by the order of their calls what is where.
             return replace(
@@ -286,9 +356,8 @@ class PartitionTable:
         return config
 
     def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
-        broker = self._broker
-        recovery = broker.state.recoveries.get(state.group, NO_RECOVERY)
-        return broker.store.open_log(
+        recovery = self._metadata.state.recoveries.get(state.group, NO_RECOVERY)
+        return self._store.open_log(
             group=state.group,
             topic=state.topic,
             partition=state.partition,
@@ -298,41 +367,42 @@ class PartitionTable:
             # One that was moved here begins like one that has lost what it had: it may have been
             # here before, and have voted (ADR 17). So does one that is made anew after an unclean
             # election (ADR 16): empty, it is nobody to go on with.
-            may_be_lost=broker.node in state.late
-            or recovery.is_without(broker.node)
-            or broker.state.may_have_lost(broker.node, broker.store.directory_id, state.group),
+            may_be_lost=self._node in state.late
+            or recovery.is_without(self._node)
+            or self._metadata.state.may_have_lost(
+                self._node, self._store.directory_id, state.group
+            ),
         )
 
     def _open(self, state: PartitionState) -> None:
-        broker = self._broker
         config = self._config(state)
         log = self._open_log(state, config)
         self._leaving.pop(state.group, None)
-        if broker.group_recovery.is_given_up(state.group, log):
-            broker.group_recovery.tell_given_up(state, log)
-            broker.store.delete_log(log)
+        if self._events.is_given_up(state.group, log):
+            self._events.on_given_up(state, log)
+            self._store.delete_log(log)
             self._make_later()
             return
-        if log.amnesia and broker.node not in state.adding:
+        if log.amnesia and self._node not in state.adding:
             self._note_lost(state)
-        expiration_ms = int(broker.option("producer.id.expiration.ms"))
+        expiration_ms = int(self._options.get("producer.id.expiration.ms"))
         producers = PartitionProducers(
             ProducerStateConfig(producer_expiration_ms=expiration_ms),
-            broker.env.clock.wall_ms,
-            broker.env.disk,
+            self._clock.wall_ms,
+            self._disk,
         )
         partition = Partition(
             state=state,
             config=config,
-            clock=broker.env.clock,
+            clock=self._clock,
             producers=producers,
-            on_leadership=self._on_leadership,
-            activity=broker.activity,
+            on_leadership=self._events.on_leadership,
+            activity=self._activity,
         )
         partition.restore(log)
         self._partitions[state.group] = partition
         is_new = log.last_index == 0
-        partition.replica = broker.driver.open(
+        partition.replica = self._driver.open(
             group=state.group,
             log=log,
             configuration=Configuration(voters=state.first_voters),
@@ -340,51 +410,44 @@ class PartitionTable:
             min_insync=config.min_insync_replicas,
             write_caching=config.write_caching,
             listener=partition,
-            campaign=is_new and state.first_voters[0] == broker.node,
+            campaign=is_new and state.first_voters[0] == self._node,
         )
-        report = broker.leaders.get(state.group)
+        report = self._leaders.get(state.group)
         if report is not None:
-            broker.driver.on_leader_report(report)
-        broker.group_recovery.follow(state.group)
+            self._driver.on_leader_report(report)
+        self._events.on_opened(state.group)
 
     def make_anew(self, partition: Partition) -> None:
         """Give up a replica's copy; it is got again from the leader."""
-        self._broker.group_recovery.tell_given_up(partition.state, partition.log)
+        self._events.on_given_up(partition.state, partition.log)
         self._delete(partition.state.group)
         self.reconcile_soon()
 
     def _remove(self, group: GroupId) -> None:
-        leaders = self._broker.leaders
-        if group not in self._broker.state.partitions_by_group:
+        leaders = self._leaders
+        if group not in self._metadata.state.partitions_by_group:
             self._delete(group)
             leaders.forget(group)
             return
         # It is elsewhere now (see `_leave`); who leads it there is still to be told to clients.
         self._close(group)
         report = leaders.get(group)
-        if report is not None and report.leader == self._broker.node:
+        if report is not None and report.leader == self._node:
             leaders.retire(group, report.term)
 
     def _delete(self, group: GroupId) -> None:
-        self._broker.store.delete_log(self._close(group).log)
+        self._store.delete_log(self._close(group).log)
 
     def _close(self, group: GroupId) -> Partition:
         """Take part in a group no more; its log stays."""
         partition = self._partitions.pop(group)
-        broker = self._broker
-        broker.driver.close_group(group)
-        broker.group_coordinators.on_removed(partition)
-        broker.transaction_coordinators.on_removed(partition)
+        self._driver.close_group(group)
+        self._events.on_removed(partition)
         return partition
-
-    def _on_leadership(self, partition: Partition) -> None:
-        """A partition here has another leader: what is coordinated from it may have to move."""
-        self._broker.group_coordinators.on_leadership(partition)
-        self._broker.transaction_coordinators.on_leadership(partition)
 
     def refresh_configs(self) -> None:
         """Options have changed: pass them on to the partitions."""
-        topics = self._broker.state.topics_by_id
+        topics = self._metadata.state.topics_by_id
         for partition in self._partitions.values():
             if partition.state.topic_id not in topics:
                 continue
@@ -408,10 +471,10 @@ class PartitionTable:
                 partition.expire_waiting(now_ms)
         self._rebalance(now_ms)
         # The interval counts as it is now, not as it was at the last time: it may be long.
-        interval_ms = int(self._broker.option("log.retention.check.interval.ms"))
+        interval_ms = int(self._options.get("log.retention.check.interval.ms"))
         if self._retained_ms is None or now_ms >= self._retained_ms + interval_ms:
             self._retained_ms = now_ms
-            wall_ms = self._broker.env.clock.wall_ms()
+            wall_ms = self._clock.wall_ms()
             for partition in self._partitions.values():
                 partition.producers.expire(wall_ms)
                 self._retain(partition, wall_ms)
@@ -420,12 +483,11 @@ class PartitionTable:
 
     def _rebalance(self, now_ms: int) -> None:
         """Hand leadership back to preferred replicas that are in sync again, a few at a time."""
-        broker = self._broker
-        interval_ms = 1000 * int(broker.option("leader.imbalance.check.interval.seconds"))
+        interval_ms = 1000 * int(self._options.get("leader.imbalance.check.interval.seconds"))
         if now_ms < self._rebalanced_ms + interval_ms:
             return
         handed = 0
-        if broker.option("auto.leader.rebalance.enable"):
+        if self._options.get("auto.leader.rebalance.enable"):
             for partition in self._partitions.values():
                 if handed >= HANDED_BACK_PER_SWEEP_MAX:
                     return  # the next sweep goes on
@@ -435,12 +497,12 @@ class PartitionTable:
     def _hand_back(self, partition: Partition) -> bool:
         preferred = partition.state.replicas[0]
         replica = partition.replica
-        if replica is None or not partition.is_leader or preferred == self._broker.node:
+        if replica is None or not partition.is_leader or preferred == self._node:
             return False
         if preferred not in replica.in_sync():
             return False
         try:
-            self._broker.driver.transfer_leadership(partition.state.group, preferred)
+            self._driver.transfer_leadership(partition.state.group, preferred)
         except RequestRefused:
             return False  # it has just gone, has a damaged copy, or a transfer is under way
         return True
@@ -459,17 +521,17 @@ class PartitionTable:
     def advance_start(self, partition: Partition, start: Offset) -> None:
         """Give up what is before an offset, here and, by the next leader report, on followers."""
         if partition.replica is not None:
-            self._broker.log_starts.want(partition.state.group, start)
+            self._events.on_start_wanted(partition.state.group, start)
 
     def close(self) -> None:
         """Save what makes the next start quick; without it that start is a slow one."""
-        if self._broker.store.failure is not None:
+        if self._store.failure is not None:
             return
         for partition in self._partitions.values():
             try:
                 partition.save()
             except (DiskFailed, FileNotFoundError) as error:
-                self._broker.report(f"{partition.name}: its next start reads more: {error}")
+                self._reports.info(f"{partition.name}: its next start reads more: {error}")
 
 
 def _segment_options(config: TopicConfig, state: PartitionState) -> SegmentOptions:

@@ -31,8 +31,8 @@ from typing import Protocol
 
 import msgspec
 
-from kafkaesque.broker.controller.founding import ControllerWord
 from kafkaesque.broker.peers.claim_desk import ClaimDesk
+from kafkaesque.broker.peers.controller_word import ControllerWord
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.messages import (
@@ -239,7 +239,7 @@ class PeerNetwork:
         node: NodeId,
         greeter: Greeter,
         timings: PeerTimings,
-        events: PeerEvents,
+        events: PeerEvents | None = None,
         report: Callable[[str], None],
         report_error: Callable[[str], None] | None = None,
         report_warning: Callable[[str], None] | None = None,
@@ -264,7 +264,10 @@ class PeerNetwork:
         #: Told of every dial that is refused, with the address.
         self.on_dial_refused: Callable[[NodeId, Address], None] = lambda node, address: None
         self._timings = timings
-        self._events = events
+        #: Set before `start`, if it was not given.
+        self.events: PeerEvents
+        if events is not None:
+            self.events = events
         self._outbound: dict[NodeId, Outbound] = {}
         self._peers: dict[NodeId, _Peer] = {}
         self._flush_asked = False
@@ -449,7 +452,7 @@ class PeerNetwork:
         peer.alive = peer.heard = peer.doubted = False
         peer.lost_ms = self.env.clock.now_ms()
         self._fail_requests(node)
-        self._events.on_peer_lost(node)
+        self.events.on_peer_lost(node)
 
     def on_refused(self, node: NodeId, address: Address) -> None:
         """Nobody listens where the peer should: if we had it alive, its process is gone."""
@@ -490,12 +493,12 @@ class PeerNetwork:
     def _maybe_doubt(self, node: NodeId, peer: _Peer) -> None:
         if peer.alive and not peer.doubted:
             peer.doubted = True
-            self._events.on_peer_doubted(node)
+            self.events.on_peer_doubted(node)
 
     def on_link_open(self, node: NodeId) -> None:
         """The connection that we dialled stands."""
         self.schedule_flush()
-        self._events.on_link_up(node)
+        self.events.on_link_up(node)
         self._maybe_alive(node, self._peers[node])
 
     def _maybe_alive(self, node: NodeId, peer: _Peer) -> None:
@@ -505,11 +508,11 @@ class PeerNetwork:
         if peer.alive:
             if peer.doubted and peer.inbound is not None:
                 peer.doubted = False
-                self._events.on_peer_trusted(node)
+                self.events.on_peer_trusted(node)
             return
         peer.alive = True
         restarted, peer.restarted = peer.restarted, False
-        self._events.on_peer_seen(node, restarted=restarted)
+        self.events.on_peer_seen(node, restarted=restarted)
 
     # -- receiving
 
@@ -581,14 +584,14 @@ class PeerNetwork:
         match kind:
             case SectionKind.RAFT:
                 group, message = read_raft_section(body)
-                self._events.on_raft(node, group, message)
+                self.events.on_raft(node, group, message)
             case SectionKind.HEARTBEAT:
                 self._on_heartbeat(node, peer, read_heartbeat(body))
             case SectionKind.LEADERS:
-                self._events.on_leaders(node, read_leaders(body))
+                self.events.on_leaders(node, read_leaders(body))
             case SectionKind.REQUEST:
                 correlation, request = read_request(body)
-                self._events.on_request(node, request, self._answerer(node, correlation))
+                self.events.on_request(node, request, self._answerer(node, correlation))
             case SectionKind.RESPONSE:
                 correlation, answer = read_answer(body)
                 waiting = self._waiting.pop(correlation, None)

@@ -114,7 +114,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     echoed_sequence: int
     wall_ms: int
-    #: See `founding.ControllerWord`.
+    #: See `ControllerWord`.
     standing: int = 0
     founding: int = 0
     term: int = 0

@@ -19,12 +19,16 @@ WAITS_MAX = 10_000
 class LeaderWaits:
     """Those who wait, by topic."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, leaders: LeadersTable, state: Callable[[], ClusterState]
+    ) -> None:
         self._clock = clock
+        self._leaders = leaders
+        self._state = state
         self._waits: list[tuple[str, Callable[[], None], Timer]] = []
 
     def wait(self, topic: str, timeout_ms: int, on_done: Callable[[], None]) -> None:
-        """Call once: when `check` finds all of the topic's leaders, or when the time is up."""
+        """Call once: when all partitions of a topic have known leaders, or the time is up."""
         if len(self._waits) >= WAITS_MAX:
             on_done()
             return
@@ -35,15 +39,17 @@ class LeaderWaits:
 
         timer = self._clock.call_later(min(timeout_ms, WAIT_MS_MAX), on_time_up)
         self._waits.append((topic, on_done, timer))
+        self.check()
 
-    def check(self, state: ClusterState, leaders: LeadersTable) -> None:
+    def check(self) -> None:
         """Leaders or topics have changed: see who need wait no longer."""
         if not self._waits:
             return
+        state = self._state()
         waits, self._waits = self._waits, []
         for wait in waits:
             topic, on_done, timer = wait
-            if _is_led(state, leaders, topic):
+            if _is_led(state, self._leaders, topic):
                 timer.cancel()
                 on_done()
             else:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from kafkaesque.broker.metadata.recovery_state import SurvivorReport
 from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
 class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):

@@ -11,6 +11,8 @@ All of it may be done again at any time: after a restart, or when metadata come 
 
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.records import (
     AnyMetadataRecord,
     GroupReformed,
@@ -18,14 +20,17 @@ from kafkaesque.broker.metadata.records import (
     RecoveryBegun,
     SurvivorTold,
 )
-from kafkaesque.broker.metadata.recovery_state import FormationPlan, RecoveryState, SurvivorReport
+from kafkaesque.broker.metadata.recovery_state import FormationPlan, RecoveryState
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.commands import TellGivenUp, TellSurvivors, ToldSurvivor
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.configuration import Configuration, write_configuration
 
 if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
     from kafkaesque.broker.metadata.cluster_state import PartitionState
     from kafkaesque.broker.replication.raft_replica import Replica
     from kafkaesque.storage.group_log import GroupLog
@@ -41,8 +46,22 @@ RecoveryRecord = RecoveryBegun | SurvivorTold | GroupReformed | RecordsGivenUp
 class GroupRecovery:
     """Lets the replicas of a broker follow what is decided."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        metadata: MetadataView,
+        partitions: PartitionTable,
+        driver: RaftDriver,
+        node: NodeId,
+        reports: Reports,
+        controller: ControllerClient,
+    ) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+        self._driver = driver
+        self._node = node
+        self._reports = reports
+        self._controller = controller
         #: When a replica's report may be sent again.
         self._told_ms: dict[GroupId, int] = {}
 
@@ -56,38 +75,37 @@ class GroupRecovery:
 
     def follow_all(self) -> None:
         """Other metadata have taken the place of what was known."""
-        for group in list(self._broker.state.recoveries):
+        for group in list(self._metadata.state.recoveries):
             self.follow(group)
 
     def follow(self, group: GroupId) -> None:
         """Bring the replica here, if there is one, in line with what is decided."""
-        broker = self._broker
-        recovery = broker.state.recoveries.get(group)
-        partition = broker.partitions.get(group)
+        recovery = self._metadata.state.recoveries.get(group)
+        partition = self._partitions.get(group)
         if recovery is None or partition is None or partition.replica is None:
             return
         replica = partition.replica
         if replica.is_closed:
             return
         last_index, last_term = replica.core.end_to_be
-        if recovery.is_given_up(broker.node, last_index, last_term):
-            broker.partitions.make_anew(partition)
+        if recovery.is_given_up(self._node, last_index, last_term):
+            self._partitions.make_anew(partition)
             return
         if recovery.unclean is not None and recovery.has_given_up_after(last_term):
             partition.producers.forget_ahead(recovery.unclean.formation)
         replica.core.enter_formation(recovery.formation, is_decided=not recovery.is_open)
         plan = recovery.plan
         if plan is not None and plan.formation == recovery.formation:
-            if plan.leader == broker.node:
+            if plan.leader == self._node:
                 self._found(replica, recovery)
-        broker.driver.touch(replica)
+        self._driver.touch(replica)
 
     def _found(self, replica: "Replica", recovery: RecoveryState) -> None:
         plan, log = recovery.plan, replica.core.log
         if plan is None or replica.core.is_founded:
             return
         if (log.last_index, log.last_term) != (plan.last_index, plan.last_term):
-            self._broker.report_error(
+            self._reports.error(
                 f"{replica.name}: this broker was to lead with its log up to index"
                 f" {plan.last_index}, and does not have it any more"
             )
@@ -99,9 +117,8 @@ class GroupRecovery:
 
     def on_sweep(self, now_ms: int) -> None:
         """Tell the controller of replicas that have entered a formation."""
-        broker = self._broker
         told: list[ToldSurvivor] = []
-        for group, recovery in broker.state.recoveries.items():
+        for group, recovery in self._metadata.state.recoveries.items():
             if len(told) >= TOLD_MAX:
                 break  # the next sweep goes on
             if not recovery.is_open:
@@ -113,13 +130,13 @@ class GroupRecovery:
                     formation = recovery.formation
                     told.append(ToldSurvivor(group=group, formation=formation, report=report))
         if told:
-            broker.submit(TellSurvivors(told=told), TELL_AGAIN_MS, _nothing)
+            self._controller.submit(TellSurvivors(told=told), TELL_AGAIN_MS, _nothing)
 
     def _is_known(self, recovery: RecoveryState) -> bool:
-        return any(report.node == self._broker.node for report in recovery.reports)
+        return any(report.node == self._node for report in recovery.reports)
 
     def _report(self, group: GroupId, recovery: RecoveryState) -> SurvivorReport | None:
-        partition = self._broker.partitions.get(group)
+        partition = self._partitions.get(group)
         if partition is None or partition.replica is None or partition.replica.is_closed:
             return None
         core = partition.replica.core
@@ -128,7 +145,7 @@ class GroupRecovery:
         if not is_ready or log.synced_index < log.last_index or core.amnesia or core.is_installing:
             return None
         return SurvivorReport(
-            node=self._broker.node,
+            node=self._node,
             last_index=log.last_index,
             last_term=log.last_term,
             end_offset=partition.log.offset_after(log.last_index),
@@ -140,19 +157,19 @@ class GroupRecovery:
 
     def is_given_up(self, group: GroupId, log: "GroupLog") -> bool:
         """Tell whether a log on the disk is not to be used; asked before it is opened."""
-        recovery = self._broker.state.recoveries.get(group)
+        recovery = self._metadata.state.recoveries.get(group)
         if recovery is None:
             return False
         spans = log.term_spans
         last_term = spans[-1][0] if spans else log.start_term
-        return recovery.is_given_up(self._broker.node, log.last_index, last_term)
+        return recovery.is_given_up(self._node, log.last_index, last_term)
 
     def tell_given_up(self, state: "PartitionState", log: "GroupLog") -> None:
         """A log is about to be made anew: say how much of it the group does not have.
 
         Of that some was committed; how much is known only in part, and less after a restart.
         """
-        recovery = self._broker.state.recoveries[state.group]
+        recovery = self._metadata.state.recoveries[state.group]
         if recovery.unclean is None:
             return
         begin = recovery.unclean.end_offset
@@ -164,25 +181,23 @@ class GroupRecovery:
         if committed > 0:
             known = f"at least {committed} of them had been committed"
         sentence = (
-            f"{state.topic_partition}: the copy on broker {self._broker.node} is made anew; its"
+            f"{state.topic_partition}: the copy on broker {self._node} is made anew; its"
             f" {count} record(s) from offset {begin} on were given up by an unclean election while"
             f" it was away, and {known}"
         )
         name = str(state.topic_partition)
-        self._broker.report_error(
-            LogLine("records.given-up", sentence, partition=name, count=count)
-        )
+        self._reports.error(LogLine("records.given-up", sentence, partition=name, count=count))
         command = TellGivenUp(group=state.group, count=count)
-        self._broker.submit(command, 10 * TELL_AGAIN_MS, _nothing)
+        self._controller.submit(command, 10 * TELL_AGAIN_MS, _nothing)
 
     # -- for people
 
     def _tell_people(self, group: GroupId, record: RecoveryRecord) -> None:
-        state = self._broker.state.partitions_by_group[group]
-        if not self._broker.controller.is_leader:
+        state = self._metadata.state.partitions_by_group[group]
+        if not self._controller.is_here:
             return
         name = str(state.topic_partition)
-        report = self._broker.report
+        report = self._reports.info
         match record:
             case RecoveryBegun():
                 sentence = (
@@ -215,9 +230,9 @@ class GroupRecovery:
             offset=plan.end_offset,
         )
         if plan.is_clean:
-            self._broker.report(line)
+            self._reports.info(line)
         else:
-            self._broker.report_error(line)
+            self._reports.error(line)
 
 
 def _nothing(outcome: object) -> None:

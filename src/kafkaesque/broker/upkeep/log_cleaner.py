@@ -25,23 +25,24 @@ which is as good: nothing is noted as clean until the end.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from kafkaesque.broker.life import Life
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.upkeep.pace import Pace
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.disk import StepRun
+from kafkaesque.env.clock import Clock, Timer
+from kafkaesque.env.disk import Disk, StepRun
 from kafkaesque.model.errors import DiskFailed, DiskFull
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.storage.compaction_plan import CompactionOptions, CompactionPlan
 from kafkaesque.storage.compactor import CleanedGroup, CompactionResult, compact
 from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_store import LogStore
 from kafkaesque.storage.segment_swap import discard_cleaned
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
-    from kafkaesque.storage.group_log import GroupLog
 
 #: What being passed over once adds to how dirty a log is, from 0 to 1.
 PASSED_OVER_RATIO = 0.1
@@ -61,8 +62,26 @@ REPORTED_BYTES_MIN = 1024 * 1024
 class LogCleaner:
     """See the module."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        options: LiveOptions,
+        life: Life,
+        partitions: PartitionTable,
+        store: LogStore,
+        clock: Clock,
+        disk: Disk,
+        free_bytes_min: int,
+        reports: Reports,
+    ) -> None:
+        self._options = options
+        self._life = life
+        self._partitions = partitions
+        self._store = store
+        self._clock = clock
+        self._disk = disk
+        self._free_bytes_min = free_bytes_min
+        self._reports = reports
         #: Runs that were done to their end.
         self.count = 0
         self._run: _Run | None = None
@@ -84,24 +103,23 @@ class LogCleaner:
 
     def on_sweep(self, now_ms: int) -> None:
         """End the run that is under way if it is void; look for the next log when it is time."""
-        broker = self._broker
         if self._run is not None:
             self._run.maybe_drop()
-        if self._run is not None or broker.failure is not None or broker.is_stopping:
+        if self._run is not None or self._life.is_over:
             return
         is_due = now_ms >= self._due_ms
         if is_due:
-            self._due_ms = now_ms + int(broker.option("log.cleaner.backoff.ms"))
+            self._due_ms = now_ms + int(self._options.get("log.cleaner.backoff.ms"))
         elif not self._is_checkpoint_there():
             return
-        if broker.option("log.cleaner.enable"):
+        if self._options.get("log.cleaner.enable"):
             self._look(now_ms, may_ask=is_due)
 
     def _is_checkpoint_there(self) -> bool:
         """Tell whether one that was asked for covers what one of the logs has closed."""
         if not self._awaiting:
             return False
-        count = self._broker.store.statistics.checkpoints
+        count = self._store.statistics.checkpoints
         if count == self._checkpoints_seen:
             return False
         self._checkpoints_seen = count
@@ -120,7 +138,7 @@ class LogCleaner:
     def _look(self, now_ms: int, *, may_ask: bool) -> None:
         due: list[tuple[float, Partition, CompactionPlan]] = []
         self._awaiting = {}
-        for partition in self._broker.partitions:
+        for partition in self._partitions:
             if not partition.config.is_compacted or not _is_open(partition):
                 continue
             if may_ask and partition.log.mark_for_checkpoint():
@@ -133,9 +151,9 @@ class LogCleaner:
                 waited = self._passed_over.get(group, 0)
                 due.append((plan.dirty_ratio + waited * PASSED_OVER_RATIO, partition, plan))
         if self._awaiting:
-            self._checkpoints_seen = self._broker.store.statistics.checkpoints
-            self._broker.store.request_checkpoint()
-        here = self._broker.partitions
+            self._checkpoints_seen = self._store.statistics.checkpoints
+            self._store.request_checkpoint()
+        here = self._partitions
         self._put_aside = {g: put for g, put in self._put_aside.items() if here.get(g) is not None}
         self._begin_one(due)
 
@@ -161,10 +179,10 @@ class LogCleaner:
             delete_retention_ms=config.delete_retention_ms,
             segment_bytes_max=config.segment_bytes,
             index_interval_bytes=config.index_interval_bytes,
-            key_bytes_max=int(self._broker.option("log.cleaner.dedupe.buffer.size")),
+            key_bytes_max=int(self._options.get("log.cleaner.dedupe.buffer.size")),
         )
         return partition.log.compaction_plan(
-            now_wall_ms=self._broker.env.clock.wall_ms(),
+            now_wall_ms=self._clock.wall_ms(),
             limit_offset=partition.last_stable_offset,
             everywhere_offset=partition.everywhere_offset,
             options=options,
@@ -175,49 +193,56 @@ class LogCleaner:
         if known is None:
             return False
         plan = replace(plan, aborted=known.aborted, producers=known.last_offsets)
-        self._run = _Run(self, self._broker, partition, plan)
+        self._run = _Run(
+            self,
+            partition,
+            plan,
+            clock=self._clock,
+            disk=self._disk,
+            store=self._store,
+            options=self._options,
+            reports=self._reports,
+        )
         return True
 
     # -- what a run asks, and how it ends
 
     def has_space(self) -> bool:
         """Tell whether the disk has the space that a run may need for its next step."""
-        broker = self._broker
-        least = broker.config.storage.free_bytes_min + FREE_MARGIN_BYTES
+        least = self._free_bytes_min + FREE_MARGIN_BYTES
         try:
-            return broker.env.disk.free_bytes() >= least
+            return self._disk.free_bytes() >= least
         except DiskFailed:
             return False
 
     def may_go_on(self, partition: Partition) -> bool:
         """Tell whether a run is still worth its next step."""
-        broker = self._broker
         return (
-            not broker.is_stopping
-            and broker.failure is None
-            and broker.partitions.get(partition.state.group) is partition
+            not self._life.is_stopping
+            and self._life.failure is None
+            and self._partitions.get(partition.state.group) is partition
             and _is_open(partition)
             and partition.config.is_compacted
-            and bool(broker.option("log.cleaner.enable"))
+            and bool(self._options.get("log.cleaner.enable"))
         )
 
     def on_cleaned(self, partition: Partition) -> None:
         """A run is done: look for the next log at once."""
         self.count += 1
         self._put_aside.pop(partition.state.group, None)
-        self._due_ms = self._broker.env.clock.now_ms()
-        self._broker.store.request_checkpoint()
+        self._due_ms = self._clock.now_ms()
+        self._store.request_checkpoint()
 
     def on_failed(self, partition: Partition, error: Exception) -> None:
         """A run has failed; the log is as it was, but for what was swapped in."""
         group = partition.state.group
         before_ms = self._put_aside.get(group, (0, 0))[1]
         wait_ms = min(max(2 * before_ms, PUT_ASIDE_MS), PUT_ASIDE_MS_MAX)
-        self._put_aside[group] = self._broker.env.clock.now_ms() + wait_ms, wait_ms
+        self._put_aside[group] = self._clock.now_ms() + wait_ms, wait_ms
         sentence = (
             f"{partition.name} was not compacted, trying again in {wait_ms // 60_000} min: {error}"
         )
-        self._broker.report_error(
+        self._reports.error(
             LogLine("compaction.failed", sentence, partition=partition.name, reason=str(error))
         )
         if isinstance(error, StorageCorrupt) and partition.replica is not None:
@@ -234,25 +259,50 @@ class LogCleaner:
 class _Run:
     """One run over one log."""
 
-    __slots__ = ("_begun_ms", "_broker", "_cleaner", "_is_void", "_log", "_pace", "_partition",
-                  "_start_offset", "_steps", "_timer")  # fmt: skip
+    __slots__ = (
+        "_begun_ms",
+        "_cleaner",
+        "_clock",
+        "_disk",
+        "_is_void",
+        "_log",
+        "_options",
+        "_pace",
+        "_partition",
+        "_reports",
+        "_start_offset",
+        "_steps",
+        "_store",
+        "_timer",
+    )
 
     def __init__(
-        self, cleaner: LogCleaner, broker: "Broker", partition: Partition, plan: CompactionPlan
+        self,
+        cleaner: LogCleaner,
+        partition: Partition,
+        plan: CompactionPlan,
+        *,
+        clock: Clock,
+        disk: Disk,
+        store: LogStore,
+        options: LiveOptions,
+        reports: Reports,
     ) -> None:
         self._cleaner = cleaner
-        self._broker = broker
+        self._clock = clock
+        self._disk = disk
+        self._store = store
+        self._options = options
+        self._reports = reports
         self._partition = partition
         self._log = partition.log
         self._start_offset = self._log.start_offset
         self._is_void = False
-        self._begun_ms = broker.env.clock.now_ms()
+        self._begun_ms = self._clock.now_ms()
         self._pace = Pace(self._begun_ms)
         #: Makes the next step.
         self._timer: Timer | None = None
-        self._steps: StepRun = broker.env.disk.run_steps(
-            compact, plan, self._on_step, self._on_done
-        )
+        self._steps: StepRun = self._disk.run_steps(compact, plan, self._on_step, self._on_done)
 
     def drop(self) -> None:
         """End it where it is."""
@@ -285,14 +335,14 @@ class _Run:
             # It is whole, and nobody wants it: the run itself leaves such files to the log.
             with suppress(DiskFailed):
                 base_offset = step.replacement.new.base_offset
-                discard_cleaned(self._broker.env.disk, self._log.identity.directory, base_offset)
+                discard_cleaned(self._disk, self._log.identity.directory, base_offset)
 
     def _replace(self, cleaned: CleanedGroup) -> None:
         try:
             if not self._log.replace_segments(cleaned):
                 self.drop()
                 return
-            self._broker.store.submit(lambda: self._on_replaced(cleaned))
+            self._store.submit(lambda: self._on_replaced(cleaned))
         except DiskFailed:
             self.drop()  # The store has told whom it concerns.
 
@@ -310,8 +360,8 @@ class _Run:
         self._timer = None
         if self._is_void:
             return
-        clock = self._broker.env.clock
-        rate = float(self._broker.option("log.cleaner.io.max.bytes.per.second"))
+        clock = self._clock
+        rate = float(self._options.get("log.cleaner.io.max.bytes.per.second"))
         wait_ms = self._pace.wait_ms(clock.now_ms(), rate)
         if wait_ms < 1:
             self._steps.go_on()
@@ -336,12 +386,12 @@ class _Run:
 
     def _tell(self, result: CompactionResult) -> None:
         if result.old_bytes - result.new_bytes >= REPORTED_BYTES_MIN:
-            seconds = (self._broker.env.clock.now_ms() - self._begun_ms) / 1000
+            seconds = (self._clock.now_ms() - self._begun_ms) / 1000
             sentence = (
                 f"{self._partition.name}: compacted, {result.old_bytes / 1e6:,.1f} MB have become "
                 f"{result.new_bytes / 1e6:,.1f} MB in {seconds:.1f} s"
             )
-            self._broker.report(
+            self._reports.info(
                 LogLine(
                     "compaction.done",
                     sentence,

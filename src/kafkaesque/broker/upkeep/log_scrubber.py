@@ -15,19 +15,17 @@ What is found damaged, or cannot be read, is read once more before it is believe
 replaced meanwhile. A disk that cannot read is reported, and led from no more than a damaged one.
 """
 
-from typing import TYPE_CHECKING
-
+from kafkaesque.broker.life import Life
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.replication.stored_batches import check_stored
 from kafkaesque.broker.upkeep.pace import Pace
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.disk import FileRange
+from kafkaesque.env.clock import Clock, Timer
+from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.storage.errors import StorageCorrupt
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: Bytes that are read, and compared in one turn.
 PIECE_BYTES = 256 * 1024
@@ -44,8 +42,20 @@ DAMAGED_TOLD_MAX = 1_000
 class LogScrubber:
     """See the module."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        partitions: PartitionTable,
+        options: LiveOptions,
+        life: Life,
+        disk: Disk,
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._options = options
+        self._life = life
+        self._disk = disk
         #: Bytes that were compared.
         self.bytes_read = 0
         #: Passes over all logs that were done to their end.
@@ -54,7 +64,7 @@ class LogScrubber:
         #: Logs that this pass has not looked at yet.
         self._left: list[GroupId] = []
         self._is_passing = False
-        self._first_due_ms = broker.env.clock.now_ms() + FIRST_PASS_MS
+        self._first_due_ms = self._clock.now_ms() + FIRST_PASS_MS
         #: When the last pass began, if there was one.
         self._begun_ms: int | None = None
         self._look: _Look | None = None
@@ -62,7 +72,7 @@ class LogScrubber:
     @property
     def damaged(self) -> dict[str, str]:
         """Copies that serve, and of which a part is damaged: what is wrong, by their names."""
-        partitions = self._broker.partitions
+        partitions = self._partitions
         named = ((partitions.get(group), why) for group, why in self._damaged.items())
         return {partition.name: why for partition, why in named if partition is not None}
 
@@ -76,15 +86,14 @@ class LogScrubber:
 
     def on_sweep(self, now_ms: int) -> None:
         """Go on, or begin anew when it is time."""
-        broker = self._broker
         for group in list(self._damaged):
-            partition = broker.partitions.get(group)
+            partition = self._partitions.get(group)
             if partition is None:
                 del self._damaged[group]
             elif partition.replica is not None:
                 partition.replica.hand_over_for_disk()
-        interval_ms = int(broker.option("log.scrub.interval.ms"))
-        if broker.is_stopping or broker.failure is not None or interval_ms == 0:
+        interval_ms = int(self._options.get("log.scrub.interval.ms"))
+        if self._life.is_stopping or self._life.failure is not None or interval_ms == 0:
             self.stop()
         elif self._look is None:
             self._begin_next(now_ms, interval_ms)
@@ -94,7 +103,7 @@ class LogScrubber:
             if now_ms < self._due_ms(interval_ms):
                 return
             self._is_passing, self._begun_ms = True, now_ms
-            self._left = sorted(each.state.group for each in self._broker.partitions)
+            self._left = sorted(each.state.group for each in self._partitions)
         for _ in range(LOOKED_AT_MAX):
             if not self._left:
                 self._is_passing = False
@@ -114,13 +123,21 @@ class LogScrubber:
             self._look = None
 
     def _begin(self, group: GroupId) -> bool:
-        partition = self._broker.partitions.get(group)
+        partition = self._partitions.get(group)
         if partition is None or partition.replica is None or partition.failure is not None:
             return False
         end = min(Offset(partition.log.segments.last_base), partition.high_watermark)
         if partition.log_start_offset >= end:
             return False
-        self._look = _Look(self, self._broker, partition, end)
+        self._look = _Look(
+            self,
+            partition,
+            end,
+            clock=self._clock,
+            disk=self._disk,
+            options=self._options,
+            partitions=self._partitions,
+        )
         self._look.go_on()
         return True
 
@@ -143,12 +160,15 @@ class _Look:
     """One look at one log."""
 
     __slots__ = (
-        "_broker",
+        "_clock",
+        "_disk",
         "_end",
         "_is_cancelled",
         "_located_in",
+        "_options",
         "_pace",
         "_partition",
+        "_partitions",
         "_pieces",
         "_position",
         "_scrubber",
@@ -157,17 +177,28 @@ class _Look:
     )
 
     def __init__(
-        self, scrubber: LogScrubber, broker: "Broker", partition: Partition, end: Offset
+        self,
+        scrubber: LogScrubber,
+        partition: Partition,
+        end: Offset,
+        *,
+        clock: Clock,
+        disk: Disk,
+        options: LiveOptions,
+        partitions: PartitionTable,
     ) -> None:
         self._scrubber = scrubber
-        self._broker = broker
+        self._clock = clock
+        self._disk = disk
+        self._options = options
+        self._partitions = partitions
         self._partition = partition
         self._end = end
         self._position = partition.log_start_offset
         self._pieces: list[FileRange] = []
         #: What of the log's changes the last search had begun with.
         self._located_in = (0, Offset(0))
-        self._pace = Pace(broker.env.clock.now_ms())
+        self._pace = Pace(self._clock.now_ms())
         #: Where something was wrong the first time.
         self._suspected: Offset | None = None
         self._timer: Timer | None = None
@@ -185,14 +216,14 @@ class _Look:
         if not self._is_open():
             self._scrubber.on_left()
             return
-        clock = self._broker.env.clock
-        rate = float(self._broker.option("log.scrub.io.max.bytes.per.second"))
+        clock = self._clock
+        rate = float(self._options.get("log.scrub.io.max.bytes.per.second"))
         wait_ms = self._pace.wait_ms(clock.now_ms(), rate)
         if wait_ms >= 1:
             self._timer = clock.call_later(min(wait_ms, WAIT_MS_MAX), self.go_on)
         elif self._pieces:
             piece = self._pieces.pop(0)
-            self._broker.env.disk.read(
+            self._disk.read(
                 piece.file, piece.position, piece.length, lambda data: self._on_read(piece, data)
             )
         else:
@@ -208,7 +239,7 @@ class _Look:
     def _is_open(self) -> bool:
         partition = self._partition
         return (
-            self._broker.partitions.get(partition.state.group) is partition
+            self._partitions.get(partition.state.group) is partition
             and partition.replica is not None
             and partition.failure is None
         )

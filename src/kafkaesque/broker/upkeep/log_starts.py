@@ -31,12 +31,19 @@ whoever leads next has it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.life import Life
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peers.link import PeerUnreachable
 from kafkaesque.broker.peers.messages import LeaderReport
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import AdvanceStart, Done
+from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import (
     DiskFailed,
     NotLeader,
@@ -47,9 +54,7 @@ from kafkaesque.model.errors import (
     StorageFailed,
 )
 from kafkaesque.model.ids import GroupId, NodeId, Offset
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
+from kafkaesque.storage.log_store import LogStore
 
 #: Requests that wait until a replica has committed what it is to give up.
 WAITING_MAX = 10_000
@@ -81,8 +86,28 @@ class _Waiting(NamedTuple):
 class LogStarts:
     """Moves the starts of the logs on this broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        partitions: PartitionTable,
+        metadata: MetadataView,
+        node: NodeId,
+        driver: RaftDriver,
+        life: Life,
+        store: LogStore,
+        leaders: LeadersTable,
+        caller: RemoteCaller,
+    ) -> None:
+        self._clock = clock
+        self._partitions = partitions
+        self._metadata = metadata
+        self._node = node
+        self._driver = driver
+        self._life = life
+        self._store = store
+        self._leaders = leaders
+        self._caller = caller
         #: What is to be given up here as soon as that is possible.
         self._wanted: dict[GroupId, _Start] = {}
         #: Groups whose leader is behind this replica; True: it is being told.
@@ -119,12 +144,12 @@ class LogStarts:
         elif len(self._waiting) >= WAITING_MAX:
             on_done(OverBound(f"{WAITING_MAX} deletions of records wait"))
         else:
-            deadline_ms = self._broker.env.clock.now_ms() + timeout_ms
+            deadline_ms = self._clock.now_ms() + timeout_ms
             self._waiting.append(_Waiting(group, start.offset, deadline_ms, on_done))
 
     def delete(self, partition: Partition, start: int, timeout_ms: int, on_done: OnDone) -> None:
         """Delete the committed records before an offset, on the leader and all in sync with it."""
-        clock = self._broker.env.clock
+        clock = self._clock
         start = max(start, partition.log_start_offset)
         term = partition.log.term_before(start)
         deadline_ms = clock.now_ms() + timeout_ms
@@ -134,7 +159,15 @@ class LogStarts:
                 on_done(outcome)
                 return
             said = _Start(term, start)
-            deletion = _Deletion(self._broker, partition, said, deadline_ms, on_done)
+            deletion = _Deletion(
+                partition,
+                said,
+                deadline_ms,
+                on_done,
+                node=self._node,
+                clock=self._clock,
+                caller=self._caller,
+            )
             deletion.begin()
 
         self.give_up(partition.state.group, start, timeout_ms, on_here)
@@ -168,7 +201,7 @@ class LogStarts:
 
     def _start_here(self, group: GroupId, start: int) -> _Start:
         """Return a start that is decided here, on what this log has."""
-        partition = self._broker.partitions.get(group)
+        partition = self._partitions.get(group)
         if partition is None or partition.replica is None:
             return _Start(-1, start)
         return _Start(partition.log.term_before(start), start)
@@ -181,15 +214,15 @@ class LogStarts:
         return self._is_reached(group, start.offset)
 
     def _is_reached(self, group: GroupId, start: int) -> bool:
-        partition = self._broker.partitions.get(group)
+        partition = self._partitions.get(group)
         if partition is None or partition.replica is None:
-            state = self._broker.state
+            state = self._metadata.state
             placed = state.partitions_by_group.get(group)
             if placed is None:
                 # A topic that is gone has given up everything; ids grow, and one that is not given
                 # yet is of a topic that this broker has yet to hear of.
                 return group < state.next_group
-            return self._broker.node not in placed.replicas
+            return self._node not in placed.replicas
         return partition.log_start_offset >= start
 
     def _reach(self, group: GroupId) -> None:
@@ -197,7 +230,7 @@ class LogStarts:
         wanted = self._wanted.get(group)
         if wanted is None:
             return
-        partition = self._broker.partitions.get(group)
+        partition = self._partitions.get(group)
         if partition is not None and partition.replica is not None and partition.failure is None:
             start = _believed(partition, wanted)
             if start is None:
@@ -217,31 +250,31 @@ class LogStarts:
         try:
             replica.advance_start(start)
         except DiskFailed as error:
-            self._broker.driver.fail(error)
+            self._driver.fail(error)
             return
         if partition.is_leader:
-            self._broker.driver.on_leadership(replica)
+            self._driver.on_leadership(replica)
         else:
             self._look_ahead(partition.state.group)
 
     def _cover(self, partition: Partition) -> None:
         """Make durable what is known of producers, then go on; on failure the next sweep does."""
-        group, broker = partition.state.group, self._broker
+        group = partition.state.group
         if group in self._covering:
             return
         self._covering[group] = None
 
         def on_done(is_covered: bool) -> None:
             self._covering.pop(group, None)
-            if is_covered and not broker.is_stopping and broker.failure is None:
+            if is_covered and not self._life.is_stopping and self._life.failure is None:
                 self._reach(group)
-                self._answer_waiting(broker.env.clock.now_ms())
+                self._answer_waiting(self._clock.now_ms())
 
         partition.producers.cover(partition.log, partition.high_watermark, on_done)
 
     def _answer_when_durable(self, on_done: OnDone) -> None:
         try:
-            self._broker.store.submit(lambda: on_done(Done()))
+            self._store.submit(lambda: on_done(Done()))
         except DiskFailed as error:
             on_done(StorageFailed(str(error)))
 
@@ -253,19 +286,18 @@ class LogStarts:
             self._tell_leader(group)
 
     def _is_ahead(self, group: GroupId) -> bool:
-        partition = self._broker.partitions.get(group)
-        report = self._broker.leaders.get(group)
+        partition = self._partitions.get(group)
+        report = self._leaders.get(group)
         if partition is None or partition.replica is None or report is None:
             return False
         return (
-            report.leader not in (-1, self._broker.node)
+            report.leader not in (-1, self._node)
             and report.log_start_offset < partition.log_start_offset
             and partition.log.term_before(partition.log_start_offset) >= 0
         )
 
     def _tell_leader(self, group: GroupId) -> None:
-        broker = self._broker
-        partition, leader = broker.partitions.get(group), broker.leaders.leader(group)
+        partition, leader = self._partitions.get(group), self._leaders.leader(group)
         if not self._is_ahead(group) or partition is None:
             self._ahead.pop(group, None)
             return
@@ -281,7 +313,7 @@ class LogStarts:
         start = partition.log_start_offset
         term = partition.log.term_before(start)
         request = AdvanceStart(group=group, start_offset=start, start_term=term)
-        broker.caller.ask(leader, request, Done, TELL_TIMEOUT_MS, on_outcome)
+        self._caller.ask(leader, request, Done, TELL_TIMEOUT_MS, on_outcome)
 
 
 def _believed(partition: Partition, start: _Start) -> Offset | None:
@@ -300,17 +332,31 @@ def _believed(partition: Partition, start: _Start) -> Offset | None:
 class _Deletion:
     """A deletion that is done here, on its way to the followers."""
 
-    __slots__ = ("_broker", "_deadline_ms", "_left", "_on_done", "_partition", "_start")
+    __slots__ = (
+        "_caller",
+        "_clock",
+        "_deadline_ms",
+        "_left",
+        "_node",
+        "_on_done",
+        "_partition",
+        "_start",
+    )
 
     def __init__(
         self,
-        broker: "Broker",
         partition: Partition,
         start: _Start,
         deadline_ms: int,
         on_done: OnDone,
+        *,
+        node: NodeId,
+        clock: Clock,
+        caller: RemoteCaller,
     ) -> None:
-        self._broker = broker
+        self._node = node
+        self._clock = clock
+        self._caller = caller
         self._partition = partition
         self._start = start
         self._deadline_ms = deadline_ms
@@ -327,11 +373,10 @@ class _Deletion:
     def _followers(self) -> list[NodeId]:
         replica = self._partition.replica
         in_sync = replica.in_sync() if replica is not None else ()
-        return [node for node in in_sync if node != self._broker.node]
+        return [node for node in in_sync if node != self._node]
 
     def _tell(self, node: NodeId) -> None:
-        broker = self._broker
-        left_ms = self._deadline_ms - broker.env.clock.now_ms()
+        left_ms = self._deadline_ms - self._clock.now_ms()
         if not self._partition.is_leader:
             self._finish(NotLeader("the leader has changed; deleted here, but maybe not elsewhere"))
         elif node not in self._followers():
@@ -342,13 +387,13 @@ class _Deletion:
             term, start = self._start
             group = self._partition.state.group
             request = AdvanceStart(group=group, start_offset=start, start_term=term)
-            broker.caller.ask(node, request, Done, left_ms, lambda each: self._on_told(node, each))
+            self._caller.ask(node, request, Done, left_ms, lambda each: self._on_told(node, each))
 
     def _on_told(self, node: NodeId, outcome: Done | RequestRefused | PeerUnreachable) -> None:
         if isinstance(outcome, Done):
             self._count_one()
         else:
-            self._broker.env.clock.call_later(RETRY_MS, lambda: self._tell(node))
+            self._clock.call_later(RETRY_MS, lambda: self._tell(node))
 
     def _count_one(self) -> None:
         self._left -= 1

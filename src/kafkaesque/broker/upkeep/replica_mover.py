@@ -14,22 +14,24 @@ nobody wants any more go with the change of voters.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.dynamic_options import resolve_options
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.options.replication import FOLLOWER_RATE, LEADER_RATE, UNLIMITED
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.commands import ControllerResult, Done, FinishMove, TakeUpMove
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.model.options import OptionValue
 from kafkaesque.raft.configuration import Configuration
 from kafkaesque.raft.errors import ConfigurationChangeRefused
 from kafkaesque.raft.progress import ProgressState
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: Partitions led here whose copies are being made at the same time; the others wait. As many more
 #: may wait for one broker that is away or refuses them: when it takes them, all are made at once.
@@ -41,8 +43,27 @@ ASK_TIMEOUT_MS = 5_000
 class ReplicaMover:
     """The moves of the partitions that this broker leads."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        metadata: MetadataView,
+        driver: RaftDriver,
+        node: NodeId,
+        reports: Reports,
+        controller: ControllerClient,
+        options: LiveOptions,
+        given: dict[str, OptionValue],
+        leaders: LeadersTable,
+    ) -> None:
+        self._metadata = metadata
+        self._driver = driver
+        self._node = node
+        self._reports = reports
+        self._controller = controller
+        self._options = options
+        #: Options as they were when this broker started.
+        self._given = given
+        self._leaders = leaders
         #: Moves that were taken up by this broker, each in which term.
         self._taken: dict[GroupId, tuple[int, int]] = {}
         #: Groups for which the controller was asked something.
@@ -56,14 +77,14 @@ class ReplicaMover:
     def on_sweep(self) -> None:
         """Take the next step of every move, as far as it is possible now."""
         self._set_rates()
-        moving = self._broker.state.moving
+        moving = self._metadata.state.moving
         for known in (self._taken, self._committed):
             for group in [group for group in known if group not in moving]:
                 del known[group]
         led = [
             (state, replica)
             for group, state in moving.items()
-            if (replica := self._broker.driver.get(group)) is not None
+            if (replica := self._driver.get(group)) is not None
             and replica.is_leader
             and replica.term_committed
         ]
@@ -130,7 +151,7 @@ class ReplicaMover:
         return len(ready) >= max(count // 2 + 1, min(count, replica.min_insync))
 
     def _has_caught_up(self, replica: Replica, node: NodeId) -> bool:
-        if node == self._broker.node:
+        if node == self._node:
             return True
         committed = self._committed.get(replica.group)
         peer = next((each for each in replica.core.peers if each.node == node), None)
@@ -153,7 +174,7 @@ class ReplicaMover:
             if isinstance(outcome, Done):
                 self._taken[group] = (move, term)
                 names = ", ".join(map(str, state.target))
-                self._broker.report(
+                self._reports.info(
                     f"{state.topic_partition}: replicas move to broker(s) {names} (move {move})"
                 )
 
@@ -166,7 +187,7 @@ class ReplicaMover:
         def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
             if isinstance(outcome, Done):
                 names = ", ".join(map(str, target))
-                self._broker.report(f"{name}: its replicas are on broker(s) {names} now")
+                self._reports.info(f"{name}: its replicas are on broker(s) {names} now")
 
         command = FinishMove(group=state.group, move=state.move, term=replica.term)
         self._ask(state.group, command, on_outcome)
@@ -178,30 +199,29 @@ class ReplicaMover:
             self._asking.pop(group, None)
             on_outcome(outcome)
 
-        self._broker.submit(command, ASK_TIMEOUT_MS, on_done)
+        self._controller.submit(command, ASK_TIMEOUT_MS, on_done)
 
     # -- how fast
 
     def _set_rates(self) -> None:
-        broker = self._broker
-        leader = int(broker.option(LEADER_RATE))
+        leader = int(self._options.get(LEADER_RATE))
         rates = self._follower_rates()
         senders = self._senders(rates) if rates else {}
         followers = {
             node: max(1, rate // max(1, len(senders[node]))) for node, rate in rates.items()
         }
-        broker.driver.throttle.set_rates(leader if leader < UNLIMITED else None, followers)
+        self._driver.throttle.set_rates(leader if leader < UNLIMITED else None, followers)
 
     def _follower_rates(self) -> dict[NodeId, int]:
         """Return what brokers are to be sent at most, also those that no replica moves to."""
-        broker = self._broker
-        configs = broker.state.broker_configs
-        if not any(FOLLOWER_RATE in each for each in (broker.config.options, *configs.values())):
+        configs = self._metadata.state.broker_configs
+        is_set = int(self._given[FOLLOWER_RATE]) < UNLIMITED
+        if not is_set and not any(FOLLOWER_RATE in each for each in configs.values()):
             return {}
-        static = broker.config.option_values()
+        static = self._given
         rates = {
             node: int(resolve_options(static, configs, node).values[FOLLOWER_RATE])
-            for node in broker.state.brokers
+            for node in self._metadata.state.brokers
         }
         return {node: rate for node, rate in rates.items() if rate < UNLIMITED}
 
@@ -211,7 +231,7 @@ class ReplicaMover:
         Who has lost its disk is known to the leaders of its partitions only, so all count of which
         it is not in sync.
         """
-        state, table = self._broker.state, self._broker.leaders
+        state, table = self._metadata.state, self._leaders
         senders: dict[NodeId, dict[NodeId, None]] = {node: {} for node in nodes}
         for report in table.reports():
             placed = state.partitions_by_group.get(GroupId(report.group))

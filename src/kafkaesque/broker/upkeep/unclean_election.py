@@ -9,9 +9,14 @@ the time to tell what it has before it is gone on without it, and where enough t
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.commands import AskElection, ControllerCommand, DecideRecovery, Done
 from kafkaesque.broker.upkeep.recovery_watch import GATHER_MS
+from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import (
     ElectionNotNeeded,
     NotController,
@@ -22,7 +27,6 @@ from kafkaesque.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
     from kafkaesque.broker.metadata.cluster_state import PartitionState
 
 #: How often it is looked how far it is.
@@ -39,11 +43,24 @@ class UncleanElection:
     """Brings one partition to a leader, or says why that is not done; `on_done` comes once."""
 
     def __init__(
-        self, broker: "Broker", partition: "PartitionState", deadline_ms: int, on_done: OnElected
+        self,
+        partition: PartitionState,
+        deadline_ms: int,
+        on_done: OnElected,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        leaders: LeadersTable,
+        peers: PeerNetwork,
+        controller: ControllerClient,
     ) -> None:
-        self._broker = broker
+        self._clock = clock
+        self._metadata = metadata
+        self._leaders = leaders
+        self._peers = peers
+        self._controller = controller
         self._partition = partition
-        self._begun_ms = broker.env.clock.now_ms()
+        self._begun_ms = self._clock.now_ms()
         self._deadline_ms = deadline_ms
         self._on_done = on_done
         self._is_done = False
@@ -58,11 +75,11 @@ class UncleanElection:
     def _step(self) -> None:
         if self._is_done:
             return
-        broker, group = self._broker, self._partition.group
-        name, now_ms = self._partition.topic_partition, broker.env.clock.now_ms()
-        leader = broker.leaders.leader(group)
-        recovery = broker.state.recoveries.get(group, NO_RECOVERY)
-        if group not in broker.state.partitions_by_group:
+        group = self._partition.group
+        name, now_ms = self._partition.topic_partition, self._clock.now_ms()
+        leader = self._leaders.leader(group)
+        recovery = self._metadata.state.recoveries.get(group, NO_RECOVERY)
+        if group not in self._metadata.state.partitions_by_group:
             self._finish(UnknownTopicOrPartition(f"{name} was deleted"))
         elif leader is not None and self._open is None:
             self._finish(ElectionNotNeeded(f"broker {leader} leads {name}"))
@@ -73,7 +90,7 @@ class UncleanElection:
         else:
             if not self._is_asking:
                 self._advance(recovery, now_ms)
-            broker.env.clock.call_later(CHECK_MS, self._step)
+            self._clock.call_later(CHECK_MS, self._step)
 
     def _finish(self, outcome: Done | RequestRefused) -> None:
         if not self._is_done:
@@ -87,7 +104,7 @@ class UncleanElection:
                     AskElection(
                         group=self._partition.group,
                         after=recovery.formation,
-                        at_ms=self._broker.env.clock.wall_ms(),
+                        at_ms=self._clock.wall_ms(),
                     )
                 )
             return
@@ -101,18 +118,18 @@ class UncleanElection:
                     group=self._partition.group,
                     formation=recovery.formation,
                     may_be_unclean=True,
-                    at_ms=self._broker.env.clock.wall_ms(),
+                    at_ms=self._clock.wall_ms(),
                 )
             )
 
     def _is_lost(self) -> bool:
         """Tell whether no majority lives, as far as is known here."""
         replicas = self._partition.replicas
-        return 2 * sum(map(self._broker.peers.is_alive, replicas)) <= len(replicas)
+        return 2 * sum(map(self._peers.is_alive, replicas)) <= len(replicas)
 
     def _ask(self, command: ControllerCommand) -> None:
         self._is_asking = True
-        clock = self._broker.env.clock
+        clock = self._clock
 
         def on_outcome(outcome: object) -> None:
             may_pass = isinstance(outcome, RequestTimedOut | NotController | OverBound)
@@ -121,7 +138,7 @@ class UncleanElection:
             # What was decided is seen in the metadata, a moment later.
             clock.call_later(ASK_MS if may_pass else CHECK_MS, self._may_ask_again)
 
-        self._broker.submit(command, ASK_MS, on_outcome)
+        self._controller.submit(command, ASK_MS, on_outcome)
 
     def _may_ask_again(self) -> None:
         self._is_asking = False

@@ -19,9 +19,15 @@ it has done anything.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.joining.gossip_driver import GossipDriver
+from kafkaesque.broker.joining.registration import Registration
+from kafkaesque.broker.life import Life
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX
+from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.messages import (
     Claimed,
     Hello,
@@ -29,14 +35,12 @@ from kafkaesque.broker.peers.messages import (
     Verdict,
     read_claimed,
 )
+from kafkaesque.broker.reports import Reports
 from kafkaesque.env import Env
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions, NameUnknown
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.log_line import LogLine
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.broker import Broker
 
 #: So long a start waits for answers: a machine that is down gives none.
 START_MS_MAX: Final = 1_000
@@ -166,8 +170,33 @@ class _Question:
 class Identity:
     """One broker's claim to its id; see the module."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker: Final = broker
+    def __init__(
+        self,
+        *,
+        env: Env,
+        config: BrokerConfig,
+        incarnation: int,
+        life: Life,
+        peers: PeerNetwork,
+        metadata: MetadataView,
+        registration: Registration,
+        gossip: GossipDriver | None,
+        reports: Reports,
+        on_contested: Callable[[], None],
+    ) -> None:
+        """`on_contested` is called when this process is the one to stop."""
+        self._env = env
+        self._incarnation = incarnation
+        self._registration = registration
+        self._gossip = gossip
+        self._on_contested = on_contested
+        self._peers = peers
+        self._metadata = metadata
+        self._config = config
+        self._life = life
+        self._node = config.node
+        self._reports = reports
+        self._clock = env.clock
         self._is_settled = False
         self._on_settled: Callable[[], None] = lambda: None
         self._inquiry: Inquiry | None = None
@@ -175,24 +204,24 @@ class Identity:
         #: What was answered in this round.
         self._yours: Final[set[int]] = set()
         self._others: Final[dict[int, Address]] = {}
-        claims = broker.peers.claims
+        claims = self._peers.claims
         claims.keeps_id = self._keeps_id
         claims.last_known = self._last_known
-        broker.peers.on_id_in_use = lambda node: self.doubt()
+        self._peers.on_id_in_use = lambda node: self.doubt()
+        registration.on_duplicate = self.doubt
 
     # -- the start
 
     def begin(self, on_settled: Callable[[], None]) -> None:
         """Ask; `on_settled` when this process may be the broker, at once if it is alone."""
-        broker = self._broker
         self._on_settled = on_settled
         targets = self._first_targets()
         if not targets:
             self._settle()
             return
         self._inquiry = Inquiry(
-            broker.env,
-            broker.peers.greeter.write_claim,
+            self._env,
+            self._peers.greeter.write_claim,
             START_MS_MAX,
             on_claimed=self._on_first_claimed,
             on_unknown=self._on_unknown,
@@ -207,64 +236,61 @@ class Identity:
             self._inquiry.close()
 
     def _first_targets(self) -> list[Address]:
-        config = self._broker.config
+        config = self._config
         known = [
             *config.seed_addresses(),
             *[each for each in config.controllers.values() if each is not None],
             *[
                 Address(each.peer_host, each.peer_port)
-                for each in self._broker.state.brokers.values()
+                for each in self._metadata.state.brokers.values()
             ],
         ]
         return [each for each in dict.fromkeys(known) if each != config.peer_address]
 
     def _settle(self) -> None:
         self._is_settled = True
-        if not self._broker.is_stopping:
+        if not self._life.is_stopping:
             self._on_settled()
 
     def _on_first_claimed(self, claimed: Claimed) -> None:
         where = _address(claimed)
         if claimed.verdict == Verdict.IN_USE:
             self._give_up(claimed.node, where)
-        elif where is not None and where != self._broker.config.peer_address:
+        elif where is not None and where != self._config.peer_address:
             # It may be there, though whoever answers is not linked with it.
             if self._inquiry is not None:
                 self._inquiry.ask(where)
 
     def _keeps_id(self, hello: Hello) -> bool:
         """Another process asks for this id: tell whether this one keeps it."""
-        broker = self._broker
-        if self._is_settled or broker.incarnation < hello.incarnation:
+        if self._is_settled or self._incarnation < hello.incarnation:
             return True
-        if not broker.is_stopping:
-            self._give_up(broker.node, Address(hello.host, hello.port))
+        if not self._life.is_stopping:
+            self._give_up(self._node, Address(hello.host, hello.port))
         return False
 
     def _give_up(self, teller: int, where: Address | None) -> None:
         """Another process is this broker: stop, before this one has taken part in anything."""
-        broker = self._broker
         self.close()
-        if broker.is_stopping:
+        if self._life.is_stopping:
             return
-        seen = "it answers" if teller == broker.node else f"broker {teller} is linked with it"
+        seen = "it answers" if teller == self._node else f"broker {teller} is linked with it"
         sentence = (
-            f"broker {broker.node} runs already: {seen} at {where}. Two processes cannot be one "
-            f"broker, so this one, at {broker.config.peer_address}, stops: give it an id and a "
+            f"broker {self._node} runs already: {seen} at {where}. Two processes cannot be one "
+            f"broker, so this one, at {self._config.peer_address}, stops: give it an id and a "
             "data directory of its own, or end the other one first"
         )
-        broker.report_error(LogLine("broker.contested", sentence, address=str(where)))
-        broker.on_contested()
+        self._reports.error(LogLine("broker.contested", sentence, address=str(where)))
+        self._on_contested()
 
     def _on_unknown(self, error: NameUnknown) -> None:
-        self._broker.report_warning(
-            f"broker {self._broker.node}: {error}. Is it spelt right in seeds and [controllers]?"
+        self._reports.warning(
+            f"broker {self._node}: {error}. Is it spelt right in seeds and [controllers]?"
         )
 
     def _last_known(self, node: NodeId) -> Address | None:
-        broker = self._broker
-        found = None if broker.gossip is None else broker.gossip.address(node)
-        record = broker.state.brokers.get(node)
+        found = None if self._gossip is None else self._gossip.address(node)
+        record = self._metadata.state.brokers.get(node)
         if found is not None or record is None:
             return found
         return Address(record.peer_host, record.peer_port)
@@ -273,52 +299,50 @@ class Identity:
 
     def doubt(self, rival: Address | None = None) -> None:
         """There may be another process of this id, maybe at this address: ask who is linked."""
-        broker = self._broker
-        now_ms = broker.env.clock.now_ms()
-        if not self._is_settled or broker.is_stopping or now_ms < self._doubt_due_ms:
+        now_ms = self._clock.now_ms()
+        if not self._is_settled or self._life.is_stopping or now_ms < self._doubt_due_ms:
             return
         self._doubt_due_ms = now_ms + DOUBT_EVERY_MS
         self._yours.clear()
         self._others.clear()
         self._inquiry = Inquiry(
-            broker.env,
-            broker.peers.greeter.write_claim,
+            self._env,
+            self._peers.greeter.write_claim,
             DOUBT_MS_MAX,
             on_claimed=self._on_claimed,
             on_unknown=lambda error: None,
             on_over=self._judge,
         )
-        for address in (*([] if rival is None else [rival]), *broker.peers.addresses()):
+        for address in (*([] if rival is None else [rival]), *self._peers.addresses()):
             self._inquiry.ask(address)
 
     def _on_claimed(self, claimed: Claimed) -> None:
         where = _address(claimed)
-        if claimed.verdict == Verdict.YOURS and claimed.node != self._broker.node:
+        if claimed.verdict == Verdict.YOURS and claimed.node != self._node:
             self._yours.add(claimed.node)
         elif claimed.verdict == Verdict.IN_USE and where is not None:
             self._others[claimed.node] = where
 
     def _judge(self) -> None:
-        broker = self._broker
-        if broker.is_stopping or not self._others:
+        if self._life.is_stopping or not self._others:
             return
         where = next(iter(self._others.values()))
-        witnesses = [node for node in self._others if node != broker.node]
+        witnesses = [node for node in self._others if node != self._node]
         is_lost = len(witnesses) > len(self._yours) or (
-            len(witnesses) == len(self._yours) and not broker.registration.is_own()
+            len(witnesses) == len(self._yours) and not self._registration.is_own()
         )
-        if is_lost or not broker.is_ready:
-            self._give_up(min(witnesses, default=broker.node), where)
+        if is_lost or not self._life.is_ready:
+            self._give_up(min(witnesses, default=self._node), where)
             return
-        now_ms = broker.env.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if now_ms >= self._told_due_ms:
             self._told_due_ms = now_ms + TOLD_EVERY_MS
             sentence = (
-                f"another process, at {where}, says that it is broker {broker.node}, too. This "
+                f"another process, at {where}, says that it is broker {self._node}, too. This "
                 "one goes on, for the other brokers are linked with it: end the other one, or "
                 "give it an id and a data directory of its own"
             )
-            broker.report_error(LogLine("broker.contested", sentence, address=str(where)))
+            self._reports.error(LogLine("broker.contested", sentence, address=str(where)))
 
 
 def _address(claimed: Claimed) -> Address | None:
