@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.requests.commands import ForwardFetch, ProduceResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
@@ -38,7 +37,7 @@ def forward(scenario: Scenario, name: str, offset: int) -> Any:
     """Ask a broker as others do for their clients; return the outcome."""
     request = ForwardFetch(topic=TOPIC, partition=0, offset=offset, bytes_max=1_000)
     answers: list[Any] = []
-    Forwarder(scenario.broker(name)).serve(request, answers.append)
+    scenario.broker(name).forwarder.serve(request, answers.append)
     scenario.loop.run_until(lambda: answers != [], 10_000)
     return answers[0]
 

@@ -33,7 +33,7 @@ class Cleaning:
         return self.scenario.broker("b1").log_cleaner
 
     def set(self, name: str, value: OptionValue) -> None:
-        self.scenario.broker("b1").options[name] = value
+        self.scenario.broker("b1").options.values[name] = value
 
     def partition(self, topic: str) -> Partition:
         broker = self.scenario.broker("b1")

@@ -12,6 +12,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.records import AnyMetadataRecord
+from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.replication import throttle as replication_throttle
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.replication.raft_replica import Replica
@@ -81,7 +82,7 @@ def running(scenario: Scenario) -> list[Broker]:
 def submit(scenario: Scenario, command: ControllerCommand) -> ControllerResult:
     """Return what the controller answers, wherever it is."""
     outcomes: list[ControllerResult | RequestRefused] = []
-    next(iter(running(scenario))).submit(command, 20_000, outcomes.append)
+    next(iter(running(scenario))).controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 30_000)
     (outcome,) = outcomes
     assert not isinstance(outcome, RequestRefused)
@@ -219,15 +220,15 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seed 2393: a replica was moved back to a broker that had not heard yet that it had left."""
-    on_record = Broker._on_record
+    on_record = MetadataFollower.on_record
 
-    def on_each_record(self: Broker, record: AnyMetadataRecord) -> None:
+    def on_each_record(self: MetadataFollower, record: AnyMetadataRecord) -> None:
         on_record(self, record)
-        if self.node == NodeId(4):
+        if self._config.node == NodeId(4):
             # As if each came in a turn of its own.
-            self.partitions.reconcile()
+            self._partitions.reconcile()
 
-    monkeypatch.setattr(Broker, "_on_record", on_each_record)
+    monkeypatch.setattr(MetadataFollower, "on_record", on_each_record)
     scenario = Scenario(1, SimOptions(brokers=6))
     move(scenario, [5, 4])
     await_placed(scenario, (5, 4))
@@ -235,7 +236,7 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
     if scenario.leader != "b5":
         scenario.broker("b4").driver.transfer_leadership(scenario.group, NodeId(5))
         scenario.loop.run_until(lambda: scenario.leaders() == ["b5"], 10_000)
-    controller = f"b{scenario.broker('b5').controller_node()}"
+    controller = f"b{scenario.broker('b5').controller_client.leader()}"
     scenario.world.wire.block(controller, "b4")
     scenario.world.wire.block("b4", controller)
     move(scenario, [5])
@@ -254,7 +255,7 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
 
 def test_a_throttled_copy_takes_its_time(scenario: Scenario) -> None:
     for broker in scenario.cluster.brokers.values():
-        broker.options["leader.replication.throttled.rate"] = 2_000
+        broker.options.values["leader.replication.throttled.rate"] = 2_000
     scenario.write(1_500)
     size = scenario.partition("b1").log.size_bytes
     begun_ms = scenario.loop.now_ns // 1_000_000
@@ -346,7 +347,7 @@ def test_what_is_deleted_while_a_throttled_copy_waits_its_turn_is_not_copied(
 ) -> None:
     monkeypatch.setattr(replication_throttle, "CHUNK_BYTES_MIN", 1_000)
     for broker in scenario.cluster.brokers.values():
-        broker.options["leader.replication.throttled.rate"] = 500
+        broker.options.values["leader.replication.throttled.rate"] = 500
     scenario.loop.run_for(500)
     move(scenario, [1, 2, 4])
     scenario.loop.run_until(lambda: scenario.find("b4") is not None and scenario.end("b4") > 0)
@@ -432,7 +433,7 @@ def moving_pair(seed: int) -> tuple[Scenario, tuple[int, ...], tuple[int, ...]]:
     scenario.loop.run_for(500)
     target = tuple(node for node in range(1, 6) if node not in origin)[:2]
     for broker in running(scenario):
-        broker.options["leader.replication.throttled.rate"] = 1_000
+        broker.options.values["leader.replication.throttled.rate"] = 1_000
     move(scenario, target)
     scenario.loop.run_for(500)
     return scenario, origin, target
@@ -447,7 +448,7 @@ def test_a_pair_that_loses_one_for_good_while_it_moves_goes_on_and_arrives(seed:
     scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
     assert scenario.leaders() == [f"b{origin[1 - seed % 2]}"]
     for broker in running(scenario):
-        broker.options["leader.replication.throttled.rate"] = 10**9
+        broker.options.values["leader.replication.throttled.rate"] = 10**9
     scenario.write(200)
     await_placed(scenario, target)
     # Who comes back finds that it is not wanted any more, whatever its disk has.
@@ -542,7 +543,7 @@ def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
     (leader,) = scenario.leaders()
     assert leader in {f"b{node}" for node in origin}
     outcomes: list[object] = []
-    scenario.broker(f"b{others[2]}").submit(words[-1], 10_000, outcomes.append)
+    scenario.broker(f"b{others[2]}").controller_client.submit(words[-1], 10_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 30_000)
     assert isinstance(outcomes[0], FencedLeaderEpoch)
     scenario.loop.run_for(1_000)

@@ -18,7 +18,7 @@ def answer_controllers(broker: Broker) -> Answer:
     """
     body = {
         "seen_by": broker.node,
-        "leader": broker.controller_node(),
+        "leader": broker.controller_client.leader(),
         "voters": broker.controller_voters.current(),
         "has_lost_log": broker.controller_voters.has_lost_log,
     }

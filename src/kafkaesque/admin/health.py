@@ -19,9 +19,9 @@ NAMED_MAX = 5
 
 def answer_live(broker: Broker) -> Answer:
     """Return 200, or 503 when only a restart helps."""
-    if broker.failure is None:
+    if broker.life.failure is None:
         return text_answer(200, "live")
-    return text_answer(503, f"the disk failed, and only a restart goes on: {broker.failure}")
+    return text_answer(503, f"the disk failed, and only a restart goes on: {broker.life.failure}")
 
 
 def answer_ready(broker: Broker) -> Answer:
@@ -32,9 +32,9 @@ def answer_ready(broker: Broker) -> Answer:
 
 def reasons_against(broker: Broker) -> list[str]:
     """Return why a broker is not ready, one sentence each; none if it is."""
-    if broker.failure is not None:
-        return [f"the disk of broker {broker.node} failed: {broker.failure}"]
-    if broker.is_stopping:
+    if broker.life.failure is not None:
+        return [f"the disk of broker {broker.node} failed: {broker.life.failure}"]
+    if broker.life.is_stopping:
         return [f"broker {broker.node} is being stopped"]
     reasons = _controller_reasons(broker)
     if not broker.controller.is_caught_up:
@@ -49,8 +49,8 @@ def reasons_against(broker: Broker) -> list[str]:
 
 def _controller_reasons(broker: Broker) -> list[str]:
     """Return why this broker has no part in the cluster: the reasons that are known best."""
-    knows_none = broker.controller_node() is None
-    if broker.is_ready and not knows_none:
+    knows_none = broker.controller_client.leader() is None
+    if broker.life.is_ready and not knows_none:
         return []
     who = f"broker {broker.node}"
     reasons = _denied(broker.peers.denials())
@@ -61,7 +61,7 @@ def _controller_reasons(broker: Broker) -> list[str]:
         )
     if reasons:
         return reasons
-    if not broker.is_ready:
+    if not broker.life.is_ready:
         reasons.append(
             f"{who} is not registered with the controller yet: a majority of the controllers has "
             "to be up and to reach it"

@@ -61,11 +61,11 @@ class MetricsPage:
         )
         sheet.add(table.BROKER_TIME, broker.env.clock.wall_ms() / 1000)
         sheet.add(table.BROKER_READY, not reasons_against(broker))
-        sheet.add(table.BROKER_FAILED, broker.failure is not None)
+        sheet.add(table.BROKER_FAILED, broker.life.failure is not None)
         for node in broker.state.brokers:
             if node != broker.node:
                 sheet.add(table.PEER_ALIVE, broker.peers.is_alive(node), node)
-        controller = broker.controller_node()
+        controller = broker.controller_client.leader()
         sheet.add(table.CONTROLLER, -1 if controller is None else controller)
         sheet.add(table.METADATA_OFFSET, broker.controller.applied_offset)
 

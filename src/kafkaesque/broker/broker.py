@@ -56,6 +56,7 @@ from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
 from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
 from kafkaesque.broker.upkeep.space_watch import SpaceWatch
+from kafkaesque.broker.upkeep.unclean_election import UncleanElections
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.event_limit import EventLimit
@@ -312,6 +313,13 @@ class Broker:
             metadata=self.metadata,
             controller=self.controller_client,
             reports=self.reports,
+        )
+        self.unclean_elections = UncleanElections(
+            clock=self.env.clock,
+            peers=self.peers,
+            metadata=self.metadata,
+            leaders=self.leaders,
+            controller=self.controller_client,
         )
         self.recovery_watch = RecoveryWatch(
             clock=self.env.clock,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reports:
     """A line of the log for each call: a sentence, or a `LogLine` with fields."""
 

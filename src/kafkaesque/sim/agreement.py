@@ -66,9 +66,9 @@ def _find_absent(cluster: SimCluster, members: Members) -> str | None:
     if len(members) < expected:
         return f"only {[name for name, _ in members]} run"
     for name, broker in members:
-        if broker.failure is not None:
-            return f"{name} has failed: {broker.failure}"
-        if not broker.is_ready or broker.is_stopping:
+        if broker.life.failure is not None:
+            return f"{name} has failed: {broker.life.failure}"
+        if not broker.life.is_ready or broker.life.is_stopping:
             return f"{name} is not ready"
     return None
 

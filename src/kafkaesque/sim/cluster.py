@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.peers.link import PeerTimings
+from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -79,7 +78,7 @@ class SimCluster:
         broker = self.brokers.get(machine.name)
         if broker is None or not machine.running or machine.paused:
             return False
-        return broker.is_ready and not broker.is_stopping
+        return broker.life.is_ready and not broker.life.is_stopping
 
     @property
     def controller(self) -> str | None:
@@ -120,7 +119,7 @@ class SimCluster:
     def restart(self, machine: Machine) -> None:
         """Stop a broker in order, and start it again."""
         broker = self.brokers.get(machine.name)
-        if broker is None or not machine.running or broker.is_stopping:
+        if broker is None or not machine.running or broker.life.is_stopping:
             return
 
         gateway = self._gateways[machine.name]
@@ -150,7 +149,7 @@ class SimCluster:
 
     def failed(self) -> list[str]:
         """Return the machines whose brokers have given up their disk."""
-        return [name for name, broker in self.brokers.items() if broker.failure is not None]
+        return [name for name, broker in self.brokers.items() if broker.life.failure is not None]
 
     def restart_failed(self) -> None:
         """Start those brokers again, as an operator would."""

@@ -90,7 +90,7 @@ class TestedCluster(SimCluster):
         """Return how many partitions each topic has; None while no broker can be sure."""
         found: dict[str, int] = {}
         # One that has just started has not got all metadata yet.
-        brokers = [each for each in self.running() if each.is_ready]
+        brokers = [each for each in self.running() if each.life.is_ready]
         for broker in brokers:
             for name, topic in broker.state.topics.items():
                 found[name] = max(found.get(name, 0), len(topic.partitions))
@@ -117,7 +117,7 @@ class TestedCluster(SimCluster):
     def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""
         return len(self.running()) == len(self.names) and all(
-            broker.is_ready and len(broker.alive_brokers()) == len(self.names)
+            broker.life.is_ready and len(broker.alive_brokers()) == len(self.names)
             for broker in self.running()
         )
 
@@ -136,7 +136,11 @@ class TestedCluster(SimCluster):
 
         Of one that is not ready nobody is told that others do not hear of it, too.
         """
-        unready = [each for each in self.running() if each.failure is not None or not each.is_ready]
+        unready = [
+            each
+            for each in self.running()
+            if each.life.failure is not None or not each.life.is_ready
+        ]
         reasons = [reasons_against(each)[0] for each in unready]
         unready_nodes = {int(each.node) for each in unready}
         for broker in self.running():

@@ -129,7 +129,7 @@ def test_metrics_are_what_the_official_parser_reads(ground: Ground) -> None:
     assert status == 200
     found = values(body)
     assert found["kafkaesque_broker_ready"] == 1
-    assert found["kafkaesque_controller_node"] == ground.broker.controller_node()
+    assert found["kafkaesque_controller_node"] == ground.broker.controller_client.leader()
     assert found["kafkaesque_wal_sync_seconds_count"] > 0
     assert found["kafkaesque_wal_sync_records_sum"] > 0
     assert before <= found["kafkaesque_metadata_applied_offset"] <= applied()
@@ -173,7 +173,7 @@ def test_a_controller_that_lost_its_disk_alone_is_ready_again_by_itself(ground: 
     ground.cluster.boot(machine)
     ground.run_until(lambda: "b1" in ground.cluster.brokers)
     broker = ground.cluster.brokers["b1"]
-    ground.run_until(lambda: broker.is_ready and not broker.controller_voters.has_lost_log)
+    ground.run_until(lambda: broker.life.is_ready and not broker.controller_voters.has_lost_log)
     assert reasons_against(broker) == []
 
 
@@ -218,12 +218,12 @@ def test_the_controllers_are_told_also_while_none_of_them_leads(ground: Ground) 
     def told() -> object:
         return json.loads(ground.visit().ask("/controllers")[1])
 
-    leader = ground.broker.controller_node()
+    leader = ground.broker.controller_client.leader()
     assert leader is not None
     assert told() == {"seen_by": 1, "leader": leader, "voters": [1, 2, 3], "has_lost_log": False}
     for name in ("b2", "b3"):
         ground.world.machines[name].kill()
-    ground.run_until(lambda: ground.broker.controller_node() is None)
+    ground.run_until(lambda: ground.broker.controller_client.leader() is None)
     assert told() == {"seen_by": 1, "leader": None, "voters": [1, 2, 3], "has_lost_log": False}
 
 

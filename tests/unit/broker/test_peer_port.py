@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, GREETING_MS_MAX, STRANGERS_MAX
 from kafkaesque.broker.peers.greeting import Greeter
-from kafkaesque.broker.peers.link import PeerNetwork, PeerTimings
+from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.messages import (
     PROTOCOL_VERSION,
     Heartbeat,

@@ -79,13 +79,14 @@ class Clock:
 
 def written_by(refused: dict[int, RequestRefused], *appends: Append) -> tuple[Table, Log]:
     """Let a table ask for appends at once; return what it was told, and the log."""
-    table, log, clock = Table(), Log(refused), Clock()
+    table, log = Table(), Log(refused)
+    clock: Any = Clock()
     kind: Any = SimpleNamespace(
         make_table=lambda _: table, make_ended=None, on_event=lambda _: None
     )
-    broker: Any = SimpleNamespace(env=SimpleNamespace(clock=clock))
     partition: Any = log
-    host: TableHost[Any] = TableHost(broker, partition, kind)
+    nobody: Any = None
+    host: TableHost[Any] = TableHost(partition, kind, clock=clock, disk=nobody, reports=nobody)
     table.ready = list(appends)
     host.run(lambda *_: None)
     clock.run()
@@ -173,8 +174,10 @@ class Asked:
             is_final=lambda result: result != "later",
             not_coordinator="not here",
         )
-        broker: Any = SimpleNamespace(env=SimpleNamespace(clock=Clock()))
-        self.host: TableHost[Any] = TableHost(broker, self.log, kind)  # type: ignore[arg-type]
+        log: Any = self.log
+        clock: Any = Clock()
+        nobody: Any = None
+        self.host: TableHost[Any] = TableHost(log, kind, clock=clock, disk=nobody, reports=nobody)
 
     def ask(self, number: int, answer: str | None = None) -> None:
         """Ask for an answer from memory, or for a record."""

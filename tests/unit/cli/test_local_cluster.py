@@ -250,7 +250,7 @@ def test_options_that_up_sets_are_told_and_can_be_set_back(tmp_path: Path) -> No
         cluster.prepare()
         cluster.close()
         config = load_config(cluster.broker(1).config_path, environment={})
-        assert config.broker.option("group.initial.rebalance.delay.ms") == delay_ms
+        assert config.broker.options.get("group.initial.rebalance.delay.ms") == delay_ms
 
 
 def test_a_check_refuses_what_the_start_refuses(prepared: LocalCluster) -> None:

@@ -235,7 +235,7 @@ class LiveCluster:
 
     def partition(self, name: str, index: int = 0, *, node: int = 1) -> Partition:
         """Returns a broker's own partition."""
-        return self.nodes[node].broker.partition(TopicPartition(name, index))
+        return self.nodes[node].broker.partitions.find(TopicPartition(name, index))
 
     def leader(self, name: str, index: int = 0) -> int:
         """Returns who leads a partition, as far as broker 1 knows, else -1."""

@@ -196,7 +196,7 @@ def test_one_name_is_created_once_at_a_time(
     live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     creator = live.nodes[1].gateway.topic_creator
-    submit = live.broker.submit
+    submit = live.broker.controller_client.submit
     submitted: list[str] = []
 
     def watched(command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:

@@ -70,7 +70,7 @@ def made(seed: int, **configs: str) -> tuple[SimulatedCluster, int, int]:
 
 def resign(cluster: SimulatedCluster, node: int) -> None:
     """Let a leader lead no more, without waiting for what is under way."""
-    replica = cluster._cluster.brokers[f"b{node}"].partition(TopicPartition(TOPIC, 0)).replica
+    replica = cluster._cluster.brokers[f"b{node}"].partitions.find(TopicPartition(TOPIC, 0)).replica
     assert replica is not None
     replica.core.resign()
     replica.driver.touch(replica)

@@ -18,7 +18,7 @@ class LiveOptions:
         self._node = node
         self._static: Values = dict(given)
         self._refused: tuple[str, ...] = ()
-        self.values: Mapping[str, OptionValue] = {}
+        self.values: Values = {}
         #: What of them was set while brokers run, for all brokers and for this one.
         self.dynamic: Mapping[NodeId, Values] = {}
 

@@ -26,11 +26,11 @@ connection, and Raft repeats. Requests fail with `PeerUnreachable` when their li
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from kafkaesque.broker.config import PeerTimings
 from kafkaesque.broker.peers.claim_desk import ClaimDesk
 from kafkaesque.broker.peers.controller_word import ControllerWord
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
@@ -107,14 +107,6 @@ class PeerUnreachable(KafkaesqueError):
 
 class PeerNotAsked(PeerUnreachable):
     """There was no link to send the request on: it is not done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerTimings:
-    """How brokers watch one another."""
-
-    heartbeat_ms: int = 100
-    peer_timeout_ms: int = 1_500
 
 
 class PeerEvents(Protocol):

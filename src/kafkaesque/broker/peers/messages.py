@@ -11,13 +11,12 @@ from enum import IntEnum
 
 import msgspec
 
+from kafkaesque.broker.config import NODE_ID_MAX
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.ids import CONTROLLER_GROUP, NO_NODE
 
 PROTOCOL_VERSION = 1
 
-#: Broker ids are from 0 to this.
-NODE_ID_MAX = 2**31 - 1
 #: A process's number, by which a restart is noticed, has so many bits.
 INCARNATION_BITS = 48
 #: The longest name that a host can have (RFC 1035, section 2.3.4).

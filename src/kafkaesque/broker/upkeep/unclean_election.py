@@ -7,10 +7,10 @@ the time to tell what it has before it is gone on without it, and where enough t
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -26,9 +26,6 @@ from kafkaesque.model.errors import (
     UnknownTopicOrPartition,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.metadata.cluster_state import PartitionState
-
 #: How often it is looked how far it is.
 CHECK_MS = 50
 #: So long a majority that lives may take to elect by itself.
@@ -37,6 +34,38 @@ ELECT_MS = 3_000
 ASK_MS = 1_000
 
 OnElected = Callable[[Done | RequestRefused], None]
+
+
+class UncleanElections:
+    """Begins unclean elections from this broker, whichever broker's controller decides."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        leaders: LeadersTable,
+        peers: PeerNetwork,
+        controller: ControllerClient,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._leaders = leaders
+        self._peers = peers
+        self._controller = controller
+
+    def begin(self, partition: PartitionState, deadline_ms: int, on_done: OnElected) -> None:
+        """Bring a partition to a leader; `on_done` gets `Done` or why not, perhaps at once."""
+        UncleanElection(
+            partition,
+            deadline_ms,
+            on_done,
+            clock=self._clock,
+            metadata=self._metadata,
+            leaders=self._leaders,
+            peers=self._peers,
+            controller=self._controller,
+        ).start()
 
 
 class UncleanElection:

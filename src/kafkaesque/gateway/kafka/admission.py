@@ -43,7 +43,7 @@ class Admission:
         """Count a new connection if there may be one more; the limits are looked at only now."""
         of_host = self._by_host.get(host, 0)
         for name, count in (("max.connections", self._count), ("max.connections.per.ip", of_host)):
-            limit = int(self._broker.option(name))
+            limit = int(self._broker.options.get(name))
             if count >= limit:
                 self._broker.activity.connections_refused += 1
                 self._reports.say(
@@ -92,7 +92,7 @@ class Admission:
 
     def sweep(self, connections: "list[KafkaConnection]") -> int:
         """Close those that were silent for too long; return after how many ms to look again."""
-        limit_ms = int(self._broker.option("connections.max.idle.ms"))
+        limit_ms = int(self._broker.options.get("connections.max.idle.ms"))
         if limit_ms < 0:
             return SWEEP_MS_MAX
         now_ms = self._broker.env.clock.now_ms()

@@ -37,7 +37,9 @@ def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.broker.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
+    gateway.broker.controller_client.submit(
+        RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome
+    )
 
 
 #: From this version on, a success is told once and not for each feature.

@@ -48,9 +48,9 @@ class ClusterView:
         and clients that it told of itself alone would forget the others, and stay with it.
         """
         registered = [found for _, found in sorted(self.broker.state.brokers.items())]
-        if self.broker.controller_node() not in self._alive:
+        if self.broker.controller_client.leader() not in self._alive:
             return registered
-        session_ms = int(self.broker.option("broker.session.timeout.ms"))
+        session_ms = int(self.broker.options.get("broker.session.timeout.ms"))
         was_alive = self.broker.peers.was_alive
         return [each for each in registered if was_alive(NodeId(each.node), session_ms)]
 
@@ -70,7 +70,7 @@ class ClusterView:
     @property
     def controller(self) -> int:
         """Which broker is the controller; if that is not known, where to send what it decides."""
-        controller = self.broker.controller_node()
+        controller = self.broker.controller_client.leader()
         if controller is not None and controller in self._alive:
             return int(controller)
         return self.way_to_controller
@@ -80,7 +80,10 @@ class ClusterView:
 
         One that was lost long before is more likely to be down than to be behind the cut.
         """
-        peers, session_ms = self.broker.peers, int(self.broker.option("broker.session.timeout.ms"))
+        peers, session_ms = (
+            self.broker.peers,
+            int(self.broker.options.get("broker.session.timeout.ms")),
+        )
         unheard = [node for node in sorted(self.broker.state.brokers) if node not in self._alive]
         newest_ms = max(map(peers.lost_ms, unheard), default=0)
         found = [node for node in unheard if newest_ms - peers.lost_ms(node) <= session_ms]
@@ -124,7 +127,7 @@ class ClusterView:
         return (
             broker.state.version,
             broker.leaders.version,
-            broker.controller_node(),
+            broker.controller_client.leader(),
             tuple(self._alive),
             tuple(found.node for found in self.brokers),
         )

@@ -70,7 +70,7 @@ def _topic_entry(broker: Broker, option: Option, own: Mapping[str, OptionValue])
         value = write_value(own[option.name])
         synonyms.append(Synonym(option.name, value, ConfigSource.TOPIC))
     else:
-        value = write_value(resolve_option(option.name, {}, broker.options)[0])
+        value = write_value(resolve_option(option.name, {}, broker.options.values)[0])
     if option.broker_name is not None:
         names = (option.broker_name, *option.broker_synonyms)
         synonyms.extend(_broker_synonyms(broker, names))
@@ -123,8 +123,8 @@ def _broker_entry(broker: Broker, option: Option) -> ConfigEntry:
 def _broker_synonyms(broker: Broker, names: Sequence[str]) -> list[Synonym]:
     """Return what sets the first of these options, or in its place one of the others."""
     layers = [
-        (broker.dynamic_options.get(broker.node, {}), ConfigSource.DYNAMIC_BROKER),
-        (broker.dynamic_options.get(ALL_BROKERS, {}), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (broker.options.dynamic.get(broker.node, {}), ConfigSource.DYNAMIC_BROKER),
+        (broker.options.dynamic.get(ALL_BROKERS, {}), ConfigSource.DYNAMIC_DEFAULT_BROKER),
         (broker.config.options, ConfigSource.STATIC_BROKER),
     ]
     synonyms = [
@@ -142,7 +142,7 @@ def _broker_synonyms(broker: Broker, names: Sequence[str]) -> list[Synonym]:
 
 def broker_default_entries(broker: Broker) -> list[ConfigEntry]:
     """Return the options that are set for all brokers at once."""
-    own = broker.dynamic_options.get(ALL_BROKERS, {})
+    own = broker.options.dynamic.get(ALL_BROKERS, {})
     entries = []
     for option in BROKER_OPTIONS:
         if option.name in own:

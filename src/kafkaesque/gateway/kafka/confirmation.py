@@ -92,7 +92,7 @@ class Confirmation:
     def _confirm(self) -> None:
         where = TopicPartition(self._request.topic, self._request.partition)
         try:
-            partition = self._broker.partition(where)
+            partition = self._broker.partitions.find(where)
         except RequestRefused:
             return  # producing again says what has changed
         if partition.state.topic_id == self._request.topic_id:

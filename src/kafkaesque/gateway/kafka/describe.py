@@ -117,7 +117,7 @@ class _Page:
                 raise InvalidRequest(f"the cursor's partition {cursor.partition_index} is negative")
             self._begin = (cursor.topic_name, cursor.partition_index)
         self._names = sorted({name for name in asked if name >= self._begin[0]})
-        most = int(view.broker.option("max.request.partition.size.limit"))
+        most = int(view.broker.options.get("max.request.partition.size.limit"))
         self._left = max(1, min(request.response_partition_limit, most))
         self.message = DescribeTopicPartitionsResponse()
 

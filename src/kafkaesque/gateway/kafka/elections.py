@@ -7,7 +7,6 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.peers.link import PeerUnreachable
 from kafkaesque.broker.requests.commands import Done, TransferLeadership
-from kafkaesque.broker.upkeep.unclean_election import UncleanElection
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -142,7 +141,7 @@ class _Elections:
             else:
                 finish(ErrorCode.NONE, None)
 
-        UncleanElection(self._broker, partition, self._deadline_ms, on_done).start()
+        self._broker.unclean_elections.begin(partition, self._deadline_ms, on_done)
 
     def _transfer(
         self,
@@ -163,10 +162,11 @@ class _Elections:
                 retry_ms = broker.env.clock.now_ms() + ELECTION_RETRY_MS
                 self._await_leader(partition, preferred, finish, retry_ms)
 
-        request = TransferLeadership(group=partition.group, to_node=preferred)
         if leader == broker.node:
-            broker.forwarder.serve(request, on_asked)
+            broker.driver.transfer_leadership(partition.group, preferred)
+            on_asked(Done())
         else:
+            request = TransferLeadership(group=partition.group, to_node=preferred)
             left_ms = max(0, self._deadline_ms - broker.env.clock.now_ms())
             broker.caller.ask(leader, request, Done, left_ms, on_asked)
 

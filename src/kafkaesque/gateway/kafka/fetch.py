@@ -114,7 +114,7 @@ class _Fetch:
         self._pending: list[SessionPartition] = []
         self._bytes = 0
         #: Whatever the client asks for, the answer holds at most so many bytes and one batch.
-        self._bytes_max = min(request.max_bytes, int(broker.option("fetch.max.bytes")))
+        self._bytes_max = min(request.max_bytes, int(broker.options.get("fetch.max.bytes")))
         self._is_asked = False
         self._is_done = False
         #: From `gather` until `_conclude`, which may be turns later: one at a time.
@@ -163,7 +163,7 @@ class _Fetch:
         asked = wanted.asked
         try:
             name = resolve_topic(self._broker, wanted.topic)
-            partition = self._broker.partition(TopicPartition(name, asked.partition))
+            partition = self._broker.partitions.find(TopicPartition(name, asked.partition))
             if not self._is_served_by_follower(partition, asked):
                 partition.check_leader(asked.current_leader_epoch)
                 nearer = self._nearer_replica(partition, Offset(asked.fetch_offset))
@@ -325,7 +325,7 @@ class _Fetch:
             for wanted, _ in self._results:
                 name = resolve_topic(self._broker, wanted.topic)
                 where = TopicPartition(name, wanted.asked.partition)
-                partition = self._broker.partition(where)
+                partition = self._broker.partitions.find(where)
                 self._watches.append((partition, partition.watch(self._on_more)))
         except (OverBound, RequestRefused):
             self._answer()
@@ -402,7 +402,7 @@ def _is_news(wanted: SessionPartition, fetched: PartitionFetched) -> bool:
 
 def selects_by_rack(broker: Broker) -> bool:
     """Tell whether consumers are to be served by replicas of their own rack (KIP-392)."""
-    return broker.option(SELECTOR) == RACK_SELECTOR
+    return broker.options.get(SELECTOR) == RACK_SELECTOR
 
 
 def _name_of(broker: Broker, topic: TopicKey) -> str:

@@ -33,7 +33,7 @@ class KafkaGateway:
         self.refusals: Final = ReportLimit(report, self.clock.call_later)
         self.sessions: FetchSessions = FetchSessions(
             broker.env.dice,
-            lambda: int(broker.option("max.incremental.fetch.session.cache.slots")),
+            lambda: int(broker.options.get("max.incremental.fetch.session.cache.slots")),
         )
         self.metadata_cache = MetadataCache()
         self.topic_creator = TopicCreator(broker)
@@ -61,14 +61,14 @@ class KafkaGateway:
         """
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=int(self.broker.option("socket.request.max.bytes")),
+            frame_bytes_max=int(self.broker.options.get("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
         )
         self._listener = self.broker.env.network.listen(
             address, options, lambda: KafkaConnection(self)
         )
         self._on_sweep()
-        self.broker.on_quotas_changed = self.throttling.reload
+        self.broker.metadata_follower.on_quotas_changed = self.throttling.reload
         self.throttling.reload()
         return self._listener.address
 

@@ -269,7 +269,7 @@ class _GroupFetch:
                 self._take(found if is_sure else FetchResult(error=error))
                 on_done()
 
-            when_sure(self._broker, found.offsets, on_sure)
+            when_sure(self._broker.metadata, found.offsets, on_sure)
 
         coordinators.step(self._asked.group_id, event, on_result)
 

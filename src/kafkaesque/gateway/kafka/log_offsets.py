@@ -127,7 +127,7 @@ class _ListOffsets:
         if timestamp < 0 and self._call.version < _PLACES_SINCE_VERSION.get(timestamp, 1 << 15):
             on_found(_failed(index, ErrorCode.UNSUPPORTED_VERSION))
             return
-        partition = self._broker.partition(TopicPartition(name, index))
+        partition = self._broker.partitions.find(TopicPartition(name, index))
         partition.check_leader(wanted.current_leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log_start_offset
@@ -240,7 +240,7 @@ def on_offset_for_leader_epoch(gateway: "KafkaGateway", call: Call) -> None:
 
 def _end_of_epoch(broker: Broker, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = broker.partition(TopicPartition(name, wanted.partition))
+        partition = broker.partitions.find(TopicPartition(name, wanted.partition))
         partition.check_leader(wanted.current_leader_epoch)
     except RequestRefused as refusal:
         return EpochEndOffset(code_of(refusal), wanted.partition, _UNKNOWN, _UNKNOWN)

@@ -109,7 +109,7 @@ def _deletion(
 def _deletable(broker: Broker, where: TopicPartition) -> Partition:
     if broker.state.topic(where.topic).is_internal:
         raise InvalidTopic(f"{where.topic} is the brokers' own: its records cannot be deleted")
-    partition = broker.partition(where)
+    partition = broker.partitions.find(where)
     partition.check_leader()
     return partition
 
@@ -142,7 +142,7 @@ def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
             topics.setdefault(state.topic, []).append(_describe_size(partition))
     total_bytes, usable_bytes = _space(broker)
     result = DescribeLogDirsResult(
-        error_code=ErrorCode.NONE if broker.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        error_code=ErrorCode.NONE if broker.life.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=broker.config.data_dir,
         topics=[DescribeLogDirsTopic(name, sizes) for name, sizes in topics.items()],
         total_bytes=total_bytes,
@@ -193,10 +193,10 @@ def on_alter_replica_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
 def _error_of_move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
     if path != broker.config.data_dir:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if broker.failure is not None:
+    if broker.life.failure is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        broker.partition(where)
+        broker.partitions.find(where)
     except (NotLeader, LeaderNotAvailable):
         return ErrorCode.REPLICA_NOT_AVAILABLE
     except RequestRefused as refusal:

@@ -61,7 +61,7 @@ def on_describe_producers(gateway: "KafkaGateway", call: Call) -> None:
 def _description(broker: Broker, name: str, result: PartitionResponse) -> Piece:
     def run(on_done: Callable[[], None]) -> None:
         try:
-            partition = broker.partition(TopicPartition(name, result.partition_index))
+            partition = broker.partitions.find(TopicPartition(name, result.partition_index))
             partition.check_leader()
         except RequestRefused as refusal:
             result.error_code = code_of(refusal)
@@ -132,7 +132,7 @@ def _marking(
 
         try:
             _check_coordinator_epoch(broker, marker.coordinator_epoch)
-            broker.partition(TopicPartition(name, result.partition_index)).append_marker(
+            broker.partitions.find(TopicPartition(name, result.partition_index)).append_marker(
                 EndMarker(
                     type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
                     coordinator_epoch=marker.coordinator_epoch,

@@ -139,7 +139,7 @@ def _note_refusal(broker: Broker, where: TopicPartition, records: memoryview, co
     """Let what was sent after a batch wait for it, if it will come again."""
     if code in _FOR_THE_MOMENT:
         with suppress(RequestRefused):
-            broker.partition(where).note_refusal(records)
+            broker.partitions.find(where).note_refusal(records)
 
 
 def _writable_topic(broker: Broker, topic: TopicKey) -> str:
@@ -173,7 +173,7 @@ def _append(
         RequestRefused: the batch is not appended; `on_done` will not be called.
     """
     try:
-        return broker.partition(where).produce(
+        return broker.partitions.find(where).produce(
             records,
             acks=acks,
             timeout_ms=timeout_ms,

@@ -201,7 +201,7 @@ class _Change:
         command = ChangeControllers(
             node=self._node, directory_id=directory_id, is_added=self._is_added
         )
-        self._broker.submit(command, self._timeout_ms, on_outcome)
+        self._broker.controller_client.submit(command, self._timeout_ms, on_outcome)
 
     def _wait(self, on_done: OnDone) -> None:
         clock = self._broker.env.clock

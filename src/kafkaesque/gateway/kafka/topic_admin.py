@@ -87,11 +87,13 @@ def command_piece(
         def on_result(outcome: ControllerResult | RequestRefused) -> None:
             on_outcome(outcome)
             if isinstance(outcome, TopicResult) and isinstance(command, CreateTopic):
-                broker.when_led(outcome.name, 0 if command.validate_only else timeout_ms, on_done)
+                broker.leader_waits.wait(
+                    outcome.name, 0 if command.validate_only else timeout_ms, on_done
+                )
             else:
                 on_done()
 
-        broker.submit(command, max(0, min(timeout_ms, TIMEOUT_MS_MAX)), on_result)
+        broker.controller_client.submit(command, max(0, min(timeout_ms, TIMEOUT_MS_MAX)), on_result)
 
     return run
 
@@ -113,7 +115,7 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
         return
     pieces: list[Piece] = []
     quota = MutationQuota(call, strict_from=_CREATION_STRICT_FROM)
-    default_count = int(broker.option("num.partitions"))
+    default_count = int(broker.options.get("num.partitions"))
     for topic in request.topics:
         result = results[topic.name]
         try:
@@ -142,7 +144,7 @@ def _refuse_all(results: Iterable[CreatableTopicResult | CreatePartitionsTopicRe
 
 def _partition_count(broker: Broker, request: CreateTopicsRequest) -> int:
     """Return how many partitions a request wants together."""
-    default = int(broker.option("num.partitions"))
+    default = int(broker.options.get("num.partitions"))
     count = 0
     for topic in request.topics:
         count += _wanted(topic, default)
@@ -297,7 +299,7 @@ class _Deletion:
             message = "give a topic's name or its id, not both" if has_id else "no topic is named"
             self._refuse(wanted, InvalidRequest(message))
             return
-        if not self._broker.option("delete.topic.enable"):
+        if not self._broker.options.get("delete.topic.enable"):
             self._refuse(wanted, TopicDeletionDisabled("delete.topic.enable is false"))
             return
         try:

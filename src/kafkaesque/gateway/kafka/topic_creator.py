@@ -28,7 +28,7 @@ class TopicCreator:
 
     def maybe_create(self, names: Sequence[str]) -> None:
         """Begin to create topics with legal names, if that is switched on."""
-        if not self._broker.option("auto.create.topics.enable"):
+        if not self._broker.options.get("auto.create.topics.enable"):
             return
         begun = 0
         for name in names:
@@ -57,4 +57,4 @@ class TopicCreator:
         def on_done(_: object) -> None:
             self._under_way.pop(name, None)
 
-        self._broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)
+        self._broker.controller_client.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)

@@ -105,7 +105,7 @@ class _Commit:
             return
         try:
             where = self._broker.group_coordinators.find(request.group_id)
-            partition = self._broker.partition(where)
+            partition = self._broker.partitions.find(where)
             partition.check_leader()
             connection = self._call.connection.number
             partition.producers.expect_transaction(request.producer_id, request.transactional_id)

@@ -53,7 +53,7 @@ class Publisher:
             check_topic_name(name)
         except InvalidTopic as refusal:
             raise BadCommand(str(refusal), PUBLISH) from None
-        if not self._broker.option("auto.create.topics.enable"):
+        if not self._broker.options.get("auto.create.topics.enable"):
             raise BadCommand(f"there is no topic {name!r}", TOPICS)
         self._create(name, reply, lambda created: self._append(created, command, reply))
 
@@ -76,7 +76,7 @@ class Publisher:
             else:
                 look()
 
-        broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
+        broker.controller_client.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
 
     def _append(self, topic: TopicState, command: Publish, reply: Reply) -> None:
         message = command.message
