@@ -6,6 +6,7 @@ from copy import deepcopy
 import pytest
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.controller.planning import Planning
 from kafkaesque.broker.metadata.features import KNOWN
 from kafkaesque.broker.requests.commands import Done, RegisterBroker
 from kafkaesque.model.errors import DuplicateBroker
@@ -175,7 +176,7 @@ def test_a_registration_that_another_process_has_overwritten_is_made_anew(
 
     # A controller of an earlier release takes it.
     with monkeypatch.context() as patch:
-        patch.setattr(Broker, "_incarnation_of", lambda *_: None)
+        patch.setattr(Planning, "_incarnation_of", lambda *_: None)
         controller.submit(stranger, outcomes.append)
         twins.until(lambda: len(outcomes) > 1, 5_000)
     assert outcomes[1] == Done()

@@ -7,8 +7,8 @@ from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.coordinators.table_host import OnResult
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import PartitionPlacement, TopicCreated, TopicDeleted
-from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -17,8 +17,8 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import Event, ListGroups
 from kafkaesque.groups.results import AppendInTransaction, ListResult
 from kafkaesque.groups.table import GroupTable
+from kafkaesque.model.ids import NodeId
 from kafkaesque.model.log_table import Append, Instant, RequestToken, Respond
-from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 
 CLIENT_HOST = "192.0.2.7"
@@ -154,21 +154,28 @@ class _Env:
         self.dice = Dice()
 
 
-class _Broker:
+class _Metadata:
+    """What the controller has told, which is all there is until `catch_up` says otherwise."""
+
     def __init__(self) -> None:
-        self.env = _Env()
-        self.activity = Activity()
-        self.store = _Store()
         self.state = ClusterState()
-        self.group_coordinators = Coordinators(self.env.clock)
         #: What becomes of the metadata when the controller is asked for them.
         self.catch_up: Callable[[], bool] = lambda: True
 
-    def when_metadata_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+    def when_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
         on_done(self.catch_up())
 
-    def option(self, name: str) -> OptionValue:
-        return BROKER_OPTIONS.get(name).default
+
+class _Broker:
+    def __init__(self) -> None:
+        self.env = _Env()
+        self.metadata = _Metadata()
+        self.options = LiveOptions(NodeId(1), {})
+        self.options.refresh(self.metadata.state)
+        self.activity = Activity()
+        self.store = _Store()
+        self.state = self.metadata.state
+        self.group_coordinators = Coordinators(self.env.clock)
 
 
 class Port:

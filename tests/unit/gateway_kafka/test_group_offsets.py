@@ -318,14 +318,14 @@ def test_whether_an_offset_is_the_topics_is_not_said_before_it_is_known(
         port.create_topic("flights", topic_id=8)
         return True
 
-    port.broker.catch_up = lambda: False
+    port.broker.metadata.catch_up = lambda: False
     answer = fetch(port, version, [0])
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if version >= 2:
         assert (answer.error_code, list(answer.topics)) == (code, [])
     else:
         assert offsets_of(answer)[0][3] == code
-    port.broker.catch_up = learn
+    port.broker.metadata.catch_up = learn
     found = offsets_of(fetch(port, version, [0]))
     if version >= TOPIC_IDS:
         # Who asks by id has asked for the topic that is gone.
