@@ -45,7 +45,7 @@ NOT_COMPILED = (
     "groups/consumer/classic_members.py",
     "model/histogram.py",
     "model/log_line.py",
-    "model/log_table.py",
+    "tables/log_table.py",
     "model/record_errors.py",
     "sim/faults.py",
     "sim/namesakes/transactor.py",

@@ -8,7 +8,8 @@ import pytest
 
 from kafkaesque.broker.coordinators.table_host import TableHost
 from kafkaesque.model.errors import NotEnoughReplicas, RequestRefused
-from kafkaesque.model.log_table import (
+from kafkaesque.model.record_errors import BatchTooLarge
+from kafkaesque.tables.log_table import (
     Append,
     LogRecord,
     RequestToken,
@@ -16,7 +17,6 @@ from kafkaesque.model.log_table import (
     WriteFailure,
     WriteToken,
 )
-from kafkaesque.model.record_errors import BatchTooLarge
 
 RECORDS = (LogRecord(b"key", b"value"),)
 

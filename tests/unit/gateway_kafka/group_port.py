@@ -18,8 +18,8 @@ from kafkaesque.groups.events import Event, ListGroups
 from kafkaesque.groups.results import AppendInTransaction, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import NodeId
-from kafkaesque.model.log_table import Append, Instant, RequestToken, Respond
 from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.tables.log_table import Append, Instant, RequestToken, Respond
 
 CLIENT_HOST = "192.0.2.7"
 

@@ -32,7 +32,10 @@ from kafkaesque.model.errors import (
     RequestRefused,
     StorageFailed,
 )
-from kafkaesque.model.log_table import (
+from kafkaesque.model.record_errors import RecordError
+from kafkaesque.model.records import Record
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.tables.log_table import (
     Append,
     Instant,
     LogRecord,
@@ -41,9 +44,6 @@ from kafkaesque.model.log_table import (
     WriteFailure,
     WriteToken,
 )
-from kafkaesque.model.record_errors import RecordError
-from kafkaesque.model.records import Record
-from kafkaesque.storage.errors import StorageCorrupt
 
 #: A write waits for its commit as long as the partition is led here; its asker does not.
 WRITE_TIMEOUT_MS = 24 * 60 * 60 * 1000

@@ -31,7 +31,7 @@ from kafkaesque.env.disk import Disk
 from kafkaesque.model.coordinator_partition import coordinator_partition
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.model.ids import GroupId, TopicPartition
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 CREATE_TIMEOUT_MS = 5_000
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, NamedTuple, NewType, TypeVar
 
+from kafkaesque.model.errors import KafkaesqueError
+
 #: Names one request; its answer comes with it, exactly once. Chosen by whoever asks.
 RequestToken = NewType("RequestToken", int)
 
@@ -15,6 +17,10 @@ RequestToken = NewType("RequestToken", int)
 WriteToken = NewType("WriteToken", int)
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class BadTableRecord(KafkaesqueError):
+    """A record of a table's log does not have the form that its version promises."""
 
 
 class Instant(NamedTuple):
