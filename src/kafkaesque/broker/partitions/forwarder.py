@@ -12,9 +12,12 @@ refusal says that nothing was appended; from the append on there is the result, 
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.requests.caller import RemoteCaller
@@ -42,6 +45,11 @@ from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 RETRY_MS = 50
 #: One answer between brokers carries at most this many bytes of records, or one batch.
 FORWARD_BYTES_MAX = 8 * 1024 * 1024
+
+#: A read waits at a leader for at most this.
+WAIT_MS_MAX = 30_000
+#: What of a read's time is kept for its answer to arrive.
+ANSWER_MS = 1_000
 
 _NEVER_TRIED = "there was no time left to try"
 
@@ -122,8 +130,10 @@ class Forwarder:
         bytes_max: int,
         timeout_ms: int,
         on_done: OnFetched,
+        *,
+        wait_ms: int = 0,
     ) -> None:
-        """Return batches from the partition's leader, none if there are no more.
+        """Return batches from the partition's leader, none if there are no more within `wait_ms`.
 
         It is tried again while the leader is unknown, out of reach or has moved. The batches lie
         before the last stable offset, and what of them was aborted is named beside them.
@@ -133,7 +143,11 @@ class Forwarder:
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
             request = ForwardFetch(
-                topic=where.topic, partition=where.partition, offset=offset, bytes_max=bytes_max
+                topic=where.topic,
+                partition=where.partition,
+                offset=offset,
+                bytes_max=bytes_max,
+                wait_ms=max(0, min(wait_ms, left_ms - ANSWER_MS, WAIT_MS_MAX)),
             )
             leader = self._leader(where)
             if leader == self._node:
@@ -197,6 +211,8 @@ class Forwarder:
             match request:
                 case ForwardProduce():
                     self._serve_produce(request, on_done)
+                case ForwardFetch() if request.wait_ms > 0:
+                    self._wait_and_fetch(request, on_done)
                 case ForwardFetch():
                     self._serve_fetch(request, on_done)
         except RequestRefused as refusal:
@@ -224,6 +240,22 @@ class Forwarder:
                 on_done(refusal)
 
         append(None)
+
+    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+        partition = self._partitions.find(TopicPartition(request.topic, request.partition))
+        partition.check_leader()
+        if request.offset == EARLIEST:
+            offset = partition.log_start_offset
+        elif request.offset == LATEST:
+            offset = partition.last_stable_offset
+        else:
+            offset = Offset(request.offset)
+        at_once = msgspec.structs.replace(request, offset=offset, wait_ms=0)
+        if not partition.log_start_offset <= offset <= partition.log.end_offset:
+            self._serve_fetch(at_once, on_done)
+            return
+        read = WaitingRead(self._clock, partition, offset, lambda: self.serve(at_once, on_done))
+        read.start(min(request.wait_ms, WAIT_MS_MAX))
 
     def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
         partition = self._partitions.find(TopicPartition(request.topic, request.partition))

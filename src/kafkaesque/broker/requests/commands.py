@@ -254,12 +254,14 @@ LATEST = -1
 
 
 class ForwardFetch(PeerRequest, frozen=True, tag="fetch", kw_only=True):
-    """Asked of a partition's leader: batches of committed transactions from an offset on, now."""
+    """Asked of a partition's leader: batches of committed transactions from an offset on."""
 
     topic: str
     partition: int
     offset: int
     bytes_max: int
+    #: So long to wait where there are none; earlier releases answer at once.
+    wait_ms: int = 0
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
