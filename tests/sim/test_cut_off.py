@@ -44,11 +44,11 @@ NEEDS_OTHERS = {
 
 def listed(scenario: Scenario, name: str) -> list[int]:
     """Return the brokers that clients are told of."""
-    return [each.node for each in ClusterView(scenario.broker(name)).brokers]
+    return [each.node for each in ClusterView(scenario.broker(name).doors).brokers]
 
 
 def is_cut_off(scenario: Scenario, name: str) -> bool:
-    return ClusterView(scenario.broker(name)).is_cut_off
+    return ClusterView(scenario.broker(name).doors).is_cut_off
 
 
 def cut_off_b1(scenario: Scenario) -> None:
@@ -86,7 +86,7 @@ class Client:
 def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
     scenario = Scenario(1)
     cut_off_b1(scenario)
-    assert [each.node for each in scenario.broker("b1").alive_brokers()] == [1]
+    assert [each.node for each in scenario.broker("b1").cluster.alive_brokers()] == [1]
     assert listed(scenario, "b1") == [1, 2, 3]
     assert listed(scenario, "b2") == listed(scenario, "b3") == [2, 3]
     assert [is_cut_off(scenario, name) for name in ("b1", "b2", "b3")] == [True, False, False]
@@ -101,7 +101,9 @@ def test_the_two_sides_of_one_cut_know_their_ways_again_when_it_is_healed() -> N
     scenario.world.wire.unblock("b2", "b1")
     scenario.world.wire.unblock("b3", "b1")
     scenario.loop.run_until(
-        lambda: all(len(scenario.broker(each).alive_brokers()) == 3 for each in ("b1", "b2", "b3")),
+        lambda: all(
+            len(scenario.broker(each).cluster.alive_brokers()) == 3 for each in ("b1", "b2", "b3")
+        ),
         10_000,
     )
     scenario.kill("b2")
@@ -114,7 +116,7 @@ def test_a_lost_broker_is_listed_until_its_session_is_over() -> None:
     scenario.kill("b2")
     scenario.loop.run_until(lambda: not scenario.broker("b1").peers.is_alive(NodeId(2)), 5_000)
     lost_ms = scenario.loop.now_ns // 1_000_000
-    assert {each.node for each in scenario.broker("b1").alive_brokers()} == {1, 3}
+    assert {each.node for each in scenario.broker("b1").cluster.alive_brokers()} == {1, 3}
     scenario.loop.run_until(lambda: listed(scenario, "b1") != [1, 2, 3], 2 * session_ms)
     assert listed(scenario, "b1") == [1, 3]
     assert session_ms <= scenario.loop.now_ns // 1_000_000 - lost_ms <= session_ms + 100
@@ -144,7 +146,7 @@ def test_a_broker_that_has_just_started_lists_those_that_it_has_not_heard_of_yet
     scenario.boot(started)
     brokers = scenario.cluster.brokers
     scenario.loop.run_until(lambda: started in brokers and brokers[started].life.is_ready, 8_000)
-    assert len(scenario.broker(started).alive_brokers()) == 2
+    assert len(scenario.broker(started).cluster.alive_brokers()) == 2
     assert listed(scenario, started) == [1, 2, 3]
     scenario.loop.run_until(lambda: len(listed(scenario, started)) == 2, 10_000)
 
@@ -264,7 +266,7 @@ def test_a_broker_is_named_whatever_happens(seed: int) -> None:
             scenario.loop.run_for(100)
             for each in scenario.running():
                 if each in scenario.cluster.brokers and scenario.broker(each).life.is_ready:
-                    view = ClusterView(scenario.broker(each))
+                    view = ClusterView(scenario.broker(each).doors)
                     listed_here = [found.node for found in view.brokers]
                     assert view.controller in listed_here
                     assert view.way_to_controller in listed_here

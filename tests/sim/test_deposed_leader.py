@@ -92,7 +92,7 @@ def place(scenario: Scenario, name: str) -> Placement | None:
     broker = scenario.cluster.brokers.get(name)
     if scenario.find(name) is None or broker is None:
         return None
-    return ClusterView(broker).place(broker.state.topic(TOPIC).partitions[0])
+    return ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
 
 
 def test_no_broker_forgets_the_leader_epoch_when_all_are_killed() -> None:

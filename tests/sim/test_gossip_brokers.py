@@ -131,11 +131,11 @@ def test_a_stranger_is_kept_out_and_both_sides_say_why(secrets: tuple[bytes, ...
     assert len(turned_away) == 2, turned_away
     assert "cluster.secret.file" in turned_away[0]
     assert set(turned_away) <= set(cluster.errors["b9"])
-    (reason,) = reasons_against(stranger)
+    (reason,) = reasons_against(stranger.doors)
     assert reason.startswith("broker 1 turns this broker away: ")
     assert reason.endswith("cluster.secret.file (and so does broker 2)")
     # It may be the others that do not let in whom they turn away: they serve all the same.
-    assert reasons_against(cluster.brokers["b1"]) == []
+    assert reasons_against(cluster.brokers["b1"].doors) == []
     assert len(cluster.told("b9", "has answered yet")) == bool(secrets)
     assert not any(
         broker.peers.is_alive(NodeId(9))
@@ -154,13 +154,13 @@ def test_who_was_turned_away_says_so_until_it_is_let_in() -> None:
         cluster.start(node, secrets=(NEW,), knows=True)
     third = cluster.brokers["b3"]
     cluster.loop.run_for(10_000)
-    (reason,) = reasons_against(third)
+    (reason,) = reasons_against(third.doors)
     assert "turns this broker away: it does not know this broker's secret" in reason
     for node in (1, 2):
         cluster.kill(node)
         cluster.start(node, [3])
     cluster.until_whole()
-    cluster.loop.run_until(lambda: not reasons_against(third), 10_000)
+    cluster.loop.run_until(lambda: not reasons_against(third.doors), 10_000)
     assert third.peers.denials() == {}
 
 

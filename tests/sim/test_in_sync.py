@@ -17,7 +17,8 @@ def placements(scenario: Scenario) -> list[Placement]:
     """Return where the partition is, as each running broker tells its clients."""
     brokers = [scenario.broker(name) for name in scenario.running()]
     return [
-        ClusterView(broker).place(broker.state.topic(TOPIC).partitions[0]) for broker in brokers
+        ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
+        for broker in brokers
     ]
 
 

@@ -159,7 +159,9 @@ def test_all_are_told_who_is_in_sync_after_a_move_in_a_quiet_cluster(scenario: S
 
     def told() -> set[tuple[int, ...]]:
         states = [(each, each.state.topic(TOPIC).partitions[0]) for each in running(scenario)]
-        return {tuple(sorted(ClusterView(each).place(state).in_sync)) for each, state in states}
+        return {
+            tuple(sorted(ClusterView(each.doors).place(state).in_sync)) for each, state in states
+        }
 
     scenario.loop.run_until(lambda: told() == {tuple(sorted(target))}, 5_000)
 
@@ -402,9 +404,9 @@ def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
         move(scenario, target)
         scenario.loop.run_until(lambda: scenario.find("b4") is not None, 30_000)
         assert scenario.partition("b4").log.amnesia, "it has no copy yet"
-        assert reasons_against(scenario.broker("b4")) == []
+        assert reasons_against(scenario.broker("b4").doors) == []
         counted: list[Census] = []
-        take_census(leader, counted.append)
+        take_census(leader.doors, counted.append)
         scenario.loop.run_until(lambda: bool(counted), 1_000)
         assert (counted[0].led, counted[0].under_replicated) == (1, 0)
     await_placed(scenario, tuple(target))
@@ -414,7 +416,7 @@ def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
 
     def reasons() -> list[str]:
         broker = scenario.cluster.brokers.get("b4")
-        return [] if broker is None else reasons_against(broker)
+        return [] if broker is None else reasons_against(broker.doors)
 
     scenario.loop.run_until(lambda: any("being copied" in each for each in reasons()), 30_000)
     scenario.loop.run_until(lambda: not reasons(), 60_000)

@@ -39,9 +39,9 @@ def pass_over(scenario: Scenario, name: str, passes: int = 1) -> None:
 def damaged(broker: Broker) -> list[str]:
     """Return the copies that a broker takes for damaged, checked against what it tells."""
     found = list(broker.log_scrubber.damaged)
-    listed = answer_offline_replicas(broker).body
+    listed = answer_offline_replicas(broker.doors).body
     for name in found:
-        assert any(name in reason for reason in reasons_against(broker))
+        assert any(name in reason for reason in reasons_against(broker.doors))
         assert name.encode() in bytes(listed)
     return found
 
@@ -49,7 +49,7 @@ def damaged(broker: Broker) -> list[str]:
 def is_listed(scenario: Scenario, name: str) -> bool:
     """Tell whether a broker says that its copy cannot be read, or not all of it."""
     broker = scenario.cluster.brokers.get(name)
-    return broker is not None and COPY.encode() in bytes(answer_offline_replicas(broker).body)
+    return broker is not None and COPY.encode() in bytes(answer_offline_replicas(broker.doors).body)
 
 
 def remove_copy(scenario: Scenario, name: str) -> None:

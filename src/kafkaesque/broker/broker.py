@@ -26,13 +26,21 @@ from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.cluster import Cluster
+from kafkaesque.broker.doors.condition import Condition
+from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.publishing import Publishing
+from kafkaesque.broker.doors.reading import Reading
+from kafkaesque.broker.doors.topics import Topics
+from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.joining.gossip_ties import GossipTies, make_gossip
 from kafkaesque.broker.joining.identity import Identity
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import ClusterState, PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
-from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
@@ -113,6 +121,7 @@ class Broker:
         self._make_upkeep()
         self._make_ties()
         self._make_followers()
+        self.doors = self._make_doors()
 
     # -- the parts, each made of those before it
 
@@ -160,10 +169,19 @@ class Broker:
             clock=clock,
             caller=self.caller,
             voters=self.controller_voters,
-            is_cut_off=self.is_cut_off,
+            is_cut_off=lambda: self.cluster.is_cut_off(),
             new_topic_id=self._new_topic_id,
         )
         self.metadata = MetadataView(clock, self.controller_client)
+        self.cluster = Cluster(
+            config=self.config,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            voters=self.controller_voters,
+            peers=self.peers,
+            leaders=self.leaders,
+            driver=self.driver,
+        )
         self.producer_ids = ProducerIds(node=node, controller=self.controller_client)
         self.leader_waits = LeaderWaits(clock, self.leaders, lambda: self.metadata.state)
         self.leader_reports = LeaderReports(
@@ -410,6 +428,64 @@ class Broker:
             leader_waits=self.leader_waits,
             desk=desk,
             report=self.reports.info,
+        )
+
+    def _make_doors(self) -> Doors:
+        config, options = self.config, self.options
+        return Doors(
+            clock=self.env.clock,
+            dice=self.env.dice,
+            network=self.env.network,
+            activity=self.activity,
+            cluster=self.cluster,
+            topics=Topics(
+                node=self.node,
+                metadata=self.metadata,
+                partitions=self.partitions,
+                driver=self.driver,
+                caller=self.caller,
+                leader_waits=self.leader_waits,
+                log_starts=self.log_starts,
+                elections=self.unclean_elections,
+            ),
+            publishing=Publishing(
+                partitions=self.partitions,
+                forwarder=self.forwarder,
+                checks=self.batch_checks,
+                store=self.store,
+            ),
+            reading=Reading(
+                rack=config.rack,
+                clock=self.env.clock,
+                partitions=self.partitions,
+                forwarder=self.forwarder,
+                metadata=self.metadata,
+                peers=self.peers,
+                options=options,
+            ),
+            groups=Groups(coordinators=self.group_coordinators, offsets=self.group_offsets),
+            transactions=Transactions(
+                coordinators=self.transaction_coordinators, ids=self.producer_ids
+            ),
+            configuration=Configuration(
+                config=config, options=options, follower=self.metadata_follower
+            ),
+            condition=self._make_condition(),
+        )
+
+    def _make_condition(self) -> Condition:
+        return Condition(
+            life=self.life,
+            disk=self.env.disk,
+            store=self.store,
+            metadata=self.metadata,
+            voters=self.controller_voters,
+            peers=self.peers,
+            gossip=self.gossip,
+            partitions=self.partitions,
+            cleaner=self.log_cleaner,
+            scrubber=self.log_scrubber,
+            space=self.space_watch,
         )
 
     def _make_greeter(self) -> Greeter:
@@ -661,14 +737,3 @@ class Broker:
     def state(self) -> ClusterState:
         """The cluster's metadata, as this broker has it."""
         return self.metadata.state
-
-    def is_cut_off(self) -> bool:
-        """Tell whether it knows no living controller, and hears of no majority of the brokers."""
-        known, controller = self.state.brokers, self.controller_client.leader()
-        if controller is not None and controller in known and self.peers.is_alive(controller):
-            return False
-        return len(known) > 1 and 2 * sum(map(self.peers.is_alive, known)) <= len(known)
-
-    def alive_brokers(self) -> list[BrokerRegistered]:
-        """Return the brokers that this one hears of, itself included."""
-        return [broker for node, broker in self.state.brokers.items() if self.peers.is_alive(node)]

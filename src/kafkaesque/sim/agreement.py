@@ -110,7 +110,7 @@ def _find_unled(state: PartitionState, replicas: Replicas, members: Members) -> 
         known = broker.leaders.leader(state.group)
         if known != nodes[leaders[0]]:
             return f"{name} takes {known} for the leader, which is {leaders[0]}"
-        told = ClusterView(broker).place(state).in_sync
+        told = ClusterView(broker.doors).place(state).in_sync
         if leader and {*told} != {*leader.in_sync()}:
             return f"{name} tells clients that {[*told]} are in sync, not {[*leader.in_sync()]}"
     return None

@@ -165,7 +165,7 @@ class SimCluster:
             self.world.loop.tell(name, what)
 
         broker = Broker(env=env, config=self._config(name), report=report)
-        gateway = KafkaGateway(broker, report)
+        gateway = KafkaGateway(broker.doors, report)
         try:
             broker.on_failed = gateway.stop
             broker.start(lambda: self._open_port(gateway, name))

@@ -117,7 +117,7 @@ class TestedCluster(SimCluster):
     def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""
         return len(self.running()) == len(self.names) and all(
-            broker.life.is_ready and len(broker.alive_brokers()) == len(self.names)
+            broker.life.is_ready and len(broker.cluster.alive_brokers()) == len(self.names)
             for broker in self.running()
         )
 
@@ -141,10 +141,10 @@ class TestedCluster(SimCluster):
             for each in self.running()
             if each.life.failure is not None or not each.life.is_ready
         ]
-        reasons = [reasons_against(each)[0] for each in unready]
+        reasons = [reasons_against(each.doors)[0] for each in unready]
         unready_nodes = {int(each.node) for each in unready}
         for broker in self.running():
-            heard = unready_nodes | {int(each.node) for each in broker.alive_brokers()}
+            heard = unready_nodes | {int(each.node) for each in broker.cluster.alive_brokers()}
             unheard = sorted(set(range(1, len(self.names) + 1)) - heard)
             if unheard and broker not in unready:
                 others = ", ".join(map(str, unheard))

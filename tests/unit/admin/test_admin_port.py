@@ -91,7 +91,7 @@ class Ground:
         self.cluster.start()
         self.run_until(lambda: len(self.cluster.brokers) == 3)
         self.broker = self.cluster.brokers["b1"]
-        self.gateway = AdminGateway(self.broker, "1.2.3", self.lines.append)
+        self.gateway = AdminGateway(self.broker.doors, "1.2.3", self.lines.append)
         self.gateway.start(Address("b1", PORT))
 
     def run_until(self, condition: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class Ground:
         return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
 
     def wait_until_ready(self) -> None:
-        self.run_until(lambda: not reasons_against(self.broker))
+        self.run_until(lambda: not reasons_against(self.broker.doors))
 
 
 @pytest.fixture
@@ -159,10 +159,10 @@ def test_a_controller_that_lost_its_disk_with_the_majority_says_that() -> None:
         ground.cluster.boot(machine)
     ground.world.loop.run_for(30_000)
     broker = ground.cluster.brokers["b1"]
-    (reason,) = reasons_against(broker)
+    (reason,) = reasons_against(broker.doors)
     assert reason.startswith("broker 1 has lost its disk: it has an empty directory in a cluster")
-    assert json.loads(answer_controllers(broker).body)["has_lost_log"] is True
-    (left,) = reasons_against(ground.cluster.brokers["b3"])
+    assert json.loads(answer_controllers(broker.doors).body)["has_lost_log"] is True
+    (left,) = reasons_against(ground.cluster.brokers["b3"].doors)
     assert left == "broker 3 knows no controller: none may be elected"
 
 
@@ -174,7 +174,7 @@ def test_a_controller_that_lost_its_disk_alone_is_ready_again_by_itself(ground: 
     ground.run_until(lambda: "b1" in ground.cluster.brokers)
     broker = ground.cluster.brokers["b1"]
     ground.run_until(lambda: broker.life.is_ready and not broker.controller_voters.has_lost_log)
-    assert reasons_against(broker) == []
+    assert reasons_against(broker.doors) == []
 
 
 def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.coordinators.table_host import OnResult
+from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import PartitionPlacement, TopicCreated, TopicDeleted
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -144,18 +145,10 @@ class Wire:
         self.is_aborted = True
 
 
-class _Store:
-    over_bound = False
-
-
-class _Env:
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.dice = Dice()
-
-
-class _Metadata:
+class Cluster:
     """What the controller has told, which is all there is until `catch_up` says otherwise."""
+
+    node = NodeId(1)
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -166,28 +159,41 @@ class _Metadata:
         on_done(self.catch_up())
 
 
-class _Broker:
+class _Publishing:
+    is_overloaded = False
+
+
+class _Configuration:
+    def __init__(self, state: ClusterState) -> None:
+        options = LiveOptions(NodeId(1), BROKER_OPTIONS.defaults())
+        options.refresh(state)
+        self.get = options.get
+
+
+class _Doors:
+    """A broker that only has groups."""
+
     def __init__(self) -> None:
-        self.env = _Env()
-        self.metadata = _Metadata()
-        self.options = LiveOptions(NodeId(1), {})
-        self.options.refresh(self.metadata.state)
+        self.clock = Clock()
+        self.dice = Dice()
         self.activity = Activity()
-        self.store = _Store()
-        self.state = self.metadata.state
-        self.group_coordinators = Coordinators(self.env.clock)
+        self.cluster = Cluster()
+        self.publishing = _Publishing()
+        self.configuration = _Configuration(self.cluster.state)
+        self.groups = Coordinators(self.clock)
 
 
 class Port:
     """One client at the Kafka port."""
 
     def __init__(self) -> None:
-        broker = _Broker()
-        self.broker = broker
-        self.coordinators = broker.group_coordinators
-        self.state = broker.state
+        doors = _Doors()
+        self.cluster = doors.cluster
+        self.clock = doors.clock
+        self.coordinators = doors.groups
+        self.state = doors.cluster.state
         self.reports: list[str] = []
-        self._gateway = KafkaGateway(cast(Broker, broker), self.reports.append)
+        self._gateway = KafkaGateway(cast(Doors, doors), self.reports.append)
         self.wire = Wire()
         self._connection = KafkaConnection(self._gateway)
         self._connection.on_open(cast(Any, self.wire))

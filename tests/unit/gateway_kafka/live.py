@@ -75,7 +75,7 @@ class LiveBroker:
         root.mkdir(parents=True, exist_ok=True)
         self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
         self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
-        self.gateway = KafkaGateway(self.broker, cluster.reports.append)
+        self.gateway = KafkaGateway(self.broker.doors, cluster.reports.append)
         self.is_ready = False
         self.is_stopped = False
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None

@@ -53,7 +53,7 @@ def say(cluster: SimulatedCluster, node: int, line: str) -> Answer:
     command = read_command(line.encode())
     assert command is not None
     answer = Answer(cluster)
-    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"], lambda report: None)
+    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"].doors, lambda report: None)
     gateway.carry_out(command, answer)
     return answer
 

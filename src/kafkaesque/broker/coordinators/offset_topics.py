@@ -7,7 +7,7 @@ by name goes by time, too, where the ids do not tell: it is of the topic that ha
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -35,8 +35,20 @@ def _has_id(topic_id: bytes, each: FetchedOffset) -> bool:
     return each.committed is None or each.committed.topic_id in (None, topic_id)
 
 
+class KnownMetadata(Protocol):
+    """What is needed of the metadata: what is known, and a wait until that is the newest."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The metadata as they are known here."""
+
+    @property
+    def when_current(self) -> Callable[[int, Callable[[bool], None]], None]:
+        """See `MetadataView.when_current`."""
+
+
 def when_sure(
-    metadata: MetadataView, offsets: Iterable[FetchedOffset], on_done: Callable[[bool], None]
+    metadata: KnownMetadata, offsets: Iterable[FetchedOffset], on_done: Callable[[bool], None]
 ) -> None:
     """Call with True once `is_of_topic` can be believed, which is nearly always at once.
 

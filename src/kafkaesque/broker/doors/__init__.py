@@ -13,6 +13,7 @@ from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
+from kafkaesque.env.network import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class Doors:
 
     clock: Clock
     dice: Dice
+    network: Network
     #: What the broker has done since its start; gateways count here.
     activity: Activity
     cluster: Cluster

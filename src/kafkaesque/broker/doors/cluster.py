@@ -75,7 +75,7 @@ class Cluster:
         return [broker for node, broker in self.state.brokers.items() if is_alive(node)]
 
     def is_cut_off(self) -> bool:
-        """Tell whether no living controller is known, and no majority of the brokers is heard of."""
+        """Tell whether no living controller is known, and no majority of brokers is heard of."""
         known, controller, is_alive = self.state.brokers, self.controller(), self._peers.is_alive
         if controller is not None and controller in known and is_alive(controller):
             return False
@@ -99,14 +99,12 @@ class Cluster:
         configuration = replica.core.configuration
         return not configuration.is_joint and (node in configuration.voters) == is_voter
 
-    def describe_controllers(
-        self, timeout_ms: int, on_done: Callable[[ViewOutcome], None]
-    ) -> None:
+    def describe_controllers(self, timeout_ms: int, on_done: Callable[[ViewOutcome], None]) -> None:
         """Ask the leading controller how its group is; `RequestTimedOut` if none has answered."""
         self._controller.describe(self.state, timeout_ms, on_done)
 
     def submit(self, command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
-        """Have the controller carry out a command, wherever it is; see `ControllerClient.submit`."""
+        """Have the controller carry out a command, wherever it is; see `ControllerClient`."""
         self._controller.submit(command, timeout_ms, on_done)
 
     # -- partitions

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.options.replication import RACK_SELECTOR, SELECTOR
 from kafkaesque.broker.partitions.feed import Feed, FeedHandler
 from kafkaesque.broker.partitions.forwarder import Forwarder

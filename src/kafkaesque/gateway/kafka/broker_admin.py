@@ -37,9 +37,7 @@ def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.broker.controller_client.submit(
-        RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome
-    )
+    gateway.doors.cluster.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
 
 
 #: From this version on, a success is told once and not for each feature.
@@ -93,7 +91,7 @@ def _update(
         name=update.feature, level=update.max_version_level, validate_only=is_trial
     )
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    piece = command_piece(gateway.broker, command, timeout_ms, on_outcome)
+    piece = command_piece(gateway.doors, command, timeout_ms, on_outcome)
 
     def run(on_done: Callable[[], None]) -> None:
         if refusals:

@@ -42,7 +42,7 @@ def on_list_config_resources(gateway: "KafkaGateway", call: Call) -> None:
     if not wanted <= _NAMES.keys():
         call.answer(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    state = gateway.broker.state
+    state = gateway.doors.cluster.state
     found = [
         ConfigResource(name, kind)
         for kind, names_of in _NAMES.items()

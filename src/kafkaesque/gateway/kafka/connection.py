@@ -243,7 +243,7 @@ class KafkaConnection:
             return
         parts: list[Part] = []
         is_in_vain = False
-        activity, now_ns = self._gateway.broker.activity, self.now_ns()
+        activity, now_ns = self._gateway.doors.activity, self.now_ns()
         while calls and calls[0].parts is not None:
             sent = calls.popleft()
             self._held_bytes -= sent.held_bytes

@@ -63,7 +63,7 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
     else:
         answer = api_versions_response(gateway.advertised)
         lowest = 0 if call.version >= _VERSION_WITH_LEVEL_0 else 1
-        state = gateway.broker.state
+        state = gateway.doors.cluster.state
         levels = [*_FEATURES, *((name, state.level(name)) for name in KNOWN)]
         answer.supported_features = [
             *(SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES),
@@ -95,11 +95,11 @@ def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
 def _answer_metadata(
     gateway: "KafkaGateway", call: Call, frame: memoryview, request: MetadataRequest | None
 ) -> None:
-    broker = gateway.broker
-    view = ClusterView(broker)
+    doors = gateway.doors
+    view = ClusterView(doors)
     cache = gateway.metadata_cache
     body = frame[call.header.body_offset :]
-    cache.refresh(broker.state, view.as_of())
+    cache.refresh(doors.cluster.state, view.as_of())
     cached = cache.get(call.version, body)
     if cached is not None and not view.is_cut_off:
         call.answer_parts(cached.parts(call.header.correlation_id))
@@ -167,7 +167,7 @@ class _MetadataAnswer:
                 MetadataResponseBroker(found.node, found.host, found.kafka_port, found.rack)
                 for found in view.brokers
             ],
-            cluster_id=view.broker.config.cluster_id,
+            cluster_id=view.doors.cluster.cluster_id,
             controller_id=view.way_to_controller,
             topics=self._topics(),
             cluster_authorized_operations=operations,
@@ -182,7 +182,7 @@ class _MetadataAnswer:
         )
 
     def _topics(self) -> list[MetadataResponseTopic]:
-        request, state = self._request, self._view.broker.state
+        request, state = self._request, self._view.doors.cluster.state
         if request.topics is None or (not request.topics and self._version == 0):
             return [self._describe(topic) for topic in state.topics.values()]
         described: list[MetadataResponseTopic] = []
@@ -236,7 +236,7 @@ class _MetadataAnswer:
         )
 
     def _describe_by_id(self, topic_id: TopicId) -> MetadataResponseTopic:
-        topic = self._view.broker.state.topics_by_id.get(topic_id)
+        topic = self._view.doors.cluster.state.topics_by_id.get(topic_id)
         if topic is not None:
             return self._describe(topic)
         self.is_complete = False
