@@ -121,7 +121,7 @@ def test_greetings_of_another_cluster_are_told_so(victim: Victim, cluster_id: st
         {"version": -1},
         {"to_node": 2},
         {"node": 1},
-        {"node": 0},
+        {"node": 2**31},
         {"node": -5},
         {"incarnation": -1},
         {"port": 99_999},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -373,17 +374,25 @@ def test_a_question_is_answered_with_no_or_broken_off(
 
 def type_at_question(words: Sequence[str], typed: bytes) -> tuple[int, str]:
     """Run a command on a terminal of its own, and type that when it asks."""
-    process, terminal = pty.fork()
-    if process == 0:
-        os.execv(sys.executable, [*KAFKAESQUE, *words])
+    terminal, inside = pty.openpty()
+    # `setsid --ctty` makes the terminal the command's own, so that Ctrl-C typed there is a signal.
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *KAFKAESQUE, *words],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+    )
+    os.close(inside)
     written = b""
     try:
-        while data := os.read(terminal, 1 << 16):
-            written += data
+        while select.select([terminal], [], [], 60)[0]:
+            written += os.read(terminal, 1 << 16)
             if written.endswith(b"[y/N]: "):
                 os.write(terminal, typed)
+        process.kill()
+        pytest.fail(f"the command said no more after {written!r}")
     except OSError:  # so Linux says that the other side is closed
         pass
     finally:
         os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), written.decode()
+    return process.wait(), written.decode()

@@ -231,6 +231,19 @@ def test_a_broker_that_is_cut_off_names_each_of_those_that_it_has_lost_last() ->
     assert {named(scenario, "b1") for _ in range(20)} == {2, 3}
 
 
+def test_a_broker_whose_others_are_dead_and_not_cut_off_sends_nobody_to_them() -> None:
+    """A client of librdkafka waits for the broker that is named, and asks nobody else meanwhile."""
+    scenario = Scenario(10)
+    for name in ("b2", "b3"):
+        scenario.kill(name)
+    scenario.loop.run_until(lambda: scenario.broker("b1").cluster.is_cut_off(), 30_000)
+    scenario.loop.run_for(3_000)
+    assert {sent_to(scenario, "b1") for _ in range(10)} == {1}
+    scenario.boot("b2")
+    scenario.loop.run_until(lambda: not scenario.broker("b1").cluster.is_cut_off(), 30_000)
+    assert sent_to(scenario, "b1") == 1
+
+
 def test_clients_are_sent_to_no_controller_that_may_be_dead() -> None:
     """Others believe in it for a second and a half; this broker is one that they reach."""
     scenario = Scenario(11)

@@ -26,6 +26,7 @@ class Cluster:
         "_voters",
         "cluster_id",
         "is_alive",
+        "is_refused",
         "leaders",
         "lost_ms",
         "node",
@@ -51,10 +52,12 @@ class Cluster:
         self.cluster_id = config.cluster_id
         #: Who leads which group, as leaders have said and as far as they are heard of.
         self.leaders = leaders
-        #: Whether a broker is heard of; whether it was, within so many ms; since when it is not.
+        #: Whether a broker is heard of; whether it was, within so many ms; since when it is not;
+        #: whether its machine refuses connections, so that it does not run.
         self.is_alive = peers.is_alive
         self.was_alive = peers.was_alive
         self.lost_ms = peers.lost_ms
+        self.is_refused = peers.is_refused
         #: Calls in a later turn, with True once `state` has all that was decided before the call,
         #: with False if that was not found out in time.
         self.when_current = metadata.when_current

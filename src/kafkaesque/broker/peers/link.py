@@ -364,6 +364,11 @@ class PeerNetwork:
         peer = self._peers.get(node)
         return 0 if peer is None else peer.lost_ms
 
+    def is_refused(self, node: NodeId) -> bool:
+        """Tell whether a peer's machine has said that nobody listens there, and nothing since."""
+        link = self._outbound.get(node)
+        return link is not None and link.is_refused
+
     def is_damaged(self, node: NodeId, group: int) -> bool:
         """Tell whether a peer has said of its copy of a group that it is damaged."""
         peer = self._peers.get(node)

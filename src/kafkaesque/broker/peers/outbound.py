@@ -37,6 +37,7 @@ class Outbound:
         "connection",
         "denial",
         "is_over",
+        "is_refused",
         "node",
         "state",
     )
@@ -53,6 +54,8 @@ class Outbound:
         #: Whether the peer is not to be dialled any more.
         self.is_over = False
         self._opened_ms = 0
+        #: Whether nobody listened there when it was dialled last: the machine says so itself.
+        self.is_refused = False
         self._parts: list[Buffer] = []
         self._retry: Timer | None = None
 
@@ -83,7 +86,8 @@ class Outbound:
 
     def _on_failed(self, error: Exception) -> None:
         self.state = "idle"
-        if isinstance(error, ConnectionRefusedError):
+        self.is_refused = isinstance(error, ConnectionRefusedError)
+        if self.is_refused:
             # Who has turned us away is gone: another process may let us in.
             self.denial = None
             self._owner.on_refused(self.node, self.address)
@@ -102,6 +106,7 @@ class Outbound:
             connection.abort()
             return
         self.state = "open"
+        self.is_refused = False
         self._opened_ms = owner.env.clock.now_ms()
         self.connection = connection
         # A frame of its own: the other side takes no long one from somebody it does not know.

@@ -78,11 +78,17 @@ class ClusterView:
     def _elsewhere(self) -> NodeId:
         """Return by chance one of the brokers that were lost last: a cut loses many at once.
 
-        One that was lost long before is more likely to be down than to be behind the cut.
+        One that was lost long before is more likely to be down than to be behind the cut, and one
+        whose machine says that nobody listens surely is. If all are, it is not this broker that is
+        cut off: it waits, as its clients do, until others are there.
         """
         cluster = self.doors.cluster
         session_ms = int(self.doors.configuration.get("broker.session.timeout.ms"))
-        unheard = [node for node in sorted(cluster.state.brokers) if node not in self._alive]
+        unheard = [
+            node
+            for node in sorted(cluster.state.brokers)
+            if node not in self._alive and not cluster.is_refused(node)
+        ]
         newest_ms = max(map(cluster.lost_ms, unheard), default=0)
         found = [node for node in unheard if newest_ms - cluster.lost_ms(node) <= session_ms]
         return found[self.doors.dice.below(len(found))] if found else cluster.node
