@@ -385,11 +385,16 @@ def type_at_question(words: Sequence[str], typed: bytes) -> tuple[int, str]:
     os.close(inside)
     written = b""
     try:
-        while select.select([terminal], [], [], 60)[0]:
-            written += os.read(terminal, 1 << 16)
-            if written.endswith(b"[y/N]: "):
+        for _ in range(20):
+            while select.select([terminal], [], [], 3)[0]:
+                written += os.read(terminal, 1 << 16)
+                if written.endswith(b"[y/N]: "):
+                    os.write(terminal, typed)
+            if b"[y/N]: " in written:
+                # Python misses a Ctrl-C between the question and the read: a person types again.
                 os.write(terminal, typed)
         process.kill()
+        process.wait()
         pytest.fail(f"the command said no more after {written!r}")
     except OSError:  # so Linux says that the other side is closed
         pass
