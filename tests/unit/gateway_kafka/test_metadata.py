@@ -205,7 +205,7 @@ def test_one_name_is_created_once_at_a_time(
         submit(command, timeout_ms, on_done)
 
     with monkeypatch.context() as patch:
-        patch.setattr(live.broker, "submit", watched)
+        patch.setattr(live.broker.controller_client, "submit", watched)
         creator.maybe_create(["a", "b"])
         creator.maybe_create(["a", "c"])
     assert submitted == creator.under_way == ["a", "b", "c"]
