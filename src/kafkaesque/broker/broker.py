@@ -176,8 +176,8 @@ class Broker(BrokerParts):
         self.driver.hand_over_all(finish if gossip is None else lambda: gossip.leave(finish))
 
     def _close_tables(self) -> None:
-        for hosts in self.tables:
-            hosts.close()
+        for kind in self.tables:
+            kind.tables.close()
 
     def _on_sweep(self) -> None:
         now_ms = self.env.clock.now_ms()

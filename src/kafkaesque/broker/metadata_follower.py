@@ -1,11 +1,10 @@
 """What a broker does when the cluster's metadata change, record by record."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.coordinators.table_hosts import TableHosts
+from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
 from kafkaesque.broker.joining.gossip_driver import GossipDriver
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
@@ -54,7 +53,7 @@ class MetadataFollower:
         peers: PeerNetwork,
         gossip: GossipDriver | None,
         partitions: PartitionTable,
-        tables: Sequence[TableHosts[Any]],
+        tables: Sequence[RegisteredTables],
         recovery: GroupRecovery,
         registration: Registration,
         reports: Reports,
@@ -80,8 +79,8 @@ class MetadataFollower:
     def on_state_loaded(self, state: ClusterState) -> None:
         """The state is what a snapshot says, of this disk or of the controller."""
         self._refresh_options(state)
-        for hosts in self._tables:
-            hosts.on_state_loaded(state)
+        for kind in self._tables:
+            kind.tables.on_state_loaded(state)
         for topic in state.topics.values():
             self._tell_refused(topic)
 
@@ -111,8 +110,8 @@ class MetadataFollower:
                 self._partitions.on_replicas_changed(GroupId(record.placement.group))
             case TopicDeleted():
                 self._partitions.reconcile_soon()
-                for hosts in self._tables:
-                    hosts.on_topic_deleted(record)
+                for kind in self._tables:
+                    kind.tables.on_topic_deleted(record)
             case TopicConfigChanged():
                 topic = self._topic(record.topic_id)
                 self._tell_changed("of a topic" if topic is None else f"of topic {topic.name}")
@@ -125,8 +124,8 @@ class MetadataFollower:
                 self._partitions.refresh_configs()
             case GroupConfigChanged():
                 self._tell_changed(f"of group {record.group}")
-                for hosts in self._tables:
-                    hosts.on_group_config(record)
+                for kind in self._tables:
+                    kind.tables.on_group_config(record)
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case _:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
@@ -12,7 +11,8 @@ from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
-from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
+from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.doors import Doors
@@ -245,11 +245,6 @@ class BrokerParts:
             producer_ids=self.producer_ids,
             partition_leaders=self.transaction_leaders,
         )
-        #: All kinds of tables that live in partitions of a topic of their own.
-        self.tables: tuple[TableHosts[Any], ...] = (
-            self.group_coordinators,
-            self.transaction_coordinators,
-        )
         self.group_offsets = GroupOffsetsClient(
             node=self.node,
             clock=self.env.clock,
@@ -257,6 +252,19 @@ class BrokerParts:
             metadata=self.metadata,
             leaders=self.leaders,
             coordinators=self.group_coordinators,
+        )
+        #: All kinds of tables that live in partitions of a topic of their own.
+        self.tables = (
+            RegisteredTables(
+                tables=self.group_coordinators, servers=(self.group_offsets.register,)
+            ),
+            RegisteredTables(
+                tables=self.transaction_coordinators,
+                servers=(
+                    self.transaction_coordinators.register,
+                    self.transaction_leaders.register,
+                ),
+            ),
         )
 
     def _make_upkeep(self) -> None:
@@ -397,10 +405,8 @@ class BrokerParts:
             voters=self.controller_voters,
             driver=self.driver,
             forwarder=self.forwarder,
-            group_offsets=self.group_offsets,
-            transactions=self.transaction_coordinators,
-            transaction_leaders=self.transaction_leaders,
             log_starts=self.log_starts,
+            tables=self.tables,
         )
         self.peers.events = PeerFollower(
             node=self.node,
@@ -510,13 +516,13 @@ class BrokerParts:
 
     def on_leadership(self, partition: Partition) -> None:
         """See `PartitionEvents`."""
-        for hosts in self.tables:
-            hosts.on_leadership(partition)
+        for kind in self.tables:
+            kind.tables.on_leadership(partition)
 
     def on_removed(self, partition: Partition) -> None:
         """See `PartitionEvents`."""
-        for hosts in self.tables:
-            hosts.on_removed(partition)
+        for kind in self.tables:
+            kind.tables.on_removed(partition)
 
     def on_start_wanted(self, group: GroupId, start: Offset) -> None:
         """See `PartitionEvents`."""

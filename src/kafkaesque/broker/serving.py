@@ -1,28 +1,22 @@
 """Which part of a broker serves which request of another broker."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
-from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
-from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
-from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.commands import (
-    AddToTransaction,
     AdvanceStart,
     AskControllers,
-    ConfirmTransaction,
     ControllerCommand,
     Done,
-    ForwardCommitOffsets,
     ForwardFetch,
-    ForwardFetchOffsets,
     ForwardProduce,
     TransferLeadership,
-    WriteMarker,
 )
 from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.upkeep.log_starts import LogStarts
@@ -40,19 +34,13 @@ def register_servers(
     voters: ControllerVoters,
     driver: RaftDriver,
     forwarder: Forwarder,
-    group_offsets: GroupOffsetsClient,
-    transactions: TransactionCoordinators,
-    transaction_leaders: TransactionLeaders,
     log_starts: LogStarts,
+    tables: Sequence[RegisteredTables],
 ) -> None:
     """Register the servers of all requests that there are."""
 
     def transfer(_: NodeId, request: TransferLeadership, on_done: OnServed) -> None:
         driver.transfer_leadership(GroupId(request.group), NodeId(request.to_node))
-        on_done(Done())
-
-    def confirm(_: NodeId, request: ConfirmTransaction, on_done: OnServed) -> None:
-        transaction_leaders.serve_confirmation(request)
         on_done(Done())
 
     for command in get_args(ControllerCommand):
@@ -64,10 +52,6 @@ def register_servers(
     )
     desk.register(ForwardProduce, lambda _, request, done: forwarder.serve(request, done))
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve(request, done))
-    desk.register(ForwardCommitOffsets, lambda _, request, done: group_offsets.serve(request, done))
-    desk.register(ForwardFetchOffsets, lambda _, request, done: group_offsets.serve(request, done))
-    desk.register(
-        WriteMarker, lambda _, request, done: transaction_leaders.serve_marker(request, done)
-    )
-    desk.register(ConfirmTransaction, confirm)
-    desk.register(AddToTransaction, lambda _, request, done: transactions.serve(request, done))
+    for kind in tables:
+        for register in kind.servers:
+            register(desk)

@@ -1,6 +1,6 @@
 """A whole cluster of real brokers in one process, on simulated machines."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -54,6 +54,8 @@ class SimCluster:
         self.names = name_brokers(self.options.brokers)
         #: The brokers that have been started and have not been ended on purpose.
         self.brokers: dict[str, Broker] = {}
+        #: Told of each broker that is made, before it is started.
+        self.prepare: Callable[[Broker], None] = lambda _: None
         self._gateways: dict[str, KafkaGateway] = {}
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
@@ -165,6 +167,7 @@ class SimCluster:
             self.world.loop.tell(name, what)
 
         broker = Broker(env=env, config=self._config(name), report=report)
+        self.prepare(broker)
         gateway = KafkaGateway(broker.doors, report)
         try:
             broker.on_failed = gateway.stop

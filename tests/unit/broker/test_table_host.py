@@ -18,6 +18,8 @@ from kafkaesque.tables.log_table import (
     WriteToken,
 )
 
+AnyHost = TableHost[Any, Any, Any, Any, Any]
+
 RECORDS = (LogRecord(b"key", b"value"),)
 
 
@@ -82,11 +84,14 @@ def written_by(refused: dict[int, RequestRefused], *appends: Append) -> tuple[Ta
     table, log = Table(), Log(refused)
     clock: Any = Clock()
     kind: Any = SimpleNamespace(
-        make_table=lambda _: table, make_ended=None, on_event=lambda _: None
+        make_table=lambda _: table,
+        take_ready=Table.take_ready,
+        make_ended=None,
+        on_event=lambda _: None,
     )
     partition: Any = log
     nobody: Any = None
-    host: TableHost[Any] = TableHost(partition, kind, clock=clock, disk=nobody, reports=nobody)
+    host: AnyHost = TableHost(partition, kind, clock=clock, disk=nobody, reports=nobody)
     table.ready = list(appends)
     host.run(lambda *_: None)
     clock.run()
@@ -168,6 +173,8 @@ class Asked:
         self.answers: list[tuple[int, Any]] = []
         kind: Any = SimpleNamespace(
             make_table=lambda _: Echo(),
+            step=Echo.step,
+            take_ready=Echo.take_ready,
             make_ended=None,
             on_event=lambda _: None,
             before_request=lambda *_: None,
@@ -177,7 +184,7 @@ class Asked:
         log: Any = self.log
         clock: Any = Clock()
         nobody: Any = None
-        self.host: TableHost[Any] = TableHost(log, kind, clock=clock, disk=nobody, reports=nobody)
+        self.host: AnyHost = TableHost(log, kind, clock=clock, disk=nobody, reports=nobody)
 
     def ask(self, number: int, answer: str | None = None) -> None:
         """Ask for an answer from memory, or for a record."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.coordinators.table_host import OnResult
+from kafkaesque.broker.coordinators.groups import Answer
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
@@ -15,7 +15,7 @@ from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import Event, ListGroups
+from kafkaesque.groups.events import Event, ListGroups, Request
 from kafkaesque.groups.results import AppendInTransaction, ListResult
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import NodeId
@@ -60,7 +60,7 @@ class Coordinators:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[RequestToken, OnResult] = {}
+        self._waiting: dict[RequestToken, Callable[[Answer], None]] = {}
         self._tokens = 0
         #: Groups that are refused before there is a table to ask, and why.
         self.refused: dict[str, GroupError] = {}
@@ -77,7 +77,7 @@ class Coordinators:
         self._tokens += 1
         return RequestToken(self._tokens)
 
-    def step(self, group_id: str, event: Any, on_result: OnResult) -> None:
+    def step(self, group_id: str, event: Request, on_result: Callable[[Answer], None]) -> None:
         self.events.append(event)
         if group_id in self.refused:
             on_result(self.refused[group_id])

@@ -5,7 +5,7 @@ passed to the coordinator's. `serve` is the other end.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
@@ -17,10 +17,10 @@ from kafkaesque.broker.requests.commands import (
     Done,
     ForwardCommitOffsets,
     ForwardFetchOffsets,
-    GroupCommand,
     GroupOffset,
     GroupOffsets,
 )
+from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.env.clock import Clock
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
@@ -33,6 +33,7 @@ from kafkaesque.groups.events import (
 from kafkaesque.groups.results import CommitResult, FetchedOffset, FetchResult, Result
 from kafkaesque.model.errors import (
     InvalidRequest,
+    InvariantBroken,
     LeaderNotAvailable,
     NotLeader,
     OverBound,
@@ -43,7 +44,11 @@ from kafkaesque.model.ids import NodeId, TopicPartition
 
 RETRY_MS = 50
 
-OnOutcome = Callable[[Any], None]
+ResultT = TypeVar("ResultT", Done, GroupOffsets)
+#: Told how an attempt went.
+OnTried = Callable[[ResultT | RequestRefused | PeerUnreachable], None]
+#: Told how it went in the end.
+OnOutcome = Callable[[ResultT | RequestRefused], None]
 
 #: What a write is told of which nobody knows whether it will be in the log.
 _UNKNOWN = (GroupError.NOT_COORDINATOR, GroupError.COORDINATOR_NOT_AVAILABLE)
@@ -77,7 +82,7 @@ class GroupOffsetsClient:
         group_id: str,
         offsets: Sequence[GroupOffset],
         timeout_ms: int,
-        on_done: OnOutcome,
+        on_done: OnOutcome[Done],
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Commit offsets as somebody who is no member; `on_done` gets `Done` or a refusal.
@@ -88,11 +93,15 @@ class GroupOffsetsClient:
         """
         request = ForwardCommitOffsets(group_id=group_id, offsets=list(offsets))
 
-        def attempt(left_ms: int, on_outcome: OnOutcome) -> None:
+        def attempt(left_ms: int, on_tried: OnTried[Done]) -> None:
             if not is_wanted():
-                on_outcome(RequestTimedOut("nobody waits for the commit any more"))
-                return
-            self._attempt(request, Done, left_ms, lambda outcome: on_outcome(_told(outcome)))
+                on_tried(RequestTimedOut("nobody waits for the commit any more"))
+            elif (coordinator := self._find_or_refuse(group_id, on_tried)) == self._node:
+                self._serve_commit(request, on_tried)
+            elif coordinator is not None:
+                self._caller.ask(
+                    coordinator, request, Done, left_ms, lambda each: on_tried(_told(each))
+                )
 
         self._retry(attempt, timeout_ms, on_done)
 
@@ -102,35 +111,34 @@ class GroupOffsetsClient:
         topic: str,
         partitions: Sequence[int],
         timeout_ms: int,
-        on_done: OnOutcome,
+        on_done: OnOutcome[GroupOffsets],
     ) -> None:
         """Read what is committed; `on_done` gets `GroupOffsets` or a refusal."""
         request = ForwardFetchOffsets(group_id=group_id, topic=topic, partitions=list(partitions))
 
-        def attempt(left_ms: int, on_outcome: OnOutcome) -> None:
-            self._attempt(request, GroupOffsets, left_ms, on_outcome)
+        def attempt(left_ms: int, on_tried: OnTried[GroupOffsets]) -> None:
+            coordinator = self._find_or_refuse(group_id, on_tried)
+            if coordinator == self._node:
+                self._serve_fetch(request, on_tried)
+            elif coordinator is not None:
+                self._caller.ask(coordinator, request, GroupOffsets, left_ms, on_tried)
 
         self._retry(attempt, timeout_ms, on_done)
 
-    def _attempt(
-        self,
-        request: GroupCommand,
-        result_type: type[Done] | type[GroupOffsets],
-        left_ms: int,
-        on_outcome: OnOutcome,
-    ) -> None:
+    def _find_or_refuse(
+        self, group_id: str, on_tried: Callable[[LeaderNotAvailable], None]
+    ) -> NodeId | None:
         try:
-            coordinator = self._coordinator(request.group_id)
+            return self._coordinator(group_id)
         except LeaderNotAvailable as refusal:
-            on_outcome(refusal)
-            return
-        if coordinator == self._node:
-            self.serve(request, on_outcome)
-        else:
-            self._caller.ask(coordinator, request, result_type, left_ms, on_outcome)
+            on_tried(refusal)
+            return None
 
     def _retry(
-        self, attempt: Callable[[int, OnOutcome], None], timeout_ms: int, on_done: OnOutcome
+        self,
+        attempt: Callable[[int, OnTried[ResultT]], None],
+        timeout_ms: int,
+        on_done: OnOutcome[ResultT],
     ) -> None:
         clock = self._clock
         deadline_ms = clock.now_ms() + timeout_ms
@@ -140,9 +148,9 @@ class GroupOffsetsClient:
             if left_ms <= 0:
                 on_done(RequestTimedOut("the group's coordinator could not be reached in time"))
             else:
-                attempt(left_ms, on_outcome)
+                attempt(left_ms, on_tried)
 
-        def on_outcome(outcome: object) -> None:
+        def on_tried(outcome: ResultT | RequestRefused | PeerUnreachable) -> None:
             if isinstance(outcome, NotLeader | LeaderNotAvailable | PeerUnreachable):
                 left_ms = max(0, deadline_ms - clock.now_ms())
                 clock.call_later(min(RETRY_MS, left_ms), go)
@@ -160,15 +168,20 @@ class GroupOffsetsClient:
 
     # -- the coordinator's end
 
-    def serve(self, request: GroupCommand, on_done: OnOutcome) -> None:
-        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
-        match request:
-            case ForwardCommitOffsets():
-                self._serve_commit(request, on_done)
-            case ForwardFetchOffsets():
-                self._serve_fetch(request, on_done)
+    def register(self, desk: RequestDesk) -> None:
+        """Have the requests of other brokers served."""
+        desk.register(
+            ForwardCommitOffsets, lambda _, request, done: self._serve_commit(request, done)
+        )
+        desk.register(
+            ForwardFetchOffsets, lambda _, request, done: self._serve_fetch(request, done)
+        )
 
-    def _serve_commit(self, request: ForwardCommitOffsets, on_done: OnOutcome) -> None:
+    def _serve_commit(
+        self,
+        request: ForwardCommitOffsets,
+        on_done: Callable[[Done | RequestRefused], None],
+    ) -> None:
         coordinators = self._coordinators
         try:
             offsets = tuple(map(self._to_commit, request.offsets))
@@ -204,7 +217,11 @@ class GroupOffsetsClient:
             is_by_name=True,
         )
 
-    def _serve_fetch(self, request: ForwardFetchOffsets, on_done: OnOutcome) -> None:
+    def _serve_fetch(
+        self,
+        request: ForwardFetchOffsets,
+        on_done: Callable[[GroupOffsets | RequestRefused], None],
+    ) -> None:
         coordinators = self._coordinators
         event = FetchOffsets(
             token=coordinators.next_token(),
@@ -214,9 +231,11 @@ class GroupOffsetsClient:
 
         def on_result(result: Result | GroupError) -> None:
             refusal = _refusal(request.group_id, _error_of(result))
-            if refusal is not None or not isinstance(result, FetchResult):
+            if refusal is not None:
                 on_done(refusal)
                 return
+            if not isinstance(result, FetchResult):
+                raise InvariantBroken(f"a question about offsets was answered with {result}")
             found = result.offsets
 
             def on_sure(is_sure: bool) -> None:
@@ -240,7 +259,9 @@ class GroupOffsetsClient:
         ]
 
 
-def _told(outcome: object) -> object:
+def _told(
+    outcome: Done | RequestRefused | PeerUnreachable,
+) -> Done | RequestRefused:
     return RequestTimedOut(str(outcome)) if isinstance(outcome, PeerUnreachable) else outcome
 
 

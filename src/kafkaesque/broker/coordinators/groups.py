@@ -1,10 +1,9 @@
 """The group coordinators on this broker: one for each partition of the offsets topic it leads."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kafkaesque.broker.coordinators.offset_topics import NameWatch
-from kafkaesque.broker.coordinators.table_host import OnResult, TableHost, TableKind
+from kafkaesque.broker.coordinators.table_host import TableHost, TableKind
 from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.records import GroupConfigChanged, TopicDeleted
@@ -33,6 +32,8 @@ from kafkaesque.groups.events import (
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    Notice,
+    Request,
     SyncGroup,
     TopicsDeleted,
     TransactionEnded,
@@ -45,17 +46,21 @@ from kafkaesque.groups.results import (
     JoinResult,
     ListedGroup,
     ListResult,
+    Result,
     SyncResult,
 )
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, MarkerType, decode_end_marker
-from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.model.records import Record
 
+#: What those hear who ask: the table's answer, or why there is no table to ask.
+Answer = Result | GroupError
+GroupHost = TableHost[GroupTable, Request, Notice, Answer, AppendInTransaction]
 
-class GroupCoordinators(TableHosts[GroupTable]):
+
+class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendInTransaction]):
     """All group coordinators of a broker."""
 
     def __init__(self, services: TableServices) -> None:
@@ -67,13 +72,15 @@ class GroupCoordinators(TableHosts[GroupTable]):
         self._times: dict[str, ConsumerTimes] = {}
         self._topics = TopicCatalogSource()
         self._names = NameWatch(clock=services.clock, metadata=services.metadata)
-        kind = TableKind(
+        kind: TableKind[GroupTable, Request, Notice, Answer, AppendInTransaction] = TableKind(
             topic=OFFSETS_TOPIC,
             what="groups",
             partition_count_option="offsets.topic.num.partitions",
             replication_factor_option="offsets.topic.replication.factor",
             segment_bytes_option="offsets.topic.segment.bytes",
             make_table=lambda _: GroupTable(self.config(), self._times),
+            step=GroupTable.step,
+            take_ready=GroupTable.take_ready,
             is_loading=GroupError.COORDINATOR_LOAD_IN_PROGRESS,
             not_coordinator=GroupError.NOT_COORDINATOR,
             not_available=GroupError.COORDINATOR_NOT_AVAILABLE,
@@ -86,7 +93,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
         )
         super().__init__(services, kind)
 
-    def step(self, key: str, event: Any, on_result: OnResult) -> None:
+    def step(self, key: str, event: Request, on_result: Callable[[Answer], None]) -> None:
         """Bring a request to the group's coordinator on this broker."""
         if isinstance(event, CommitOffsets | CommitOffsetsInTransaction) and event.is_by_name:
             self._names.on_commit()
@@ -99,10 +106,10 @@ class GroupCoordinators(TableHosts[GroupTable]):
         else:
             super().step(key, event, on_result)
 
-    def _telling(self, group: str, on_result: OnResult) -> OnResult:
+    def _telling(self, group: str, on_result: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Tell in the log of a generation that begins: its leader is the one who hears of all."""
 
-        def on_joined(result: Any) -> None:
+        def on_joined(result: Answer) -> None:
             if isinstance(result, JoinResult) and result.members:
                 count = len(result.members)
                 sentence = f"group {group}: generation {result.generation} begins, members: {count}"
@@ -127,7 +134,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
         def make_event() -> ListGroups:
             return ListGroups(token=self.next_token(), states=states, types=types)
 
-        def on_results(results: list[Any] | None) -> None:
+        def on_results(results: list[Answer] | None) -> None:
             if results is None:
                 on_done(ListResult(error=GroupError.COORDINATOR_LOAD_IN_PROGRESS))
                 return
@@ -169,7 +176,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             for sentence in refused:
                 self._reports.info(f"an option of group {group} does not hold: {sentence}")
 
-    def _on_event(self, host: TableHost[GroupTable]) -> None:
+    def _on_event(self, host: GroupHost) -> None:
         """Say in the log what clients, who are told to ask again, have no error for.
 
         Deadlines of members that a table was loaded with need the topics, too.
@@ -187,7 +194,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
             what = "and takes new ones again"
         self._limit.say(f"{host.name} keeps {host.table.group_count} groups, {what}")
 
-    def _bring_topics(self, host: TableHost[GroupTable], event: Any) -> None:
+    def _bring_topics(self, host: GroupHost, event: Request) -> None:
         """Tell the table what topics there are before it has to assign them."""
         if isinstance(event, ConsumerGroupHeartbeat | ConsumerGroupDescribe) or (
             isinstance(event, JoinGroup | SyncGroup | Heartbeat | LeaveGroup)
@@ -195,7 +202,7 @@ class GroupCoordinators(TableHosts[GroupTable]):
         ):
             self._tell_topics(host)
 
-    def _tell_topics(self, host: TableHost[GroupTable]) -> None:
+    def _tell_topics(self, host: GroupHost) -> None:
         if not self._metadata.is_caught_up:
             return
         topics = self._topics.current(self._metadata.state)
@@ -245,7 +252,7 @@ def _make_ended(producer_id: int, is_commit: bool) -> TransactionEnded:
     return TransactionEnded(producer_id=producer_id, is_commit=is_commit)
 
 
-def _is_final(result: object) -> bool:
+def _is_final(result: Answer) -> bool:
     """Return whether a consumer acts upon an answer for good; most errors only have it join again.
 
     Offsets it consumes from, and a static member that is shut out ends.
@@ -262,9 +269,7 @@ def _is_final(result: object) -> bool:
             return False
 
 
-def _perform(host: TableHost[GroupTable], item: Any) -> None:
-    if not isinstance(item, AppendInTransaction):
-        raise InvariantBroken(f"nobody knows how to do {item}")
+def _perform(host: GroupHost, item: AppendInTransaction) -> None:
     producer_id, producer_epoch = item.producer_id, item.producer_epoch
     options = BatchOptions(
         producer_id=producer_id,

@@ -16,7 +16,7 @@ before it: requests name the topic's id, too, as leader epochs begin anew in eac
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
-from kafkaesque.broker.coordinators.table_host import TableHost
+from kafkaesque.broker.coordinators.transaction_host import TransactionHost
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.requests.commands import Done, WriteMarker
 from kafkaesque.env.clock import Clock, Timer
@@ -28,7 +28,6 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.events import MarkerOutcome, MarkersWritten
 from kafkaesque.transactions.results import WriteMarkers
-from kafkaesque.transactions.table import TransactionTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +44,7 @@ class MarkerWriter:
 
     def __init__(
         self,
-        host: TableHost[TransactionTable],
+        host: TransactionHost,
         work: WriteMarkers,
         on_end: "Callable[[MarkerWriter], None]",
         *,

@@ -15,7 +15,7 @@ or else because a majority confirms it. So an answer that waits for its own reco
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kafkaesque.broker.partitions.log_reader import LogReader
 from kafkaesque.broker.partitions.partition import Partition
@@ -55,11 +55,17 @@ HELD_MAX = 10_000
 #: Events that nobody waits for, kept while a table is loaded; any more are lost.
 MISSED_EVENTS_MAX = 10_000
 
-OnResult = Callable[[Any], None]
+
+class Request(Protocol):
+    """What somebody waits for an answer to."""
+
+    @property
+    def token(self) -> RequestToken:
+        """Names the request; the answer comes with it."""
 
 
 class LogTable(Protocol):
-    """The core: see `GroupTable` for what each call promises."""
+    """The core, but for its words, which its kind knows; see `TableCore` for the promises."""
 
     @property
     def records_skipped(self) -> int:
@@ -74,9 +80,6 @@ class LogTable(Protocol):
     def unload(self) -> None:
         """Give up: leadership is lost."""
 
-    def step(self, event: Any, now: Instant) -> None:
-        """Take one event."""
-
     def tick(self, now: Instant) -> None:
         """Do what is due."""
 
@@ -86,14 +89,18 @@ class LogTable(Protocol):
     def on_append_failed(self, token: WriteToken, failure: WriteFailure, now: Instant) -> None:
         """Take the report that an `Append` never will be."""
 
-    def take_ready(self) -> Sequence[Any]:
-        """Return what is to be done since the last call, in order."""
-
     def next_deadline_ms(self) -> int | None:
         """Return when `tick` is needed next."""
 
 
 TableT = TypeVar("TableT", bound=LogTable)
+RequestT = TypeVar("RequestT", bound=Request)
+#: What nobody waits for an answer to.
+NoticeT = TypeVar("NoticeT")
+#: Answers, and what those are told who come where there is no table to ask.
+ResultT = TypeVar("ResultT")
+#: What a table wants done beside answers and appends.
+WorkT = TypeVar("WorkT")
 
 
 def restore_plain(table: LogTable, header: BatchHeader, records: list[Record]) -> None:
@@ -103,7 +110,7 @@ def restore_plain(table: LogTable, header: BatchHeader, records: list[Record]) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableKind(Generic[TableT]):
+class TableKind(Generic[TableT, RequestT, NoticeT, ResultT, WorkT]):
     """What kind of tables live in the partitions of a topic."""
 
     topic: str
@@ -113,41 +120,46 @@ class TableKind(Generic[TableT]):
     replication_factor_option: str
     segment_bytes_option: str
     make_table: Callable[[Partition], TableT]
+    #: The table's own `step` and `take_ready`: here, because they speak the kind's words.
+    step: Callable[[TableT, RequestT | NoticeT, Instant], None]
+    take_ready: Callable[[TableT], Sequence[Respond[ResultT] | Append | WorkT]]
     #: Replays a batch while the table is loaded.
     restore: Callable[[TableT, BatchHeader, list[Record]], None] = restore_plain
     #: Makes the event that a transaction has ended in the log, from the producer id and whether it
     #: was committed; None where there are no transactions.
-    make_ended: Callable[[int, bool], Any] | None = None
+    make_ended: Callable[[int, bool], NoticeT] | None = None
     #: What those are told who come while the log is read, after leadership has gone, or before the
     #: topic is there.
-    is_loading: object
-    not_coordinator: object
-    not_available: object
+    is_loading: ResultT
+    not_coordinator: ResultT
+    not_available: ResultT
     #: Does what is neither an answer nor an append.
-    perform: "Callable[[TableHost[TableT], Any], None]"
+    perform: "Callable[[TableHost[TableT, RequestT, NoticeT, ResultT, WorkT], WorkT], None]"
     #: Told after each event.
-    on_event: "Callable[[TableHost[TableT]], None]"
+    on_event: "Callable[[TableHost[TableT, RequestT, NoticeT, ResultT, WorkT]], None]"
     #: Tells answers that others act upon for good: a coordinator that was deposed gives none.
-    is_final: Callable[[Any], bool] = lambda result: False
+    is_final: Callable[[ResultT], bool] = lambda result: False
     #: Told before each request that a loaded table gets.
-    before_request: "Callable[[TableHost[TableT], Any], None]" = lambda host, event: None
+    before_request: Callable[
+        ["TableHost[TableT, RequestT, NoticeT, ResultT, WorkT]", RequestT], None
+    ] = lambda host, event: None
 
 
-class _Waiting(NamedTuple):
+class _Waiting(NamedTuple, Generic[ResultT]):
     """Who waits for an answer."""
 
-    on_result: OnResult
+    on_result: Callable[[ResultT], None]
     #: How many appends had been asked for when the request came.
     appends_before: int
 
 
-class TableHost(Generic[TableT]):
+class TableHost(Generic[TableT, RequestT, NoticeT, ResultT, WorkT]):
     """The table of one partition."""
 
     def __init__(
         self,
         partition: Partition,
-        kind: TableKind[TableT],
+        kind: TableKind[TableT, RequestT, NoticeT, ResultT, WorkT],
         *,
         clock: Clock,
         disk: Disk,
@@ -161,7 +173,7 @@ class TableHost(Generic[TableT]):
         self._clock = clock
         self._disk = disk
         self._reports = reports
-        self._waiting: dict[RequestToken, _Waiting] = {}
+        self._waiting: dict[RequestToken, _Waiting[ResultT]] = {}
         #: Appends that were proposed, and up to which of them one is committed.
         self._appends = 0
         self._appends_committed = 0
@@ -172,11 +184,11 @@ class TableHost(Generic[TableT]):
         self._timer_ms: int | None = None
         self._watch: int | None = None
         #: What happened while the table was being loaded.
-        self._missed: list[Any] = []
+        self._missed: list[NoticeT] = []
         #: Whether more has happened than can be kept: it is loaded once more then.
         self._is_outdated = False
         #: Requests that wait until the table, which is empty, may be used.
-        self._held: list[tuple[Any, OnResult]] = []
+        self._held: list[tuple[RequestT, Callable[[ResultT], None]]] = []
         self._held_timer: Timer | None = None
         #: Leadership is gone; nothing comes of reports any more.
         self.is_closed = False
@@ -243,12 +255,12 @@ class TableHost(Generic[TableT]):
         self.is_loaded = True
         missed, self._missed = self._missed, []
         for event in missed:
-            self.table.step(event, self._instant())
+            self.kind.step(self.table, event, self._instant())
         self._after_event()
         for request, on_result in self._take_held():
             self.step(request, on_result)
 
-    def hold(self, event: Any, on_result: OnResult) -> None:
+    def hold(self, event: RequestT, on_result: Callable[[ResultT], None]) -> None:
         """Keep a request until the table may be used: for an empty log that is not long."""
         if len(self._held) >= HELD_MAX:
             on_result(self.kind.is_loading)
@@ -261,7 +273,7 @@ class TableHost(Generic[TableT]):
         for _, on_result in self._take_held():
             on_result(self.kind.is_loading)
 
-    def _take_held(self) -> list[tuple[Any, OnResult]]:
+    def _take_held(self) -> list[tuple[RequestT, Callable[[ResultT], None]]]:
         if self._held_timer is not None:
             self._held_timer.cancel()
             self._held_timer = None
@@ -273,19 +285,19 @@ class TableHost(Generic[TableT]):
     def _instant(self) -> Instant:
         return Instant(self._clock.now_ms(), self._clock.wall_ms())
 
-    def step(self, event: Any, on_result: OnResult) -> None:
+    def step(self, event: RequestT, on_result: Callable[[ResultT], None]) -> None:
         """Take a request; `on_result` gets its answer, exactly once."""
         self.kind.before_request(self, event)
         self._waiting[event.token] = _Waiting(on_result, self._appends)
-        self.table.step(event, self._instant())
+        self.kind.step(self.table, event, self._instant())
         self._after_event()
 
-    def notify(self, event: Any) -> None:
+    def notify(self, event: NoticeT) -> None:
         """Take an event that nobody waits for, at once or when the table is loaded."""
         if self.is_closed:
             return
         if self.is_loaded:
-            self.table.step(event, self._instant())
+            self.kind.step(self.table, event, self._instant())
             self._after_event()
         elif len(self._missed) < MISSED_EVENTS_MAX:
             self._missed.append(event)
@@ -300,7 +312,8 @@ class TableHost(Generic[TableT]):
             self._after_event()
 
     def _after_event(self) -> None:
-        while work := self.table.take_ready():
+        take_ready, table = self.kind.take_ready, self.table
+        while work := take_ready(table):
             for item in work:
                 if isinstance(item, Respond):
                     self._respond(item.token, item.result)
@@ -311,7 +324,7 @@ class TableHost(Generic[TableT]):
         self._set_timer()
         self.kind.on_event(self)
 
-    def _respond(self, token: RequestToken, result: Any) -> None:
+    def _respond(self, token: RequestToken, result: ResultT) -> None:
         """Give an answer, if need be once it is known that it is not of the past."""
         waiting = self._waiting.pop(token, None)
         if waiting is None:
@@ -417,7 +430,7 @@ class TableHost(Generic[TableT]):
             on_result(self.kind.not_coordinator)
 
     def _respond_all(self) -> None:
-        for item in self.table.take_ready():
+        for item in self.kind.take_ready(self.table):
             if isinstance(item, Respond):
                 self._respond(item.token, item.result)
 

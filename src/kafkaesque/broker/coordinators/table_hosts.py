@@ -7,16 +7,19 @@ partitions' leaders, `step` for a table that has nothing to load yet.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.table_host import (
     NEW_WAIT_MS_MAX,
-    OnResult,
+    NoticeT,
+    RequestT,
+    ResultT,
     TableHost,
     TableKind,
     TableT,
+    WorkT,
 )
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
@@ -50,10 +53,14 @@ class TableServices:
     options: LiveOptions
 
 
-class TableHosts(Generic[TableT]):
+class TableHosts(Generic[TableT, RequestT, NoticeT, ResultT, WorkT]):
     """The tables, by the partitions that they live in."""
 
-    def __init__(self, services: TableServices, kind: TableKind[TableT]) -> None:
+    def __init__(
+        self,
+        services: TableServices,
+        kind: TableKind[TableT, RequestT, NoticeT, ResultT, WorkT],
+    ) -> None:
         self._clock = services.clock
         self._disk = services.disk
         self._reports = services.reports
@@ -63,7 +70,7 @@ class TableHosts(Generic[TableT]):
         self._controller = services.controller
         self._options = services.options
         self._kind = kind
-        self._by_group: dict[GroupId, TableHost[TableT]] = {}
+        self._by_group: dict[GroupId, TableHost[TableT, RequestT, NoticeT, ResultT, WorkT]] = {}
         self._last_token = 0
         self._is_creating = False
 
@@ -72,7 +79,7 @@ class TableHosts(Generic[TableT]):
         self._last_token += 1
         return RequestToken(self._last_token)
 
-    def all(self) -> list[TableHost[TableT]]:
+    def all(self) -> list[TableHost[TableT, RequestT, NoticeT, ResultT, WorkT]]:
         """Return the tables on this broker, loaded or not."""
         return list(self._by_group.values())
 
@@ -134,7 +141,7 @@ class TableHosts(Generic[TableT]):
 
     # -- requests
 
-    def step(self, key: str, event: Any, on_result: OnResult) -> None:
+    def step(self, key: str, event: RequestT, on_result: Callable[[ResultT], None]) -> None:
         """Bring a request to the table on this broker that has to do with this name.
 
         `on_result` gets the table's answer, or what the kind says where there is no table to ask.
@@ -144,7 +151,7 @@ class TableHosts(Generic[TableT]):
         else:
             self.when_found((key,), lambda: self._step_now(key, event, on_result))
 
-    def _step_now(self, key: str, event: Any, on_result: OnResult) -> None:
+    def _step_now(self, key: str, event: RequestT, on_result: Callable[[ResultT], None]) -> None:
         try:
             where = self.find(key)
         except LeaderNotAvailable:
@@ -162,20 +169,20 @@ class TableHosts(Generic[TableT]):
 
     def ask_all(
         self,
-        make_event: Callable[[], Any],
-        on_done: Callable[[list[Any] | None], None],
+        make_event: Callable[[], RequestT],
+        on_done: Callable[[list[ResultT] | None], None],
     ) -> None:
         """Ask every table on this broker the same; None says that one is still being loaded."""
         asked = [each for each in self.all() if each.is_loaded or not each.is_empty]
         if not all(each.is_loaded for each in asked):
             on_done(None)
             return
-        results: list[Any] = []
+        results: list[ResultT] = []
         if not asked:
             on_done(results)
             return
 
-        def on_result(result: Any) -> None:
+        def on_result(result: ResultT) -> None:
             results.append(result)
             if len(results) == len(asked):
                 on_done(results)
@@ -183,7 +190,7 @@ class TableHosts(Generic[TableT]):
         for host in asked:
             host.step(make_event(), on_result)
 
-    def notify_all(self, event: Any) -> None:
+    def notify_all(self, event: NoticeT) -> None:
         """Tell every table something that nobody waits for."""
 
         def tell() -> None:
@@ -193,7 +200,9 @@ class TableHosts(Generic[TableT]):
         # Not within the controller's turn: tables append to other groups' logs.
         self._clock.call_soon(tell)
 
-    def host_of(self, partition: Partition) -> TableHost[TableT] | None:
+    def host_of(
+        self, partition: Partition
+    ) -> TableHost[TableT, RequestT, NoticeT, ResultT, WorkT] | None:
         """Return the table that lives in a partition, if that is led here."""
         return self._by_group.get(partition.state.group)
 

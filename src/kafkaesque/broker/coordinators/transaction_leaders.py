@@ -26,6 +26,7 @@ from kafkaesque.broker.requests.commands import (
     ProduceResult,
     WriteMarker,
 )
+from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.errors import (
@@ -62,6 +63,16 @@ class TransactionLeaders:
         self._leaders = leaders
         self._caller = caller
         self._partitions = partitions
+
+    def register(self, desk: RequestDesk) -> None:
+        """Have the requests of other brokers served."""
+
+        def confirm(_: NodeId, request: ConfirmTransaction, on_done: OnServed) -> None:
+            self.serve_confirmation(request)
+            on_done(Done())
+
+        desk.register(WriteMarker, lambda _, request, done: self.serve_marker(request, done))
+        desk.register(ConfirmTransaction, confirm)
 
     def report(self, group: GroupId) -> LeaderReport | None:
         """Return who leads a group and in which term; None where that broker is not heard of."""

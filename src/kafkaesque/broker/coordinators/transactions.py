@@ -6,17 +6,18 @@ whether that partition takes part, or has it added (KIP-890).
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.coordinators.marker_writer import MarkerWriter
-from kafkaesque.broker.coordinators.table_host import OnResult, TableHost, TableKind
+from kafkaesque.broker.coordinators.table_host import TableKind
 from kafkaesque.broker.coordinators.table_hosts import TableHosts, TableServices
+from kafkaesque.broker.coordinators.transaction_host import Answer, TransactionHost, Wanted
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.metadata.records import TopicDeleted
 from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.commands import AddedToTransaction, AddToTransaction
+from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable
 from kafkaesque.model.ids import NodeId, TopicId, TopicPartition
 from kafkaesque.model.log_line import LogLine
@@ -28,6 +29,8 @@ from kafkaesque.transactions.events import (
     AddPartitions,
     InitProducerId,
     ListTransactions,
+    MarkersWritten,
+    Request,
 )
 from kafkaesque.transactions.results import (
     AddOffsetsResult,
@@ -58,7 +61,9 @@ _PASSING = (
 OnError = Callable[[TransactionError], None]
 
 
-class TransactionCoordinators(TableHosts[TransactionTable]):
+class TransactionCoordinators(
+    TableHosts[TransactionTable, Request, MarkersWritten, Answer, Wanted]
+):
     """All transaction coordinators of a broker."""
 
     def __init__(
@@ -74,13 +79,15 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         self._caller = caller
         self._producer_ids = producer_ids
         self._partition_leaders = partition_leaders
-        kind = TableKind(
+        kind: TableKind[TransactionTable, Request, MarkersWritten, Answer, Wanted] = TableKind(
             topic=TRANSACTIONS_TOPIC,
             what="transactions",
             partition_count_option="transaction.state.log.num.partitions",
             replication_factor_option="transaction.state.log.replication.factor",
             segment_bytes_option="transaction.state.log.segment.bytes",
             make_table=lambda partition: TransactionTable(self.config(), partition.leader_epoch),
+            step=TransactionTable.step,
+            take_ready=TransactionTable.take_ready,
             is_loading=TransactionError.COORDINATOR_LOAD_IN_PROGRESS,
             not_coordinator=TransactionError.NOT_COORDINATOR,
             not_available=TransactionError.COORDINATOR_NOT_AVAILABLE,
@@ -97,7 +104,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
     ) -> None:
         """List the transactional ids that this broker coordinates."""
 
-        def on_results(results: list[Any] | None) -> None:
+        def on_results(results: list[Answer] | None) -> None:
             if results is None:
                 on_done(ListResult(error=TransactionError.COORDINATOR_LOAD_IN_PROGRESS))
                 return
@@ -123,6 +130,10 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         self._clock.call_soon(tell)
 
     # -- for partitions' leaders
+
+    def register(self, desk: RequestDesk) -> None:
+        """Have the requests of other brokers served."""
+        desk.register(AddToTransaction, lambda _, request, done: self.serve(request, done))
 
     def confirm(self, request: AddToTransaction, on_error: OnError) -> None:
         """Ask whether a partition takes part in a transaction, or have it added.
@@ -192,7 +203,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
             token=self.next_token(), connection=NO_CONNECTION, transactions=(added,)
         )
 
-        def on_result(result: object) -> None:
+        def on_result(result: Answer) -> None:
             if isinstance(result, AddPartitionsResult):
                 error = result.transactions[0].partitions[0].error
             elif isinstance(result, TransactionError):
@@ -205,14 +216,16 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
 
     # -- what the tables want done
 
-    def step(self, key: str, event: Any, on_result: OnResult) -> None:
+    def step(self, key: str, event: Request, on_result: Callable[[Answer], None]) -> None:
         """Bring a request to the coordinator on this broker, and tell whom it shuts out."""
         if isinstance(event, InitProducerId):
             on_result = self._telling(event.transactional_id, on_result)
         super().step(key, event, on_result)
 
-    def _telling(self, transactional_id: str, on_result: OnResult) -> OnResult:
-        def on_begun(result: Any) -> None:
+    def _telling(
+        self, transactional_id: str, on_result: Callable[[Answer], None]
+    ) -> Callable[[Answer], None]:
+        def on_begun(result: Answer) -> None:
             if isinstance(result, InitResult) and result.producer_epoch > 0:
                 sentence = (
                     f"transactional id {transactional_id}: epoch {result.producer_epoch} begins, "
@@ -231,7 +244,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
 
         return on_begun
 
-    def _perform(self, host: TableHost[TransactionTable], item: Any) -> None:
+    def _perform(self, host: TransactionHost, item: Wanted) -> None:
         match item:
             case NeedProducerId():
                 self._fetch_producer_id(host, item)
@@ -248,10 +261,8 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
                 writer.start()
             case ConfirmPartitions():
                 self._partition_leaders.tell(item, host.partition.leader_epoch)
-            case _:
-                raise InvariantBroken(f"nobody knows how to do {item}")
 
-    def _fetch_producer_id(self, host: TableHost[TransactionTable], need: NeedProducerId) -> None:
+    def _fetch_producer_id(self, host: TransactionHost, need: NeedProducerId) -> None:
         def on_id(outcome: object) -> None:
             producer_id = outcome if isinstance(outcome, int) else None
             # Not within the table's turn.
@@ -275,7 +286,7 @@ class TransactionCoordinators(TableHosts[TransactionTable]):
         )
 
 
-def _is_final(result: object) -> bool:
+def _is_final(result: Answer) -> bool:
     """Return whether a producer acts upon an answer for good; lists are for people."""
     match result:
         case InitResult() | AddOffsetsResult() | EndResult() | ForceAbortResult():

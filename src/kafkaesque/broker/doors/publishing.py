@@ -5,8 +5,8 @@ from collections.abc import Callable
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
 from kafkaesque.broker.partitions.forwarder import Forwarder, OnProduced
-from kafkaesque.broker.partitions.partition import OnProduced as OnAppended
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.waiting_produces import OnProduced as OnAppended
 from kafkaesque.model.errors import InvalidTopic
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.storage.log_store import LogStore

@@ -11,16 +11,22 @@ transactions stop, moves with it only.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.options.topic_config import TopicConfig
 from kafkaesque.broker.partitions.batch_checks import LongCheck, check_produced
+from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.broker.partitions.record_times import RecordTimes
 from kafkaesque.broker.partitions.refused_batches import GAPS_MS, RefusedBatches, is_after
+from kafkaesque.broker.partitions.waiting_produces import (
+    OnProduced,
+    WaitingProduce,
+    answer_until,
+    insert_in_order,
+)
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.env.clock import Clock
@@ -61,21 +67,6 @@ _FOR_THE_MOMENT = (NotEnoughReplicas, NotLeader, StorageFailed)
 
 _TRANSACTIONAL = int(Attribute.TRANSACTIONAL)
 
-OnProduced = Callable[[ProduceResult | RequestRefused], None]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A produce request that waits; it is done when a mark reaches `next_offset`.
-
-    Treat as immutable; not frozen, as every produce makes one.
-    """
-
-    next_offset: Offset
-    deadline_ms: int
-    result: ProduceResult
-    on_done: OnProduced
-
 
 class Partition:
     """One partition's replica on this broker, with all that clients can do to it."""
@@ -99,8 +90,8 @@ class Partition:
         self._clock = clock
         self._on_leadership = on_leadership
         self._activity = activity
-        self._waiting_commit: deque[_Waiting] = deque()
-        self._waiting_durable: deque[_Waiting] = deque()
+        self._waiting_commit: deque[WaitingProduce] = deque()
+        self._waiting_durable: deque[WaitingProduce] = deque()
         self._durable_offset = Offset(0)
         self._watchers: dict[int, Callable[[], None]] = {}
         self._watch_ticket = 0
@@ -109,6 +100,8 @@ class Partition:
         #: nobody led.
         self._gaps_until_ms = 0
         self._refused = RefusedBatches(clock.now_ms)
+        #: Those that live on this partition, if there are any.
+        self.tables: PartitionTables | None = None
         #: Told of each committed end of a transaction, while this broker leads: producer id, and
         #: whether it was committed; more than once where a marker is asked for again.
         self.on_transaction_ended: Callable[[int, bool], None] | None = None
@@ -144,6 +137,11 @@ class Partition:
     def settled_offset(self) -> Offset:
         """What is before it is committed, and durable on this broker: it may be given up."""
         return min(self.high_watermark, self._durable_offset)
+
+    @property
+    def kept_from_offset(self) -> Offset | None:
+        """From where on tables need the log; None: they need nothing of it."""
+        return None if self.tables is None else self.tables.start_held_at()
 
     @property
     def everywhere_offset(self) -> Offset:
@@ -206,6 +204,8 @@ class Partition:
     def restore(self, log: "GroupLog") -> None:
         """Learn from the log what has to be known before the group is opened; waits."""
         self.producers.restore(log, is_compacted=self.config.is_compacted)
+        if self.tables is not None:
+            self.tables.restore(log)
 
     def save(self) -> None:
         """Write down what makes the next start quick."""
@@ -298,6 +298,8 @@ class Partition:
             base_offset, next_offset, _ = appended
             # At once, not when it is in the log: the next request of the same turn follows on it.
             self.producers.note(batch, base_offset)
+            if self.tables is not None:
+                self.tables.note(batch, records, base_offset)
             self._activity.messages_in += batch.last_offset_delta + 1
             self._activity.bytes_in += len(records)
         result = ProduceResult(
@@ -343,6 +345,8 @@ class Partition:
             batch = read_batch_header(data)
             offset = replica.append(data, batch).base_offset
             self.producers.note_control(batch, data, offset)
+            if self.tables is not None:
+                self.tables.note(batch, data, offset)
         is_commit = marker.type is MarkerType.COMMIT
 
         def on_written(outcome: ProduceResult | RequestRefused) -> None:
@@ -433,10 +437,10 @@ class Partition:
             on_done(result)
             return
         waiting = self._waiting_commit if acks == -1 else self._waiting_durable
-        item = _Waiting(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
+        item = WaitingProduce(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
         if waiting and waiting[-1].next_offset > next_offset:
             # A repeated batch waits for where it was first: keep the queue in offset order.
-            _insert_in_order(waiting, item)
+            insert_in_order(waiting, item)
         else:
             waiting.append(item)
 
@@ -570,11 +574,15 @@ class Partition:
         self.producers.on_leading(end_offset)
         # A log without records had no leader to lose.
         self._gaps_until_ms = self._clock.now_ms() + GAPS_MS if end_offset else 0
+        if self.tables is not None:
+            self.tables.on_leading(self._replica())
         self._on_leadership(self)
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
         """See `ReplicaListener`."""
         self.producers.on_following()
+        if self.tables is not None:
+            self.tables.on_following()
         self._refuse_waiting(
             lambda: NotLeader(f"{self.state.topic_partition} has another leader", leader)
         )
@@ -591,11 +599,15 @@ class Partition:
     def on_appended(self, batches: Sequence[AppendedBatch]) -> None:
         """See `ReplicaListener`."""
         self.producers.on_appended(batches)
+        if self.tables is not None:
+            self.tables.on_appended(batches)
 
     def on_truncated(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = min(self._durable_offset, end_offset)
         self.producers.truncate(end_offset)
+        if self.tables is not None:
+            self.tables.on_truncated(end_offset)
         if end_offset < self.high_watermark:
             # Only with `write.caching`: a majority has lost what was committed. Whoever has read
             # it hears from the leader that its offset is out of range.
@@ -607,11 +619,13 @@ class Partition:
         self._durable_offset = min(self._durable_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.producers.begin_at(end_offset)
+        if self.tables is not None:
+            self.tables.begin_at(end_offset)
 
     def on_durable(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""
         self._durable_offset = end_offset
-        _answer_until(self._waiting_durable, end_offset)
+        answer_until(self._waiting_durable, end_offset)
 
     def on_committed(self, high_watermark: Offset) -> None:
         """See `ReplicaListener`."""
@@ -621,19 +635,21 @@ class Partition:
             return
         self.high_watermark = high_watermark
         self.producers.on_committed(high_watermark)
+        if self.tables is not None:
+            self.tables.on_committed(high_watermark)
         waiting = self._waiting_commit
         if waiting and waiting[0].next_offset <= high_watermark:
             if self.config.min_insync_replicas > 1 and self._min_insync > 1:
                 self._answer_committed(high_watermark)
             else:
-                _answer_until(waiting, high_watermark)
+                answer_until(waiting, high_watermark)
         self._wake()
 
     def _answer_committed(self, high_watermark: Offset) -> None:
         """Answer with what the in-sync set says now, as Kafka does."""
         enough = len(self._replica().in_sync()) >= self._min_insync
         if enough:
-            _answer_until(self._waiting_commit, high_watermark)
+            answer_until(self._waiting_commit, high_watermark)
             return
         while self._waiting_commit and self._waiting_commit[0].next_offset <= high_watermark:
             self._waiting_commit.popleft().on_done(
@@ -643,6 +659,8 @@ class Partition:
     def on_failed(self, error: Exception) -> None:
         """See `ReplicaListener`."""
         self.failure = error
+        if self.tables is not None:
+            self.tables.on_following()
         self._refuse_waiting(
             lambda: StorageFailed(f"{self.state.topic_partition} went offline: {error}")
         )
@@ -668,18 +686,7 @@ class Partition:
                 install()
             # It begins at the sender's base, and has yet to grow to where it is to start.
             self._durable_offset = min(start_offset, self.log.end_offset)
+            if self.tables is not None:
+                self.tables.begin_at(self.log.end_offset)
 
         self.producers.adopt(payload, start_offset, on_durable, formation_of(term))
-
-
-def _insert_in_order(waiting: deque[_Waiting], item: _Waiting) -> None:
-    position = len(waiting)
-    while position > 0 and waiting[position - 1].next_offset > item.next_offset:
-        position -= 1
-    waiting.insert(position, item)
-
-
-def _answer_until(waiting: deque[_Waiting], mark: Offset) -> None:
-    while waiting and waiting[0].next_offset <= mark:
-        item = waiting.popleft()
-        item.on_done(item.result)

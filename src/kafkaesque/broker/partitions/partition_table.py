@@ -13,6 +13,7 @@ from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_tables import PartitionTableKinds, PartitionTables
 from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
@@ -107,6 +108,8 @@ class PartitionTable:
         self._activity = activity
         self._events = events
         self._partitions: dict[GroupId, Partition] = {}
+        #: Kinds of tables that live on partitions; complete before the first is opened.
+        self.table_kinds: list[PartitionTableKinds] = []
         self._asked = False
         #: Partitions whose copies here are made anew, to be reported.
         self._lost: list[str] = []
@@ -399,6 +402,9 @@ class PartitionTable:
             on_leadership=self._events.on_leadership,
             activity=self._activity,
         )
+        tables = [kind.make_host(self._clock) for kind in self.table_kinds if kind.is_for(state)]
+        if tables:
+            partition.tables = PartitionTables(tables, producers.note_control)
         partition.restore(log)
         self._partitions[state.group] = partition
         is_new = log.last_index == 0

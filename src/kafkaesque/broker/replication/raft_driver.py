@@ -108,6 +108,8 @@ class RaftDriver:
         self._on_failed = on_failed
         self._replicas: dict[GroupId, Replica] = {}
         self._dirty: dict[GroupId, Replica] = {}
+        #: What is to be done at the end of this turn, before that.
+        self._before_turn: list[Callable[[], None]] = []
         self._active: dict[GroupId, Replica] = {}
         #: The oldest give way: they may be for groups that are gone.
         self._early: deque[tuple[NodeId, GroupId, bytes]] = deque(maxlen=EARLY_MESSAGES_MAX)
@@ -438,19 +440,30 @@ class RaftDriver:
             self._turn_asked = True
             self.env.clock.call_soon(self._on_turn)
 
+    def before_turn(self, work: Callable[[], None]) -> None:
+        """Call this at the end of this turn, before replicas are performed: it may append."""
+        self._before_turn.append(work)
+        if not self._turn_asked:
+            self._turn_asked = True
+            self.env.clock.call_soon(self._on_turn)
+
     def _on_turn(self) -> None:
         self._turn_asked = False
         if self._stopped:
             return
         self.peers.hold_flush()
         for _ in range(ROUNDS_PER_TURN_MAX):
+            if self._before_turn:
+                before, self._before_turn = self._before_turn, []
+                for work in before:
+                    work()
             dirty = self._dirty
             if not dirty:
                 break
             self._dirty = {}
             for replica in dirty.values():
                 self._perform(replica)
-        if self._dirty and not self._turn_asked:
+        if (self._dirty or self._before_turn) and not self._turn_asked:
             self._turn_asked = True
             self.env.clock.call_soon(self._on_turn)
         if self._written:

@@ -35,7 +35,7 @@ from kafkaesque.broker.upkeep.pace import Pace
 from kafkaesque.env.clock import Clock, Timer
 from kafkaesque.env.disk import Disk, StepRun
 from kafkaesque.model.errors import DiskFailed, DiskFull
-from kafkaesque.model.ids import GroupId
+from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.storage.compaction_plan import CompactionOptions, CompactionPlan
 from kafkaesque.storage.compactor import CleanedGroup, CompactionResult, compact
@@ -183,7 +183,7 @@ class LogCleaner:
         )
         return partition.log.compaction_plan(
             now_wall_ms=self._clock.wall_ms(),
-            limit_offset=partition.last_stable_offset,
+            limit_offset=_limit(partition),
             everywhere_offset=partition.everywhere_offset,
             options=options,
         )
@@ -254,6 +254,12 @@ class LogCleaner:
         on_stopped, self._on_stopped = self._on_stopped, None
         if on_stopped is not None:
             on_stopped()
+
+
+def _limit(partition: Partition) -> Offset:
+    """Return up to where a log may be compacted: what its tables need stays as it is."""
+    kept_from, stable = partition.kept_from_offset, partition.last_stable_offset
+    return stable if kept_from is None else min(stable, kept_from)
 
 
 class _Run:

@@ -150,6 +150,8 @@ class LogStarts:
     def delete(self, partition: Partition, start: int, timeout_ms: int, on_done: OnDone) -> None:
         """Delete the committed records before an offset, on the leader and all in sync with it."""
         clock = self._clock
+        kept_from = partition.kept_from_offset
+        start = start if kept_from is None else min(start, kept_from)
         start = max(start, partition.log_start_offset)
         term = partition.log.term_before(start)
         deadline_ms = clock.now_ms() + timeout_ms
@@ -322,6 +324,9 @@ def _believed(partition: Partition, start: _Start) -> Offset | None:
     if partition.is_leader and not (has_said and log.term_before(start.offset) == start.term):
         return None
     upto = min(Offset(start.offset), partition.settled_offset)
+    kept_from = partition.kept_from_offset
+    if kept_from is not None:
+        upto = min(upto, kept_from)
     if upto <= log.start_offset or not has_said:
         return upto
     term = log.term_before(upto)
