@@ -82,7 +82,9 @@ def by_kafka_python(servers: str, topic: str) -> list[bytes]:
         read: list[bytes] = []
 
         def poll() -> bool:
-            for records in consumer.poll(timeout_ms=100).values():
+            # Longer than a rebalance takes: where the time of a poll ends within one, kafka-python
+            # (3.0.12) forgets what it was assigned, and that it has to ask again.
+            for records in consumer.poll(timeout_ms=5_000).values():
                 read.extend(record.value for record in records)
             return len(read) == COUNT
 

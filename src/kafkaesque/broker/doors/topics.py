@@ -65,14 +65,14 @@ class Topics:
         timeout_ms: int,
         on_asked: OnAsked,
     ) -> None:
-        """Ask a partition's leader to hand over; `Done` says that it tries, not that it is done.
-
-        Raises:
-            RequestRefused: this broker leads, and cannot hand over.
-        """
+        """Ask a partition's leader to hand over; `Done` says that it tries, not that it is done."""
         if leader == self._node:
-            self._driver.transfer_leadership(partition.group, successor)
-            on_asked(Done())
+            try:
+                self._driver.transfer_leadership(partition.group, successor)
+            except RequestRefused as refusal:
+                on_asked(refusal)
+            else:
+                on_asked(Done())
         else:
             request = TransferLeadership(group=partition.group, to_node=successor)
             self._caller.ask(leader, request, Done, timeout_ms, on_asked)

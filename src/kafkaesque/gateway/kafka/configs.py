@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaesque.broker.doors import Doors
@@ -300,16 +301,21 @@ def _alter(
     for result in results:
         key = (result.resource_type, result.resource_name)
         counts[key] = counts.get(key, 0) + 1
-    pieces: list[Piece] = []
-    for place, result in enumerate(results):
+
+    def alter(place: int, on_done: Callable[[], None]) -> None:
+        result = results[place]
         try:
             if counts[result.resource_type, result.resource_name] > 1:
                 raise InvalidRequest("the resource is named more than once")
             command = command_of(place)
         except RequestRefused as refusal:
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
+            on_done()
         else:
-            pieces.append(command_piece(doors, command, ALTER_TIMEOUT_MS, _on_altered(result)))
+            command_piece(doors, command, ALTER_TIMEOUT_MS, _on_altered(result))(on_done)
+
+    # A request may name tens of thousands: what each needs is made when it is its turn.
+    pieces = [partial(alter, place) for place in range(len(results))]
     Queue(doors.clock, pieces, answer).start()
 
 
