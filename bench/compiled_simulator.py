@@ -34,17 +34,18 @@ import kafkaesque
 ROOMS_NOT_COMPILED = ("admin", "cli", "server", "spark", "testing", "protocols/kafka")
 #: mypyc refuses these, compiles them wrongly, or makes classes of which others cannot make theirs.
 NOT_COMPILED = (
-    "broker/commands.py",
-    "broker/group_coordinators.py",
-    "broker/metadata_records.py",
-    "broker/recovery_state.py",
-    "broker/table_host.py",
-    "broker/table_hosts.py",
-    "broker/transaction_coordinators.py",
+    "broker/requests/commands.py",
+    "broker/coordinators/groups.py",
+    "broker/metadata/records.py",
+    "broker/metadata/recovery_state.py",
+    "broker/requests/survivor_report.py",
+    "broker/coordinators/table_host.py",
+    "broker/coordinators/table_hosts.py",
+    "broker/coordinators/transactions.py",
     "groups/consumer/classic_members.py",
     "model/histogram.py",
     "model/log_line.py",
-    "model/log_table.py",
+    "tables/log_table.py",
     "model/record_errors.py",
     "sim/faults.py",
     "sim/namesakes/transactor.py",
@@ -52,7 +53,11 @@ NOT_COMPILED = (
     "sim/runner.py",
 )
 #: These have classes of msgspec among what is called often.
-WITH_STRUCTS = ("broker/cluster_state.py", "broker/peer_messages.py", "broker/raft_replica.py")
+WITH_STRUCTS = (
+    "broker/metadata/cluster_state.py",
+    "broker/peers/messages.py",
+    "broker/replication/raft_replica.py",
+)
 NOT_NATIVE = {
     "env/network.py": "NameUnknown",
     "runtime/framing.py": "FrameRefused",

@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "options.md"
 sys.path.insert(0, str(ROOT / "src"))
 
-from kafkaesque.broker.absent_options import absent_options  # noqa: E402
-from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS  # noqa: E402
-from kafkaesque.broker.group_options import GROUP_OPTIONS  # noqa: E402
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
+from kafkaesque.broker.metadata.client_quotas import CLIENT_QUOTAS, IP_QUOTAS  # noqa: E402
+from kafkaesque.broker.options.absent import absent_options  # noqa: E402
+from kafkaesque.broker.options.groups import GROUP_OPTIONS  # noqa: E402
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
 from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
 

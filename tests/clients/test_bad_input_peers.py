@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.peer_door import GREETING_MS_MAX
-from kafkaesque.broker.peer_messages import (
+from kafkaesque.broker.peers.door import GREETING_MS_MAX
+from kafkaesque.broker.peers.messages import (
     PROTOCOL_VERSION,
     Denial,
     Hello,

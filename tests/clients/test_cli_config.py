@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from kafkaesque.broker.group_options import GROUP_OPTIONS
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.options.groups import GROUP_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli.app import app
 from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique

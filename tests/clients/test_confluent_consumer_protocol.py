@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewPartitions
 
 from bench.processes import ask_metadata
-from kafkaesque.broker.topic_names import OFFSETS_TOPIC
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.coordinator_partition import coordinator_partition
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import (

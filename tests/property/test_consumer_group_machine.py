@@ -20,7 +20,7 @@ from kafkaesque.groups.consumer.states import MemberState
 from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions, Topic, TopicCatalog
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model.ids import TopicId
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk
 
 CONFIG = GroupConfig()

@@ -28,7 +28,7 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.results import HeartbeatResult, JoinedMember, JoinResult, SyncResult
 from kafkaesque.model.ids import TopicId, TopicPartition
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk, subscription
 
 #: What may be written in parts is.

@@ -16,7 +16,7 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.results import JoinResult, SyncResult
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk, subscription
 
 SESSION_MS = 10_000

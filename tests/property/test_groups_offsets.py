@@ -26,7 +26,7 @@ from kafkaesque.groups.results import (
     DeleteOffsetsResult,
 )
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import Append, RequestToken
+from kafkaesque.tables.log_table import Append, RequestToken
 from tests.unit.groups.desk import Desk
 
 Place = tuple[str, str, int]

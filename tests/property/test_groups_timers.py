@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.groups.timers import TimerQueue
+from kafkaesque.tables.timers import TimerQueue
 
 KEYS = st.integers(0, 5)
 TIMES = st.integers(0, 30)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import LogRecord, RequestToken
+from kafkaesque.tables.log_table import LogRecord, RequestToken
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import (

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.gossip_driver import GossipDriver
+from kafkaesque.broker.joining.gossip_driver import GossipDriver
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.ids import NodeId
@@ -106,7 +106,7 @@ class Cluster:
         def is_whole() -> bool:
             nodes = [broker.node for broker in self.brokers.values()]
             return all(
-                broker.is_ready
+                broker.life.is_ready
                 and len(broker.state.brokers) >= len(nodes)
                 and all(broker.peers.is_alive(node) for node in nodes)
                 and all(broker.gossip and broker.gossip.state(node) is ALIVE for node in nodes)

@@ -1,9 +1,9 @@
 """A cluster in which a test, not a nemesis, says what goes wrong, and when."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.model.errors import UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.sim.agreement import read_committed
@@ -29,13 +29,16 @@ class Scenario:
         configs: Mapping[str, str] | None = None,
         *,
         compacts: bool = False,
+        prepare: Callable[[Broker], None] = lambda _: None,
     ) -> None:
+        """`prepare` is told of each broker before it starts."""
         options = options or SimOptions()
         self.world = World(seed)
         self.loop = self.world.loop
         self.cluster = SimCluster(self.world, options)
         self.findings = Findings()
         self.env = self.world.add_machine("client").boot()
+        self.cluster.prepare = prepare
         self.cluster.start()
         replicas = min(options.replicas, options.brokers)
         configs = {**(configs or {}), **({"cleanup.policy": "compact"} if compacts else {})}

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.model.batch_encoder import (
     BatchOptions,
     EndMarker,

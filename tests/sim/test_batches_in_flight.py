@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.broker.refused_batches import RefusedBatches
+from kafkaesque.broker.partitions.refused_batches import RefusedBatches
 from kafkaesque.sim.options import SimOptions, with_faults
 from kafkaesque.sim.runner import run_seed
 

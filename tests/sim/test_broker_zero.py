@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, Done
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.requests.commands import ChangeConfig, ConfigChange, Done
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, write_node
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.sim.runner import run_seed
@@ -43,7 +43,7 @@ def change(scenario: Scenario, node: NodeId, value: str) -> None:
     outcomes: list[object] = []
     changes = [ConfigChange(name=NAME, value=value)]
     command = ChangeConfig(topic=None, node=write_node(node), changes=changes)
-    scenario.broker("b3").submit(command, 20_000, outcomes.append)
+    scenario.broker("b3").controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: outcomes == [Done()], 30_000)
 
 
@@ -93,14 +93,18 @@ def test_options_of_broker_zero_are_not_those_of_all() -> None:
     change(scenario, ZERO, "7")
     change(scenario, ALL_BROKERS, "5")
     brokers = [scenario.broker(name) for name in scenario.cluster.names]
-    scenario.loop.run_until(lambda: [each.options[NAME] for each in brokers] == [7, 5, 5], 10_000)
+    scenario.loop.run_until(
+        lambda: [each.options.values[NAME] for each in brokers] == [7, 5, 5], 10_000
+    )
     for name in scenario.cluster.names:
         scenario.kill(name)
     for name in scenario.cluster.names:
         scenario.boot(name)
     scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
     brokers = [scenario.broker(name) for name in scenario.cluster.names]
-    scenario.loop.run_until(lambda: [each.options[NAME] for each in brokers] == [7, 5, 5], 10_000)
+    scenario.loop.run_until(
+        lambda: [each.options.values[NAME] for each in brokers] == [7, 5, 5], 10_000
+    )
 
 
 @pytest.mark.timeout(300)

@@ -5,7 +5,7 @@ It does not outlast a power failure of a majority; that costs records, and nothi
 
 import pytest
 
-from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec

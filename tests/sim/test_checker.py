@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.log_reader import LogReader
-from kafkaesque.broker.log_starts import LogStarts, OnDone
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.partitions.log_reader import LogReader
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.upkeep.log_starts import LogStarts, OnDone
 from kafkaesque.env.disk import File, FileRange
 from kafkaesque.model.batch import CHECKED_START
 from kafkaesque.model.checksum import crc32c

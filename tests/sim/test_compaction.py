@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.produce import _ProduceOne
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.batch_encoder import encode_batch

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import founding, identity, registration
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.controller import founding
+from kafkaesque.broker.controller.founding import Founding
+from kafkaesque.broker.controller.metadata_store import MetadataStore
+from kafkaesque.broker.joining import identity, registration
+from kafkaesque.broker.metadata.features import KNOWN, METADATA
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ChangeControllers,
     ConfigChange,
@@ -18,9 +22,6 @@ from kafkaesque.broker.commands import (
     RaiseFeature,
     RemoveBroker,
 )
-from kafkaesque.broker.features import KNOWN, METADATA
-from kafkaesque.broker.founding import Founding
-from kafkaesque.broker.metadata_store import MetadataStore
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, KafkaesqueError
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
 from kafkaesque.sim.nemesis import LOSING, SURVIVABLE
@@ -58,7 +59,7 @@ def term_of(broker: Broker) -> int:
 def submit(scenario: Scenario, command: ControllerCommand) -> object:
     """Have a command carried out, and return what the answer is."""
     outcomes: list[object] = []
-    leader(scenario).submit(command, 20_000, outcomes.append)
+    leader(scenario).controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 30_000)
     return outcomes[0]
 
@@ -345,7 +346,7 @@ def test_a_new_broker_is_taken_in_though_its_file_names_only_former_controllers(
     assert node in leader(scenario).state.brokers
     for name in ("b2", "b3"):
         scenario.world.wire.unblock(f"b{node}", name)
-    until(scenario, lambda: scenario.broker(f"b{node}").is_ready)
+    until(scenario, lambda: scenario.broker(f"b{node}").life.is_ready)
 
 
 def test_a_cluster_of_the_release_before_changes_its_controllers_after_the_upgrade(
@@ -467,7 +468,7 @@ def test_a_broker_that_asks_for_its_id_for_long_does_not_take_its_log_for_lost(
     scenario.boot("b2")
     scenario.loop.run_for(5 * founding.GRACE_MS)
     assert scenario.told("broker 2 has an empty directory") == []
-    assert scenario.broker("b2").is_ready
+    assert scenario.broker("b2").life.is_ready
     scenario.write(10)
     assert scenario.findings.anomalies == []
 
@@ -499,7 +500,9 @@ def test_a_controller_whose_snapshot_is_gone_does_not_begin_with_half_of_the_met
     broker = scenario.broker(name)
     for number in range(9):
         change = ConfigChange(name="retention.bytes", value=str(10_000_000 + number))
-        broker.submit(ChangeConfig(topic=TOPIC, changes=[change]), 20_000, lambda _: None)
+        broker.controller_client.submit(
+            ChangeConfig(topic=TOPIC, changes=[change]), 20_000, lambda _: None
+        )
         scenario.loop.run_for(300)
     replica = broker.driver.get(CONTROLLER_GROUP)
     assert replica is not None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.controller_client import CUT_OFF_MS
+from kafkaesque.broker.controller.client import CUT_OFF_MS
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.ids import NodeId
@@ -44,11 +44,11 @@ NEEDS_OTHERS = {
 
 def listed(scenario: Scenario, name: str) -> list[int]:
     """Return the brokers that clients are told of."""
-    return [each.node for each in ClusterView(scenario.broker(name)).brokers]
+    return [each.node for each in ClusterView(scenario.broker(name).doors).brokers]
 
 
 def is_cut_off(scenario: Scenario, name: str) -> bool:
-    return ClusterView(scenario.broker(name)).is_cut_off
+    return ClusterView(scenario.broker(name).doors).is_cut_off
 
 
 def cut_off_b1(scenario: Scenario) -> None:
@@ -56,7 +56,9 @@ def cut_off_b1(scenario: Scenario) -> None:
     for name in ("b2", "b3"):
         scenario.world.wire.block("b1", name)
         scenario.world.wire.block(name, "b1")
-    scenario.loop.run_until(lambda: scenario.broker("b1").controller_node() is None, 10_000)
+    scenario.loop.run_until(
+        lambda: scenario.broker("b1").controller_client.leader() is None, 10_000
+    )
     scenario.loop.run_for(10_000)
 
 
@@ -84,7 +86,7 @@ class Client:
 def test_a_broker_that_is_cut_off_names_all_brokers() -> None:
     scenario = Scenario(1)
     cut_off_b1(scenario)
-    assert [each.node for each in scenario.broker("b1").alive_brokers()] == [1]
+    assert [each.node for each in scenario.broker("b1").cluster.alive_brokers()] == [1]
     assert listed(scenario, "b1") == [1, 2, 3]
     assert listed(scenario, "b2") == listed(scenario, "b3") == [2, 3]
     assert [is_cut_off(scenario, name) for name in ("b1", "b2", "b3")] == [True, False, False]
@@ -99,7 +101,9 @@ def test_the_two_sides_of_one_cut_know_their_ways_again_when_it_is_healed() -> N
     scenario.world.wire.unblock("b2", "b1")
     scenario.world.wire.unblock("b3", "b1")
     scenario.loop.run_until(
-        lambda: all(len(scenario.broker(each).alive_brokers()) == 3 for each in ("b1", "b2", "b3")),
+        lambda: all(
+            len(scenario.broker(each).cluster.alive_brokers()) == 3 for each in ("b1", "b2", "b3")
+        ),
         10_000,
     )
     scenario.kill("b2")
@@ -108,11 +112,11 @@ def test_the_two_sides_of_one_cut_know_their_ways_again_when_it_is_healed() -> N
 
 def test_a_lost_broker_is_listed_until_its_session_is_over() -> None:
     scenario = Scenario(3)
-    session_ms = int(scenario.broker("b1").option("broker.session.timeout.ms"))
+    session_ms = int(scenario.broker("b1").options.get("broker.session.timeout.ms"))
     scenario.kill("b2")
     scenario.loop.run_until(lambda: not scenario.broker("b1").peers.is_alive(NodeId(2)), 5_000)
     lost_ms = scenario.loop.now_ns // 1_000_000
-    assert {each.node for each in scenario.broker("b1").alive_brokers()} == {1, 3}
+    assert {each.node for each in scenario.broker("b1").cluster.alive_brokers()} == {1, 3}
     scenario.loop.run_until(lambda: listed(scenario, "b1") != [1, 2, 3], 2 * session_ms)
     assert listed(scenario, "b1") == [1, 3]
     assert session_ms <= scenario.loop.now_ns // 1_000_000 - lost_ms <= session_ms + 100
@@ -127,13 +131,13 @@ def test_a_broker_that_comes_back_at_once_never_goes_from_what_clients_are_told(
             if step == 20:
                 scenario.boot(name)
             for other, broker in scenario.cluster.brokers.items():
-                if broker.is_ready and other in scenario.running():
+                if broker.life.is_ready and other in scenario.running():
                     assert listed(scenario, other) == [1, 2, 3]
 
 
 def test_a_broker_that_has_just_started_lists_those_that_it_has_not_heard_of_yet() -> None:
     scenario = Scenario(5)
-    controller = scenario.broker("b1").controller_node()
+    controller = scenario.broker("b1").controller_client.leader()
     started, unheard = (name for name in ("b1", "b2", "b3") if name != f"b{controller}")
     scenario.kill(started)
     scenario.loop.run_for(1_000)
@@ -141,8 +145,8 @@ def test_a_broker_that_has_just_started_lists_those_that_it_has_not_heard_of_yet
         scenario.world.wire.block(*way)
     scenario.boot(started)
     brokers = scenario.cluster.brokers
-    scenario.loop.run_until(lambda: started in brokers and brokers[started].is_ready, 8_000)
-    assert len(scenario.broker(started).alive_brokers()) == 2
+    scenario.loop.run_until(lambda: started in brokers and brokers[started].life.is_ready, 8_000)
+    assert len(scenario.broker(started).cluster.alive_brokers()) == 2
     assert listed(scenario, started) == [1, 2, 3]
     scenario.loop.run_until(lambda: len(listed(scenario, started)) == 2, 10_000)
 
@@ -219,7 +223,7 @@ def test_a_broker_that_is_cut_off_names_each_of_those_that_it_has_lost_last() ->
     """It can pass nothing on, and a client that is told of no controller asks nobody else."""
     scenario = Scenario(9, SimOptions(brokers=4))
     scenario.kill("b4")
-    session_ms = int(scenario.broker("b1").option("broker.session.timeout.ms"))
+    session_ms = int(scenario.broker("b1").options.get("broker.session.timeout.ms"))
     scenario.loop.run_for(2 * session_ms)
     cut_off_b1(scenario)
     scenario.loop.run_for(session_ms)
@@ -232,11 +236,11 @@ def test_a_broker_whose_others_are_dead_and_not_cut_off_sends_nobody_to_them() -
     scenario = Scenario(10)
     for name in ("b2", "b3"):
         scenario.kill(name)
-    scenario.loop.run_until(lambda: scenario.broker("b1").is_cut_off(), 30_000)
+    scenario.loop.run_until(lambda: scenario.broker("b1").cluster.is_cut_off(), 30_000)
     scenario.loop.run_for(3_000)
     assert {sent_to(scenario, "b1") for _ in range(10)} == {1}
     scenario.boot("b2")
-    scenario.loop.run_until(lambda: not scenario.broker("b1").is_cut_off(), 30_000)
+    scenario.loop.run_until(lambda: not scenario.broker("b1").cluster.is_cut_off(), 30_000)
     assert sent_to(scenario, "b1") == 1
 
 
@@ -274,8 +278,8 @@ def test_a_broker_is_named_whatever_happens(seed: int) -> None:
         for _ in range(20):
             scenario.loop.run_for(100)
             for each in scenario.running():
-                if each in scenario.cluster.brokers and scenario.broker(each).is_ready:
-                    view = ClusterView(scenario.broker(each))
+                if each in scenario.cluster.brokers and scenario.broker(each).life.is_ready:
+                    view = ClusterView(scenario.broker(each).doors)
                     listed_here = [found.node for found in view.brokers]
                     assert view.controller in listed_here
                     assert view.way_to_controller in listed_here
@@ -312,7 +316,7 @@ def test_topics_are_created_while_the_controller_changes(
     scenario.kill(leader)
     dead = NodeId(int(leader[1:]))
     scenario.loop.run_until(lambda: not scenario.broker(other).peers.is_linked(dead), 5_000)
-    assert scenario.broker(other).controller_node() == dead
+    assert scenario.broker(other).controller_client.leader() == dead
     scenario.loop.run_for(gap_ms)
     result, _ = asked_to_create(scenario, other, 30_000, monkeypatch)
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
@@ -362,7 +366,9 @@ def test_a_request_that_met_no_controller_in_its_time_was_not_done(
     for node in voters[1:]:
         scenario.kill(f"b{node}")
     left = f"b{voters[0]}"
-    scenario.loop.run_until(lambda: scenario.broker(left).controller_node() is None, 10_000)
+    scenario.loop.run_until(
+        lambda: scenario.broker(left).controller_client.leader() is None, 10_000
+    )
     scenario.loop.run_for(10_000)
     assert not is_cut_off(scenario, left)
     assert sent_to(scenario, left) == named(scenario, left) == voters[0]

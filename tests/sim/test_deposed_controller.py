@@ -6,7 +6,8 @@ exists takes it for made.
 
 import pytest
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.controller.controller import Outcome
+from kafkaesque.broker.requests.commands import (
     AskMoves,
     ControllerCommand,
     CreateTopic,
@@ -16,7 +17,6 @@ from kafkaesque.broker.commands import (
     MovesView,
     WantedReplicas,
 )
-from kafkaesque.broker.controller import Outcome
 from kafkaesque.model.errors import NotController, RequestRefused
 from tests.sim.scenario import TOPIC, Scenario
 

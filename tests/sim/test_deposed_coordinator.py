@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.coordinators.groups import GroupCoordinators
+from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import CommitOffsets, FetchOffsets, OffsetToCommit
 from kafkaesque.groups.results import CommitResult, FetchResult
@@ -31,7 +32,7 @@ TXN = "payments"
 PLACE = TopicPartition(TOPIC, 0)
 
 
-def hosts(scenario: Scenario, name: str, key: str) -> TableHosts[Any]:
+def hosts(scenario: Scenario, name: str, key: str) -> GroupCoordinators | TransactionCoordinators:
     """Return a broker's coordinators, of groups or of transactions."""
     broker = scenario.broker(name)
     return broker.group_coordinators if key == GROUP else broker.transaction_coordinators

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.commands import ForwardFetch, ProduceResult
-from kafkaesque.broker.forwarder import Forwarder
+from kafkaesque.broker.requests.commands import ForwardFetch, ProduceResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
 from kafkaesque.model.batch_encoder import encode_batch
@@ -38,7 +37,7 @@ def forward(scenario: Scenario, name: str, offset: int) -> Any:
     """Ask a broker as others do for their clients; return the outcome."""
     request = ForwardFetch(topic=TOPIC, partition=0, offset=offset, bytes_max=1_000)
     answers: list[Any] = []
-    Forwarder(scenario.broker(name)).serve(request, answers.append)
+    scenario.broker(name).forwarder.serve(request, answers.append)
     scenario.loop.run_until(lambda: answers != [], 10_000)
     return answers[0]
 
@@ -93,7 +92,7 @@ def place(scenario: Scenario, name: str) -> Placement | None:
     broker = scenario.cluster.brokers.get(name)
     if scenario.find(name) is None or broker is None:
         return None
-    return ClusterView(broker).place(broker.state.topic(TOPIC).partitions[0])
+    return ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
 
 
 def test_no_broker_forgets_the_leader_epoch_when_all_are_killed() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.groups.commits import Commits
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import CommitOffsets, FetchOffsets, TransactionEnded

@@ -5,9 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaesque.broker.commands import ChangeConfig, ConfigChange, ControllerCommand, DeleteTopic
-from kafkaesque.broker.metadata_store import MetadataStore
-from kafkaesque.broker.raft_driver import FULL_MS_MAX
+from kafkaesque.broker.controller.metadata_store import MetadataStore
+from kafkaesque.broker.replication.raft_driver import FULL_MS_MAX
+from kafkaesque.broker.requests.commands import (
+    ChangeConfig,
+    ConfigChange,
+    ControllerCommand,
+    DeleteTopic,
+)
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import Offset
 from kafkaesque.raft.core import RaftCore
@@ -40,20 +45,20 @@ def start_full(scenario: Scenario, name: str) -> None:
 def is_full(scenario: Scenario, name: str) -> bool:
     """Tell whether a broker is up and takes no records."""
     broker = scenario.cluster.brokers.get(name)
-    return broker is not None and broker.is_ready and broker.store.refusal is not None
+    return broker is not None and broker.life.is_ready and broker.store.refusal is not None
 
 
 def takes_records(scenario: Scenario, name: str) -> bool:
     """Tell whether a broker is up and has room."""
     broker = scenario.cluster.brokers.get(name)
-    return broker is not None and broker.is_ready and broker.store.refusal is None
+    return broker is not None and broker.life.is_ready and broker.store.refusal is None
 
 
 def do(scenario: Scenario, command: ControllerCommand) -> None:
     """Have a command done by the controllers."""
     outcomes: list[object] = []
     name = next(name for name in scenario.running() if not is_full(scenario, name))
-    scenario.broker(name).submit(command, 20_000, outcomes.append)
+    scenario.broker(name).controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 20_000)
     assert not isinstance(outcomes[0], RequestRefused), outcomes
 
@@ -88,7 +93,7 @@ def test_a_follower_without_space_says_that_it_does_not_go_on_by_itself() -> Non
     scenario.write(20)
     scenario.settle()
     errors: list[str] = []
-    scenario.broker(full).report_error = errors.append
+    scenario.broker(full).reports.error = errors.append
     drive = scenario.world.machines[full].drive
     drive.faults.capacity_bytes = drive.used_bytes()
     scenario.write(1_500)
@@ -162,7 +167,7 @@ def test_a_cluster_whose_disks_are_all_full_gets_space_by_retention() -> None:
     outcomes: list[object] = []
     change = ConfigChange(name="retention.bytes", value=str(KEPT_BYTES))
     command = ChangeConfig(topic=TOPIC, changes=[change])
-    scenario.broker(names[0]).submit(command, 20_000, outcomes.append)
+    scenario.broker(names[0]).controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: all(takes_records(scenario, name) for name in names), 30_000)
     assert not isinstance(outcomes[0], RequestRefused)
     assert scenario.cluster.failed() == []
@@ -178,7 +183,7 @@ def test_a_disk_that_fills_up_while_the_broker_runs_stops_nobody_else() -> None:
     drive = scenario.world.machines[full].drive
     drive.faults.capacity_bytes = drive.used_bytes() + 60 * KIB
     errors: list[str] = []
-    scenario.broker(full).report_error = errors.append
+    scenario.broker(full).reports.error = errors.append
     scenario.write(2_500)
     (told,) = errors
     assert "takes no records: only" in told
@@ -335,9 +340,9 @@ def test_metadata_for_which_there_was_no_space_is_written_when_there_is(
     scenario.loop.run_until(lambda: bool(offsets), 10_000)
     scenario.loop.run_for(3_000)
     assert len(scenario.told("snapshot of the metadata cannot be written")) == 1
-    assert not scenario.broker(late).is_ready
+    assert not scenario.broker(late).life.is_ready
     drive.faults.capacity_bytes = None
-    scenario.loop.run_until(lambda: scenario.broker(late).is_ready, 10_000)
+    scenario.loop.run_until(lambda: scenario.broker(late).life.is_ready, 10_000)
     # It is one of those that commit metadata again.
     scenario.kill(other)
     keep(scenario, 77)

@@ -1,7 +1,7 @@
 """Producers are known for as long as they write, though all that they wrote was deleted."""
 
 from kafkaesque.broker.broker import SWEEP_MS
-from kafkaesque.broker.commands import Done
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.loop import NS_PER_MS
 from kafkaesque.sim.options import SimOptions

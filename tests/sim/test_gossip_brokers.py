@@ -104,7 +104,9 @@ def test_a_broker_that_has_moved_is_reached_at_its_new_place() -> None:
     assert cluster.gossip(1).address(NodeId(4)) == Address("elsewhere", PORT)
     # What was registered before it moved, and is read only now, does not count.
     one = cluster.brokers["b1"]
-    one._on_broker_registered(msgspec.structs.replace(one.state.brokers[NodeId(4)], peer_host="b4"))
+    one.metadata_follower.on_broker_registered(
+        msgspec.structs.replace(one.state.brokers[NodeId(4)], peer_host="b4")
+    )
     cluster.loop.run_for(5_000)
     assert one.peers.is_linked(NodeId(4))
 
@@ -115,7 +117,7 @@ def test_a_stranger_is_kept_out_and_both_sides_say_why(secrets: tuple[bytes, ...
     cluster.found()
     stranger = cluster.start(9, secrets=secrets, knows=True)
     cluster.loop.run_for(10_000)
-    assert not stranger.is_ready
+    assert not stranger.life.is_ready
     for name in ("b1", "b2"):
         assert NodeId(9) not in cluster.brokers[name].peers.peers()
         assert NodeId(9) not in cluster.brokers[name].state.brokers
@@ -129,11 +131,11 @@ def test_a_stranger_is_kept_out_and_both_sides_say_why(secrets: tuple[bytes, ...
     assert len(turned_away) == 2, turned_away
     assert "cluster.secret.file" in turned_away[0]
     assert set(turned_away) <= set(cluster.errors["b9"])
-    (reason,) = reasons_against(stranger)
+    (reason,) = reasons_against(stranger.doors)
     assert reason.startswith("broker 1 turns this broker away: ")
     assert reason.endswith("cluster.secret.file (and so does broker 2)")
     # It may be the others that do not let in whom they turn away: they serve all the same.
-    assert reasons_against(cluster.brokers["b1"]) == []
+    assert reasons_against(cluster.brokers["b1"].doors) == []
     assert len(cluster.told("b9", "has answered yet")) == bool(secrets)
     assert not any(
         broker.peers.is_alive(NodeId(9))
@@ -152,13 +154,13 @@ def test_who_was_turned_away_says_so_until_it_is_let_in() -> None:
         cluster.start(node, secrets=(NEW,), knows=True)
     third = cluster.brokers["b3"]
     cluster.loop.run_for(10_000)
-    (reason,) = reasons_against(third)
+    (reason,) = reasons_against(third.doors)
     assert "turns this broker away: it does not know this broker's secret" in reason
     for node in (1, 2):
         cluster.kill(node)
         cluster.start(node, [3])
     cluster.until_whole()
-    cluster.loop.run_until(lambda: not reasons_against(third), 10_000)
+    cluster.loop.run_until(lambda: not reasons_against(third.doors), 10_000)
     assert third.peers.denials() == {}
 
 
@@ -166,10 +168,10 @@ def test_a_cluster_without_a_secret_turns_a_broker_with_one_away() -> None:
     cluster = Cluster()
     for node in (1, 2):
         cluster.start(node, secrets=(), knows=True)
-    cluster.loop.run_until(lambda: cluster.brokers["b2"].is_ready, 10_000)
+    cluster.loop.run_until(lambda: cluster.brokers["b2"].life.is_ready, 10_000)
     cluster.start(3, knows=True)
     cluster.loop.run_for(5_000)
-    assert not cluster.brokers["b3"].is_ready
+    assert not cluster.brokers["b3"].life.is_ready
     assert "has none" in cluster.told("b1", "closing a peer connection from b3")[0]
     assert "it has no cluster secret" in cluster.told("b3", "turns this broker away")[0]
     assert cluster.told("b1", "whoever reaches b1:9190")

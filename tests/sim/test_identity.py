@@ -6,8 +6,9 @@ from copy import deepcopy
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import Done, RegisterBroker
-from kafkaesque.broker.features import KNOWN
+from kafkaesque.broker.controller.planning import Planning
+from kafkaesque.broker.metadata.features import KNOWN
+from kafkaesque.broker.requests.commands import Done, RegisterBroker
 from kafkaesque.model.errors import DuplicateBroker
 from kafkaesque.model.ids import NodeId
 from tests.sim.gossiping import PORT, Cluster
@@ -37,7 +38,7 @@ class Twins(Cluster):
 
     def is_whole(self) -> bool:
         return all(
-            broker.is_ready and all(broker.peers.is_alive(NodeId(each)) for each in (1, 2, 3))
+            broker.life.is_ready and all(broker.peers.is_alive(NodeId(each)) for each in (1, 2, 3))
             for broker in self.brokers.values()
         )
 
@@ -76,7 +77,7 @@ def test_a_newcomer_with_the_id_of_a_living_broker_stops_before_it_takes_part(
     (sentence,) = twins.told("twin", "runs already")
     assert "stops: give it an id and a data directory of its own" in sentence
     assert "at b3:9190. Two processes" in sentence
-    assert not newcomer.is_ready
+    assert not newcomer.life.is_ready
     assert newcomer.controller.replica is None
     # Nobody has noticed anything.
     for name, count in said.items():
@@ -99,7 +100,7 @@ def test_a_dead_brokers_successor_elsewhere_with_its_directory_starts_at_once(
     del twins.brokers["b3"]
     successor = twins.run(3, "twin")
     # Without gossip the others dial where it was until that attempt has failed.
-    twins.until(lambda: successor.is_ready, 1_000 if end == "kill" else 7_000)
+    twins.until(lambda: successor.life.is_ready, 1_000 if end == "kill" else 7_000)
     twins.until(twins.is_whole, 3_000)
     twins.until(lambda: twins.registered() == {"twin"}, 1_000)
     assert twins.contested == []
@@ -108,7 +109,7 @@ def test_a_dead_brokers_successor_elsewhere_with_its_directory_starts_at_once(
 def test_a_restart_after_a_power_cut_that_nobody_has_noticed_is_let_in(twins: Twins) -> None:
     twins.world.machines["b3"].cut_power()
     back = twins.run(3)
-    twins.until(lambda: back.is_ready, 4_000)
+    twins.until(lambda: back.life.is_ready, 4_000)
     twins.until(twins.is_whole, 4_000)
     assert twins.contested == []
 
@@ -133,7 +134,7 @@ def test_a_process_that_was_paused_for_long_stops_when_another_one_has_its_place
     twins.loop.run_for(4_000)
     old = twins.brokers.pop("b3")
     successor = twins.run(3, "twin")
-    twins.until(lambda: successor.is_ready, 10_000)
+    twins.until(lambda: successor.life.is_ready, 10_000)
     twins.brokers["b3"] = old
     machine.resume()
     twins.until(lambda: twins.contested != [], 3_000)
@@ -166,7 +167,7 @@ def test_a_registration_that_another_process_has_overwritten_is_made_anew(
         rack=None, incarnation=7, directory_id="x", features=dict(KNOWN),
     )  # fmt: skip
     outcomes: list[object] = []
-    leader = twins.brokers["b1"].controller_node()
+    leader = twins.brokers["b1"].controller_client.leader()
     controller = twins.brokers[f"b{leader}"].controller
     controller.submit(stranger, outcomes.append)
     twins.until(lambda: outcomes != [], 5_000)
@@ -175,7 +176,7 @@ def test_a_registration_that_another_process_has_overwritten_is_made_anew(
 
     # A controller of an earlier release takes it.
     with monkeypatch.context() as patch:
-        patch.setattr(Broker, "_incarnation_of", lambda *_: None)
+        patch.setattr(Planning, "_incarnation_of", lambda *_: None)
         controller.submit(stranger, outcomes.append)
         twins.until(lambda: len(outcomes) > 1, 5_000)
     assert outcomes[1] == Done()

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_table import OPEN_AGAIN_MS
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import OPEN_AGAIN_MS
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.ids import NodeId
@@ -17,7 +17,8 @@ def placements(scenario: Scenario) -> list[Placement]:
     """Return where the partition is, as each running broker tells its clients."""
     brokers = [scenario.broker(name) for name in scenario.running()]
     return [
-        ClusterView(broker).place(broker.state.topic(TOPIC).partitions[0]) for broker in brokers
+        ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
+        for broker in brokers
     ]
 
 

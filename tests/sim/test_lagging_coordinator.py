@@ -6,14 +6,14 @@ one, by its name, is stored by a coordinator that knows the old one only.
 
 from typing import Any
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.records import TopicDeleted
+from kafkaesque.broker.requests.commands import (
     ControllerCommand,
     CreateTopic,
     DeleteTopic,
     GroupOffset,
     GroupOffsets,
 )
-from kafkaesque.broker.metadata_records import TopicDeleted
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.sim.options import SimOptions
 from tests.sim.scenario import Scenario
@@ -30,7 +30,7 @@ def answer(scenario: Scenario, answers: list[Any]) -> Any:
 
 def submit(scenario: Scenario, name: str, command: ControllerCommand) -> None:
     answers: list[Any] = []
-    scenario.broker(name).submit(command, 10_000, answers.append)
+    scenario.broker(name).controller_client.submit(command, 10_000, answers.append)
     answer(scenario, answers)
 
 
@@ -55,7 +55,7 @@ def with_coordinator(seed: int) -> tuple[Scenario, str, str]:
     create(scenario, "b1")
     commit(scenario, "b1", 5)
     (coordinator,) = coordinators(scenario)
-    controller = f"b{scenario.broker('b1').controller_node()}"
+    controller = f"b{scenario.broker('b1').controller_client.leader()}"
     assert coordinator != controller, "another seed is needed"
     return scenario, controller, coordinator
 

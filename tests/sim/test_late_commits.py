@@ -4,7 +4,7 @@ Clients of the text protocol do not find coordinators by themselves. One that is
 to another broker, reads on there and commits.
 """
 
-from kafkaesque.broker.commands import Done, GroupOffset, GroupOffsets
+from kafkaesque.broker.requests.commands import Done, GroupOffset, GroupOffsets
 from kafkaesque.model.errors import RequestTimedOut
 from tests.sim.scenario import TOPIC, Scenario
 from tests.sim.test_deposed_coordinator import GROUP, coordinators

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaesque.broker import log_cleaner
-from kafkaesque.broker.log_cleaner import LogCleaner
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.upkeep import log_cleaner
+from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
 from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.agreement import read_table
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -33,7 +33,7 @@ class Cleaning:
         return self.scenario.broker("b1").log_cleaner
 
     def set(self, name: str, value: OptionValue) -> None:
-        self.scenario.broker("b1").options[name] = value
+        self.scenario.broker("b1").options.values[name] = value
 
     def partition(self, topic: str) -> Partition:
         broker = self.scenario.broker("b1")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkaesque.broker.commands import AdvanceStart, Done, ProduceResult
-from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.broker.peers.messages import LeaderReport
+from kafkaesque.broker.requests.commands import AdvanceStart, Done, ProduceResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import OffsetOutOfRange
 from kafkaesque.model.ids import Offset

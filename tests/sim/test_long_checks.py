@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaesque.broker import partition
-from kafkaesque.broker.batch_checks import Checked, LongCheck, Records, check_produced
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.topic_config import TopicConfig
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.options.topic_config import TopicConfig
+from kafkaesque.broker.partitions import partition
+from kafkaesque.broker.partitions.batch_checks import Checked, LongCheck, Records, check_produced
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.runner import SimOptions, run_seed

@@ -113,10 +113,10 @@ def test_the_first_start_needs_all_controllers_once() -> None:
     for name in ("b1", "b2"):
         cluster.boot(world.machines[name])
     world.loop.run_for(20_000)
-    assert not any(broker.is_ready for broker in cluster.brokers.values())
+    assert not any(broker.life.is_ready for broker in cluster.brokers.values())
     cluster.boot(world.machines["b3"])
     world.loop.run_until(
-        lambda: all(broker.is_ready for broker in cluster.brokers.values()), 10_000
+        lambda: all(broker.life.is_ready for broker in cluster.brokers.values()), 10_000
     )
     for broker in cluster.brokers.values():
         replica = broker.driver.get(CONTROLLER_GROUP)
@@ -126,7 +126,9 @@ def test_the_first_start_needs_all_controllers_once() -> None:
 
 
 def all_ready(cluster: SimCluster) -> bool:
-    return len(cluster.brokers) == 3 and all(each.is_ready for each in cluster.brokers.values())
+    return len(cluster.brokers) == 3 and all(
+        each.life.is_ready for each in cluster.brokers.values()
+    )
 
 
 def test_a_cluster_that_is_killed_while_it_is_founded_comes_up_the_next_time() -> None:

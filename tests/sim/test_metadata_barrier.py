@@ -1,11 +1,11 @@
 """A broker that finds out whether its metadata are of now."""
 
-from kafkaesque.broker.commands import CreateTopic
+from kafkaesque.broker.requests.commands import CreateTopic
 from tests.sim.scenario import Scenario
 
 
 def others_than_the_controller(scenario: Scenario) -> tuple[str, str, str]:
-    controller = f"b{scenario.broker('b1').controller_node()}"
+    controller = f"b{scenario.broker('b1').controller_client.leader()}"
     first, second = (name for name in ("b1", "b2", "b3") if name != controller)
     return controller, first, second
 
@@ -14,7 +14,7 @@ def ask(scenario: Scenario, name: str, timeout_ms: int) -> list[tuple[bool, bool
     """Return, as soon as it is known, whether its metadata are of now, and have the topic."""
     broker = scenario.broker(name)
     told: list[tuple[bool, bool]] = []
-    broker.when_metadata_current(
+    broker.metadata.when_current(
         timeout_ms, lambda is_current: told.append((is_current, "late" in broker.state.topics))
     )
     assert told == []
@@ -24,7 +24,7 @@ def ask(scenario: Scenario, name: str, timeout_ms: int) -> list[tuple[bool, bool
 def create_topic(scenario: Scenario, name: str) -> None:
     done: list[object] = []
     command = CreateTopic(name="late", partition_count=1, replication_factor=1)
-    scenario.broker(name).submit(command, 5_000, done.append)
+    scenario.broker(name).controller_client.submit(command, 5_000, done.append)
     scenario.loop.run_until(lambda: done != [], 5_000)
 
 

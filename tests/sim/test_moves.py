@@ -8,10 +8,16 @@ import pytest
 
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker import replica_mover, replication_throttle
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.records import AnyMetadataRecord
+from kafkaesque.broker.metadata_follower import MetadataFollower
+from kafkaesque.broker.replication import throttle as replication_throttle
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.replication.throttle import CHUNK_BYTES_MIN
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ConfigChange,
     ControllerCommand,
@@ -23,12 +29,8 @@ from kafkaesque.broker.commands import (
     ProduceResult,
     WantedReplicas,
 )
-from kafkaesque.broker.controller_client import OnOutcome
-from kafkaesque.broker.metadata_records import AnyMetadataRecord
-from kafkaesque.broker.raft_driver import RaftDriver
-from kafkaesque.broker.raft_replica import Replica
-from kafkaesque.broker.replica_mover import ReplicaMover
-from kafkaesque.broker.replication_throttle import CHUNK_BYTES_MIN
+from kafkaesque.broker.upkeep import replica_mover
+from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import FencedLeaderEpoch, RequestRefused
@@ -80,7 +82,7 @@ def running(scenario: Scenario) -> list[Broker]:
 def submit(scenario: Scenario, command: ControllerCommand) -> ControllerResult:
     """Return what the controller answers, wherever it is."""
     outcomes: list[ControllerResult | RequestRefused] = []
-    next(iter(running(scenario))).submit(command, 20_000, outcomes.append)
+    next(iter(running(scenario))).controller_client.submit(command, 20_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 30_000)
     (outcome,) = outcomes
     assert not isinstance(outcome, RequestRefused)
@@ -157,7 +159,9 @@ def test_all_are_told_who_is_in_sync_after_a_move_in_a_quiet_cluster(scenario: S
 
     def told() -> set[tuple[int, ...]]:
         states = [(each, each.state.topic(TOPIC).partitions[0]) for each in running(scenario)]
-        return {tuple(sorted(ClusterView(each).place(state).in_sync)) for each, state in states}
+        return {
+            tuple(sorted(ClusterView(each.doors).place(state).in_sync)) for each, state in states
+        }
 
     scenario.loop.run_until(lambda: told() == {tuple(sorted(target))}, 5_000)
 
@@ -218,15 +222,15 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seed 2393: a replica was moved back to a broker that had not heard yet that it had left."""
-    on_record = Broker._on_record
+    on_record = MetadataFollower.on_record
 
-    def on_each_record(self: Broker, record: AnyMetadataRecord) -> None:
+    def on_each_record(self: MetadataFollower, record: AnyMetadataRecord) -> None:
         on_record(self, record)
-        if self.node == NodeId(4):
+        if self._config.node == NodeId(4):
             # As if each came in a turn of its own.
-            self.partitions.reconcile()
+            self._partitions.reconcile()
 
-    monkeypatch.setattr(Broker, "_on_record", on_each_record)
+    monkeypatch.setattr(MetadataFollower, "on_record", on_each_record)
     scenario = Scenario(1, SimOptions(brokers=6))
     move(scenario, [5, 4])
     await_placed(scenario, (5, 4))
@@ -234,7 +238,7 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
     if scenario.leader != "b5":
         scenario.broker("b4").driver.transfer_leadership(scenario.group, NodeId(5))
         scenario.loop.run_until(lambda: scenario.leaders() == ["b5"], 10_000)
-    controller = f"b{scenario.broker('b5').controller_node()}"
+    controller = f"b{scenario.broker('b5').controller_client.leader()}"
     scenario.world.wire.block(controller, "b4")
     scenario.world.wire.block("b4", controller)
     move(scenario, [5])
@@ -253,7 +257,7 @@ def test_who_hears_late_that_it_was_to_leave_keeps_what_a_later_move_has_brought
 
 def test_a_throttled_copy_takes_its_time(scenario: Scenario) -> None:
     for broker in scenario.cluster.brokers.values():
-        broker.options["leader.replication.throttled.rate"] = 2_000
+        broker.options.values["leader.replication.throttled.rate"] = 2_000
     scenario.write(1_500)
     size = scenario.partition("b1").log.size_bytes
     begun_ms = scenario.loop.now_ns // 1_000_000
@@ -345,7 +349,7 @@ def test_what_is_deleted_while_a_throttled_copy_waits_its_turn_is_not_copied(
 ) -> None:
     monkeypatch.setattr(replication_throttle, "CHUNK_BYTES_MIN", 1_000)
     for broker in scenario.cluster.brokers.values():
-        broker.options["leader.replication.throttled.rate"] = 500
+        broker.options.values["leader.replication.throttled.rate"] = 500
     scenario.loop.run_for(500)
     move(scenario, [1, 2, 4])
     scenario.loop.run_until(lambda: scenario.find("b4") is not None and scenario.end("b4") > 0)
@@ -400,9 +404,9 @@ def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
         move(scenario, target)
         scenario.loop.run_until(lambda: scenario.find("b4") is not None, 30_000)
         assert scenario.partition("b4").log.amnesia, "it has no copy yet"
-        assert reasons_against(scenario.broker("b4")) == []
+        assert reasons_against(scenario.broker("b4").doors) == []
         counted: list[Census] = []
-        take_census(leader, counted.append)
+        take_census(leader.doors, counted.append)
         scenario.loop.run_until(lambda: bool(counted), 1_000)
         assert (counted[0].led, counted[0].under_replicated) == (1, 0)
     await_placed(scenario, tuple(target))
@@ -412,7 +416,7 @@ def test_a_broker_that_gets_a_copy_is_ready_and_one_that_lost_its_own_is_not(
 
     def reasons() -> list[str]:
         broker = scenario.cluster.brokers.get("b4")
-        return [] if broker is None else reasons_against(broker)
+        return [] if broker is None else reasons_against(broker.doors)
 
     scenario.loop.run_until(lambda: any("being copied" in each for each in reasons()), 30_000)
     scenario.loop.run_until(lambda: not reasons(), 60_000)
@@ -431,7 +435,7 @@ def moving_pair(seed: int) -> tuple[Scenario, tuple[int, ...], tuple[int, ...]]:
     scenario.loop.run_for(500)
     target = tuple(node for node in range(1, 6) if node not in origin)[:2]
     for broker in running(scenario):
-        broker.options["leader.replication.throttled.rate"] = 1_000
+        broker.options.values["leader.replication.throttled.rate"] = 1_000
     move(scenario, target)
     scenario.loop.run_for(500)
     return scenario, origin, target
@@ -446,7 +450,7 @@ def test_a_pair_that_loses_one_for_good_while_it_moves_goes_on_and_arrives(seed:
     scenario.loop.run_until(lambda: scenario.leaders() != [], 30_000)
     assert scenario.leaders() == [f"b{origin[1 - seed % 2]}"]
     for broker in running(scenario):
-        broker.options["leader.replication.throttled.rate"] = 10**9
+        broker.options.values["leader.replication.throttled.rate"] = 10**9
     scenario.write(200)
     await_placed(scenario, target)
     # Who comes back finds that it is not wanted any more, whatever its disk has.
@@ -541,7 +545,7 @@ def test_the_late_word_of_a_leader_of_before_deletes_no_copy_of_a_formation(
     (leader,) = scenario.leaders()
     assert leader in {f"b{node}" for node in origin}
     outcomes: list[object] = []
-    scenario.broker(f"b{others[2]}").submit(words[-1], 10_000, outcomes.append)
+    scenario.broker(f"b{others[2]}").controller_client.submit(words[-1], 10_000, outcomes.append)
     scenario.loop.run_until(lambda: bool(outcomes), 30_000)
     assert isinstance(outcomes[0], FencedLeaderEpoch)
     scenario.loop.run_for(1_000)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import marker_writer
-from kafkaesque.broker.group_coordinators import GroupCoordinators
-from kafkaesque.broker.marker_writer import MarkerWriter
-from kafkaesque.broker.metadata_records import TopicDeleted
-from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.coordinators import marker_writer
+from kafkaesque.broker.coordinators.groups import GroupCoordinators
+from kafkaesque.broker.coordinators.marker_writer import MarkerWriter
+from kafkaesque.broker.metadata.records import TopicDeleted
+from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.gateway.kafka import group_offsets
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.clients.findings import Findings

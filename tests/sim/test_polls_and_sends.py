@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch import BatchHeader, read_batch_header, scan_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.ids import Offset

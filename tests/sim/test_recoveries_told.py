@@ -11,7 +11,7 @@ from tests.sim.scenario import TOPIC, Scenario
 
 def told_by(scenario: Scenario, name: str, topic: str = TOPIC) -> dict[str, Any]:
     request = Request(path="/recoveries", query={"topic": [topic]})
-    answer = answer_recoveries(scenario.broker(name), request)
+    answer = answer_recoveries(scenario.broker(name).doors, request)
     assert answer.status == 200
     found: dict[str, Any] = json.loads(answer.body)
     return found

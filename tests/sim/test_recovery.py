@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.commands import DecideRecovery
-from kafkaesque.broker.controller import Controller
-from kafkaesque.broker.raft_replica import CONFIRM_MS_MAX, CONFIRMING_MAX
-from kafkaesque.broker.recovery_watch import PATIENCE
+from kafkaesque.broker.controller.controller import Controller
+from kafkaesque.broker.replication.raft_replica import CONFIRM_MS_MAX, CONFIRMING_MAX
+from kafkaesque.broker.requests.commands import DecideRecovery
+from kafkaesque.broker.upkeep.recovery_watch import PATIENCE
 from kafkaesque.model.errors import OverBound
 from kafkaesque.sim.nemesis import SURVIVABLE
 from kafkaesque.sim.runner import SimOptions, SimReport, run_seed

@@ -7,7 +7,7 @@ import pytest
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.log_scrubber import FIRST_PASS_MS
+from kafkaesque.broker.upkeep.log_scrubber import FIRST_PASS_MS
 from kafkaesque.env.disk import FileRange
 from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.sim.options import SimOptions
@@ -39,9 +39,9 @@ def pass_over(scenario: Scenario, name: str, passes: int = 1) -> None:
 def damaged(broker: Broker) -> list[str]:
     """Return the copies that a broker takes for damaged, checked against what it tells."""
     found = list(broker.log_scrubber.damaged)
-    listed = answer_offline_replicas(broker).body
+    listed = answer_offline_replicas(broker.doors).body
     for name in found:
-        assert any(name in reason for reason in reasons_against(broker))
+        assert any(name in reason for reason in reasons_against(broker.doors))
         assert name.encode() in bytes(listed)
     return found
 
@@ -49,7 +49,7 @@ def damaged(broker: Broker) -> list[str]:
 def is_listed(scenario: Scenario, name: str) -> bool:
     """Tell whether a broker says that its copy cannot be read, or not all of it."""
     broker = scenario.cluster.brokers.get(name)
-    return broker is not None and COPY.encode() in bytes(answer_offline_replicas(broker).body)
+    return broker is not None and COPY.encode() in bytes(answer_offline_replicas(broker.doors).body)
 
 
 def remove_copy(scenario: Scenario, name: str) -> None:
@@ -106,7 +106,7 @@ def test_nobody_hands_leadership_to_a_copy_that_is_known_to_be_damaged() -> None
     names = scenario.cluster.names
     preferred = names[scenario.partition(names[0]).state.replicas[0] - 1]
     for name in names:
-        scenario.broker(name).options["leader.imbalance.check.interval.seconds"] = 2
+        scenario.broker(name).options.values["leader.imbalance.check.interval.seconds"] = 2
     scenario.loop.run_until(lambda: scenario.leaders() == [preferred], 20_000)
     scenario.damage(preferred, segment=1, batch=9, byte=BROKEN_RECORDS)
     pass_over(scenario, preferred)
@@ -187,7 +187,7 @@ def test_a_look_goes_on_where_retention_was_before_it(monkeypatch: pytest.Monkey
 def test_no_more_is_read_at_a_time_than_is_wanted() -> None:
     scenario = Scenario(5)
     for name in scenario.cluster.names:
-        scenario.broker(name).options["log.scrub.io.max.bytes.per.second"] = 1_000.0
+        scenario.broker(name).options.values["log.scrub.io.max.bytes.per.second"] = 1_000.0
     scenario.write(1_500)
     scenario.settle()
     scenario.loop.run_for(FIRST_PASS_MS)
@@ -205,7 +205,7 @@ def test_no_more_is_read_at_a_time_than_is_wanted() -> None:
 def test_nothing_is_read_where_nobody_wants_it() -> None:
     scenario = Scenario(6)
     for name in scenario.cluster.names:
-        scenario.broker(name).options["log.scrub.interval.ms"] = 0
+        scenario.broker(name).options.values["log.scrub.interval.ms"] = 0
     scenario.write(1_500)
     scenario.loop.run_for(3 * FIRST_PASS_MS)
     for name in scenario.cluster.names:
@@ -217,12 +217,12 @@ def test_another_interval_counts_at_once_from_when_the_last_pass_began(before_ms
     scenario = Scenario(8)
     (name, *_) = scenario.cluster.names
     broker = scenario.broker(name)
-    broker.options["log.scrub.interval.ms"] = before_ms
+    broker.options.values["log.scrub.interval.ms"] = before_ms
     scenario.write(1_500)
     scenario.loop.run_for(2 * FIRST_PASS_MS)
     passes = broker.log_scrubber.passes
     assert passes == (1 if before_ms else 0)
-    broker.options["log.scrub.interval.ms"] = 2 * FIRST_PASS_MS
+    broker.options.values["log.scrub.interval.ms"] = 2 * FIRST_PASS_MS
     # None has begun yet, so one is late; or one has, a minute ago.
     scenario.loop.run_for(FIRST_PASS_MS / 2)
     assert broker.log_scrubber.passes == 1

@@ -1,6 +1,6 @@
 """A broker that is stopped in order: what its clients notice of it."""
 
-from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.broker.commands import ProduceResult
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.records import Record

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.broker import raft_replica
+from kafkaesque.broker.replication import raft_replica
 from kafkaesque.sim.options import SimOptions, draw_brokers, draw_options, with_faults
 from kafkaesque.sim.runner import SimReport, run_seed
 from kafkaesque.storage.readable_log import ReadableLog

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.commands import AddToTransaction
-from kafkaesque.broker.log_reader import LogReader
-from kafkaesque.broker.marker_writer import MarkerWriter
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_producers import PartitionProducers
-from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
+from kafkaesque.broker.coordinators.marker_writer import MarkerWriter
+from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.partitions.log_reader import LogReader
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.requests.commands import AddToTransaction
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.clients.findings import Findings

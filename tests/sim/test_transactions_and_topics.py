@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import (
     ConfirmTransaction,
     CreateTopic,
     DeleteTopic,
@@ -15,10 +17,6 @@ from kafkaesque.broker.commands import (
     LedPartition,
     WriteMarker,
 )
-from kafkaesque.broker.marker_writer import serve_marker
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.transaction_confirmer import confirm_transaction
-from kafkaesque.broker.transaction_coordinators import TransactionCoordinators
 from kafkaesque.env.network import Address
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import RequestRefused, UnknownTopicId
@@ -54,7 +52,7 @@ class Client:
         self.loop = scenario.loop
         self.links: dict[str, BrokerLink] = {}
         self.end_version, self.produce_version = (EPOCH_BUMP, 12) if bumps_epoch else (3, 9)
-        self.controller = f"b{scenario.broker('b1').controller_node()}"
+        self.controller = f"b{scenario.broker('b1').controller_client.leader()}"
         self.id, self.producer = "", (-1, -1)
         self.ask("b1", ApiKey.INIT_PRODUCER_ID, 4, InitProducerIdRequest("first", 60_000, -1, -1))
         self.loop.run_for(3_000)
@@ -106,7 +104,7 @@ class Client:
 
     def submit(self, command: CreateTopic | DeleteTopic) -> None:
         done: list[object] = []
-        self.scenario.broker(self.controller).submit(command, 10_000, done.append)
+        self.scenario.broker(self.controller).controller_client.submit(command, 10_000, done.append)
         self.loop.run_until(lambda: done != [], 20_000)
         assert not isinstance(done[0], RequestRefused), done
 
@@ -221,7 +219,7 @@ def test_a_commit_reaches_a_topic_that_its_coordinator_does_not_know_for_long(
     coordinator = client.scenario.broker(client.coordinator)
     assert NAME not in coordinator.state.topics
     questions: list[int] = []
-    ask = coordinator.when_metadata_current
+    ask = coordinator.metadata.when_current
 
     def count(timeout_ms: int, on_done: Callable[[bool], None]) -> None:
         questions.append(timeout_ms)
@@ -362,7 +360,7 @@ def test_a_marker_for_the_topic_before_is_refused_by_its_namesake() -> None:
             topic=NAME,
             topic_id=given,
             partition=0,
-            leader_epoch=leader.partition(TopicPartition(NAME, 0)).leader_epoch,
+            leader_epoch=leader.partitions.find(TopicPartition(NAME, 0)).leader_epoch,
             producer_id=1,
             producer_epoch=0,
             is_epoch_bumped=False,
@@ -370,7 +368,7 @@ def test_a_marker_for_the_topic_before_is_refused_by_its_namesake() -> None:
             is_commit=True,
         )
         outcomes: list[object] = []
-        serve_marker(leader, request, outcomes.append)
+        leader.transaction_leaders.serve_marker(request, outcomes.append)
         client.loop.run_for(1_000)
         assert isinstance(outcomes[0], kind), outcomes
 
@@ -379,7 +377,7 @@ def test_a_coordinators_word_for_the_topic_before_opens_nothing_in_its_namesake(
     client = Client(1, bumps_epoch=False)
     client.topic(client.controller)
     leader = client.scenario.broker(client.controller)
-    partition = leader.partition(TopicPartition(NAME, 0))
+    partition = leader.partitions.find(TopicPartition(NAME, 0))
     guards = partition.producers._table._guards
     for given, is_taken in ((bytes(16), False), (partition.state.topic_id, True)):
         led = LedPartition(
@@ -392,5 +390,5 @@ def test_a_coordinators_word_for_the_topic_before_opens_nothing_in_its_namesake(
             coordinator_epoch=1,
             partitions=[led],
         )
-        confirm_transaction(leader, word)
+        leader.transaction_leaders.serve_confirmation(word)
         assert (guards.demand(1, 0) is None) is is_taken

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.ids import CONTROLLER_GROUP
 from kafkaesque.model.records import Record
@@ -34,5 +34,5 @@ def test_what_a_turn_closes_is_not_performed_in_it(monkeypatch: pytest.MonkeyPat
     assert isinstance(answers[0], Exception)
     monkeypatch.undo()
     scenario.loop.run_for(1_000)
-    assert broker.failure is None
+    assert broker.life.failure is None
     assert all(scenario.end(each) == end for each in scenario.cluster.names if each != name)

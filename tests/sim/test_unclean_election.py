@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.group_recovery import GroupRecovery
-from kafkaesque.broker.recovery_state import RecoveryState, SurvivorReport
-from kafkaesque.broker.recovery_watch import RecoveryWatch
-from kafkaesque.broker.unclean_election import UncleanElection
+from kafkaesque.broker.metadata.recovery_state import RecoveryState
+from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
+from kafkaesque.broker.upkeep.recovery_watch import RecoveryWatch
 from kafkaesque.model.errors import ElectionNotNeeded
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -138,7 +138,7 @@ def test_copies_that_are_being_made_anew_are_nobody_to_go_on_with(
     scenario, left, gone, _ = one_of_three(seed)
     ask_until_done(scenario, next(name for name in scenario.running() if name != left))
     for name in scenario.running():
-        scenario.broker(name).options["leader.replication.throttled.rate"] = 100
+        scenario.broker(name).options.values["leader.replication.throttled.rate"] = 100
     for name in gone:
         scenario.boot(name)
     scenario.loop.run_until(lambda: all(scenario.find(name) for name in gone), 30_000)
@@ -160,7 +160,7 @@ def test_who_does_not_know_the_decision_takes_nothing_over(monkeypatch: pytest.M
     node, report = scenario.cluster.names.index(knowing) + 1, GroupRecovery._report
 
     def tell(self: GroupRecovery, group: GroupId, recovery: RecoveryState) -> SurvivorReport | None:
-        return None if self._broker.node == node else report(self, group, recovery)
+        return None if self._node == node else report(self, group, recovery)
 
     monkeypatch.setattr(GroupRecovery, "_report", tell)
     monkeypatch.setattr(RecoveryWatch, "_may_be_unclean", lambda watch, state: True)
@@ -275,8 +275,12 @@ def is_heard(scenario: Scenario, by: str, name: str) -> bool:
 @pytest.mark.parametrize("seed", range(10, 14))
 def test_the_controller_changes_while_it_is_done(seed: int) -> None:
     scenario, left, _, _ = one_of_three(seed)
-    scenario.loop.run_until(lambda: scenario.broker(left).controller_node() is not None, 30_000)
-    controller = scenario.cluster.names[int(scenario.broker(left).controller_node() or 1) - 1]
+    scenario.loop.run_until(
+        lambda: scenario.broker(left).controller_client.leader() is not None, 30_000
+    )
+    controller = scenario.cluster.names[
+        int(scenario.broker(left).controller_client.leader() or 1) - 1
+    ]
     bystander = next(name for name in scenario.running() if name not in (left, controller))
     under_way = Ask(scenario, bystander)
     scenario.loop.run_for(100 * (seed % 4))
@@ -292,7 +296,7 @@ def test_who_does_not_hear_of_the_leader_can_have_nothing_formed_anew() -> None:
     scenario = Scenario(20, SimOptions(brokers=5, replicas=3, controllers=5))
     scenario.write(100)
     leader = scenario.leader
-    controller = int(scenario.broker(leader).controller_node() or 1)
+    controller = int(scenario.broker(leader).controller_client.leader() or 1)
     asked = next(
         name
         for name in scenario.cluster.names
@@ -306,7 +310,7 @@ def test_who_does_not_hear_of_the_leader_can_have_nothing_formed_anew() -> None:
     outcomes: list[object] = []
     deadline_ms = broker.env.clock.now_ms() + 20_000
     partition = broker.state.partitions_by_group[group]
-    UncleanElection(broker, partition, deadline_ms, outcomes.append).start()
+    broker.unclean_elections.begin(partition, deadline_ms, outcomes.append)
     scenario.loop.run_until(lambda: outcomes != [], 30_000)
     assert isinstance(outcomes[0], ElectionNotNeeded)
     assert group not in broker.state.recoveries

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import log_starts
-from kafkaesque.broker.group_recovery import GroupRecovery
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.upkeep import log_starts
+from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.model.ids import Offset
 from kafkaesque.sim.faults import Fault
 from kafkaesque.sim.nemesis import SURVIVABLE
@@ -118,7 +118,9 @@ def test_copies_that_count_while_they_are_made_anew_are_found_out(
 
 def test_copies_that_are_not_made_anew_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupRecovery, "is_given_up", lambda self, group, log: False)
-    monkeypatch.setattr("kafkaesque.broker.recovery_state.RecoveryState.is_given_up", _never)
+    monkeypatch.setattr(
+        "kafkaesque.broker.metadata.recovery_state.RecoveryState.is_given_up", _never
+    )
     assert _find((2, 5)), "replicas keep another history, and nobody noticed"
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.partition_table import OPEN_AGAIN_MS
-from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import OPEN_AGAIN_MS
+from kafkaesque.broker.peers.messages import LeaderReport
 from kafkaesque.env.report_limit import LINES_MAX, WINDOW_MS
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.sim.options import SimOptions

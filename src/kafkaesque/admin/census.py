@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.admin.metric_table import GROUPS_MAX
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.partition import Partition
 
 #: Partitions, or committed offsets, that are looked at in one turn.
 PER_TURN_MAX: Final = 1_000
@@ -29,17 +29,17 @@ class Census:
     lags: list[tuple[int, str]] = field(default_factory=list)
 
 
-def take_census(broker: Broker, on_done: Callable[[Census], None]) -> None:
+def take_census(doors: Doors, on_done: Callable[[Census], None]) -> None:
     """Count; `on_done` comes in this turn if there is little to count, else in a later one."""
     census = Census()
-    steps = _count(broker, census)
+    steps = _count(doors, census)
 
     def go_on() -> None:
         for _ in range(PER_TURN_MAX):
             if next(steps, _END) is _END:
                 on_done(census)
                 return
-        broker.env.clock.call_soon(go_on)
+        doors.clock.call_soon(go_on)
 
     go_on()
 
@@ -47,18 +47,18 @@ def take_census(broker: Broker, on_done: Callable[[Census], None]) -> None:
 _END: Final = object()
 
 
-def _count(broker: Broker, census: Census) -> Iterator[None]:
+def _count(doors: Doors, census: Census) -> Iterator[None]:
     """Yield after each partition and each committed offset."""
-    for group, state in list(broker.state.partitions_by_group.items()):
-        if broker.leaders.leader(group) is None:
+    for group, state in list(doors.cluster.state.partitions_by_group.items()):
+        if doors.cluster.leaders.leader(group) is None:
             census.leaderless += 1
-        if broker.node in state.replicas:
+        if doors.cluster.node in state.replicas:
             census.replicas += 1
-            partition = broker.partitions.get(group)
+            partition = doors.condition.partitions.get(group)
             if partition is not None and partition.replica is not None:
                 _count_partition(partition, census)
         yield
-    yield from _count_groups(broker, census)
+    yield from _count_groups(doors, census)
 
 
 def _count_partition(partition: Partition, census: Census) -> None:
@@ -76,9 +76,9 @@ def _count_partition(partition: Partition, census: Census) -> None:
         census.under_min_isr += len(in_sync) < needed
 
 
-def _count_groups(broker: Broker, census: Census) -> Iterator[None]:
+def _count_groups(doors: Doors, census: Census) -> Iterator[None]:
     lags: list[tuple[int, str]] = []
-    for host in broker.group_coordinators.all():
+    for host in doors.groups.coordinators.all():
         if not host.is_loaded:
             continue
         census.groups += host.table.group_count
@@ -86,10 +86,10 @@ def _count_groups(broker: Broker, census: Census) -> Iterator[None]:
             lag, is_known = 0, False
             for where, offset in host.table.committed_positions(group):
                 yield
-                state = broker.state.topics.get(where.topic)
+                state = doors.cluster.state.topics.get(where.topic)
                 if state is None or where.partition >= len(state.partitions):
                     continue
-                found = broker.partitions.get(state.partitions[where.partition].group)
+                found = doors.condition.partitions.get(state.partitions[where.partition].group)
                 if found is None:
                     census.partitions_elsewhere += 1
                 else:

@@ -5,21 +5,21 @@ from typing import Final
 import msgspec
 
 from kafkaesque.admin.http import Answer
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 
 JSON: Final = "application/json"
 
 
-def answer_controllers(broker: Broker) -> Answer:
+def answer_controllers(doors: Doors) -> Answer:
     """Return the controllers as this broker knows them, and which of them leads, if it knows one.
 
     The Kafka port says who they are only while one of them leads. Also, whether this one is a
     controller that has lost its disk, so that it has no vote.
     """
     body = {
-        "seen_by": broker.node,
-        "leader": broker.controller_node(),
-        "voters": broker.controller_voters.current(),
-        "has_lost_log": broker.controller_voters.has_lost_log,
+        "seen_by": doors.cluster.node,
+        "leader": doors.cluster.controller(),
+        "voters": doors.cluster.controllers(),
+        "has_lost_log": doors.condition.voters.has_lost_log,
     }
     return Answer(status=200, body=msgspec.json.encode(body), content_type=JSON)

@@ -13,7 +13,7 @@ from kafkaesque.admin.metrics import MetricsPage
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
 
@@ -23,23 +23,23 @@ CONNECTIONS_MAX: Final = 100
 class AdminGateway:
     """One broker's admin port."""
 
-    def __init__(self, broker: Broker, version: str, report: Callable[[str], None]) -> None:
-        self.broker = broker
-        self.clock = broker.env.clock
+    def __init__(self, doors: Doors, version: str, report: Callable[[str], None]) -> None:
+        self.doors = doors
+        self.clock = doors.clock
         self.connections: dict[int, AdminConnection] = {}
         self._refusals = ReportLimit(report, self.clock.call_later)
         self._listener: Listener | None = None
         self._loop_watch = LoopWatch(self.clock)
-        metrics = MetricsPage(broker, version, self._loop_watch.lag)
+        metrics = MetricsPage(doors, version, self._loop_watch.lag)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
-            "/health/live": lambda _, respond: respond(answer_live(broker)),
-            "/health/ready": lambda _, respond: respond(answer_ready(broker)),
-            "/brokers": lambda _, respond: respond(answer_brokers(broker)),
-            "/controllers": lambda _, respond: respond(answer_controllers(broker)),
-            "/members": lambda _, respond: respond(answer_members(broker)),
-            "/offline-replicas": lambda _, respond: respond(answer_offline_replicas(broker)),
-            "/recoveries": lambda request, respond: respond(answer_recoveries(broker, request)),
+            "/health/live": lambda _, respond: respond(answer_live(doors)),
+            "/health/ready": lambda _, respond: respond(answer_ready(doors)),
+            "/brokers": lambda _, respond: respond(answer_brokers(doors)),
+            "/controllers": lambda _, respond: respond(answer_controllers(doors)),
+            "/members": lambda _, respond: respond(answer_members(doors)),
+            "/offline-replicas": lambda _, respond: respond(answer_offline_replicas(doors)),
+            "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
     def start(self, address: Address) -> Address:
@@ -49,9 +49,7 @@ class AdminGateway:
             OSError: the address cannot be bound.
         """
         options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
-        self._listener = self.broker.env.network.listen(
-            address, options, lambda: AdminConnection(self)
-        )
+        self._listener = self.doors.network.listen(address, options, lambda: AdminConnection(self))
         self._loop_watch.start()
         return self._listener.address
 

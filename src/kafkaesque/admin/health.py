@@ -8,60 +8,63 @@ over. One sentence says each reason against it.
 from collections.abc import Mapping
 
 from kafkaesque.admin.http import Answer, text_answer
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.greeting import explain
-from kafkaesque.broker.peer_messages import Denial
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.peers.greeting import explain
+from kafkaesque.broker.peers.messages import Denial
 from kafkaesque.model.ids import NodeId
 
 #: Partitions that a reason names, or damaged ones with a reason each.
 NAMED_MAX = 5
 
 
-def answer_live(broker: Broker) -> Answer:
+def answer_live(doors: Doors) -> Answer:
     """Return 200, or 503 when only a restart helps."""
-    if broker.failure is None:
+    if doors.condition.life.failure is None:
         return text_answer(200, "live")
-    return text_answer(503, f"the disk failed, and only a restart goes on: {broker.failure}")
+    return text_answer(
+        503, f"the disk failed, and only a restart goes on: {doors.condition.life.failure}"
+    )
 
 
-def answer_ready(broker: Broker) -> Answer:
+def answer_ready(doors: Doors) -> Answer:
     """Return 200, or 503 with the reasons."""
-    reasons = reasons_against(broker)
+    reasons = reasons_against(doors)
     return text_answer(503, *reasons) if reasons else text_answer(200, "ready")
 
 
-def reasons_against(broker: Broker) -> list[str]:
+def reasons_against(doors: Doors) -> list[str]:
     """Return why a broker is not ready, one sentence each; none if it is."""
-    if broker.failure is not None:
-        return [f"the disk of broker {broker.node} failed: {broker.failure}"]
-    if broker.is_stopping:
-        return [f"broker {broker.node} is being stopped"]
-    reasons = _controller_reasons(broker)
-    if not broker.controller.is_caught_up:
+    if doors.condition.life.failure is not None:
+        return [f"the disk of broker {doors.cluster.node} failed: {doors.condition.life.failure}"]
+    if doors.condition.life.is_stopping:
+        return [f"broker {doors.cluster.node} is being stopped"]
+    reasons = _controller_reasons(doors)
+    if not doors.condition.metadata.is_caught_up:
         reasons.append(
-            f"broker {broker.node} has not got all metadata again that it knew before it stopped"
+            f"broker {doors.cluster.node} has not got all metadata again that it knew before it "
+            "stopped"
         )
-    if broker.space_watch.reason is not None:
-        reasons.append(broker.space_watch.reason)
-    reasons += _partition_reasons(broker)
+    if doors.condition.space.reason is not None:
+        reasons.append(doors.condition.space.reason)
+    reasons += _partition_reasons(doors)
     return reasons
 
 
-def _controller_reasons(broker: Broker) -> list[str]:
+def _controller_reasons(doors: Doors) -> list[str]:
     """Return why this broker has no part in the cluster: the reasons that are known best."""
-    knows_none = broker.controller_node() is None
-    if broker.is_ready and not knows_none:
+    knows_none = doors.cluster.controller() is None
+    if doors.condition.life.is_ready and not knows_none:
         return []
-    who = f"broker {broker.node}"
-    reasons = _denied(broker.peers.denials())
-    if knows_none and broker.controller_voters.has_lost_log:
+    who = f"broker {doors.cluster.node}"
+    reasons = _denied(doors.condition.peers.denials())
+    if knows_none and doors.condition.voters.has_lost_log:
         reasons.append(
             f"{who} has lost its disk: it has an empty directory in a cluster that is not new, and "
             "no vote among the controllers until a majority of them that have theirs lets it in"
         )
     if reasons:
         return reasons
-    if not broker.is_ready:
+    if not doors.condition.life.is_ready:
         reasons.append(
             f"{who} is not registered with the controller yet: a majority of the controllers has "
             "to be up and to reach it"
@@ -83,15 +86,15 @@ def _denied(denials: Mapping[NodeId, Denial]) -> list[str]:
     ]
 
 
-def _partition_reasons(broker: Broker) -> list[str]:
-    state = broker.partitions.recovery_state()
+def _partition_reasons(doors: Doors) -> list[str]:
+    state = doors.condition.partitions.recovery_state()
     found = (
         (state.unopened, "not opened yet"),
         (state.copied, "being copied from other replicas, and have no vote until then"),
     )
     reasons = [f"{_named(names)}: {what}" for names, what in found if names]
     reasons += _told(state.damaged, "is offline on this broker")
-    reasons += _told(broker.log_scrubber.damaged, "cannot be read as a whole on this broker")
+    reasons += _told(doors.condition.scrubber.damaged, "cannot be read as a whole on this broker")
     return reasons
 
 

@@ -3,14 +3,14 @@
 import msgspec
 
 from kafkaesque.admin.http import Answer, text_answer
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 
 JSON = "application/json"
 
 
-def answer_members(broker: Broker) -> Answer:
+def answer_members(doors: Doors) -> Answer:
     """Return each member's state, address and facts; 404 where there is no gossip."""
-    gossip = broker.gossip
+    gossip = doors.condition.gossip
     if gossip is None:
         return text_answer(404, "the cluster has no secret, and does not gossip")
     members = [
@@ -23,5 +23,5 @@ def answer_members(broker: Broker) -> Answer:
         }
         for member in gossip.members()
     ]
-    body = msgspec.json.encode({"seen_by": broker.node, "members": members})
+    body = msgspec.json.encode({"seen_by": doors.cluster.node, "members": members})
     return Answer(status=200, body=body, content_type=JSON)

@@ -12,7 +12,7 @@ from kafkaesque.admin.exposition import CONTENT_TYPE, Sheet
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.http import Answer, Request, Respond, text_answer
 from kafkaesque.admin.process_facts import read_process_facts
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.histogram import Histogram
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -23,8 +23,8 @@ from kafkaesque.storage.statistics import StorageStatistics
 class MetricsPage:
     """See the module."""
 
-    def __init__(self, broker: Broker, version: str, loop_lag: Histogram) -> None:
-        self._broker: Final = broker
+    def __init__(self, doors: Doors, version: str, loop_lag: Histogram) -> None:
+        self._doors: Final = doors
         self._version: Final = version
         self._loop_lag: Final = loop_lag
         self._waiting: list[tuple[Request, Respond]] = []
@@ -37,7 +37,7 @@ class MetricsPage:
             return
         self._waiting.append((request, respond))
         if len(self._waiting) == 1:
-            take_census(self._broker, self._on_counted)
+            take_census(self._doors, self._on_counted)
 
     def _on_counted(self, census: Census) -> None:
         waiting, self._waiting = self._waiting, []
@@ -54,23 +54,28 @@ class MetricsPage:
             respond(Answer(status=200, body=sheet.write(), content_type=CONTENT_TYPE))
 
     def _write_broker(self, sheet: Sheet) -> None:
-        broker = self._broker
-        config = broker.config
+        doors = self._doors
+        config = doors.configuration.file
         sheet.add(
-            table.BROKER_INFO, 1, broker.node, config.cluster_id, config.rack or "", self._version
+            table.BROKER_INFO,
+            1,
+            doors.cluster.node,
+            config.cluster_id,
+            config.rack or "",
+            self._version,
         )
-        sheet.add(table.BROKER_TIME, broker.env.clock.wall_ms() / 1000)
-        sheet.add(table.BROKER_READY, not reasons_against(broker))
-        sheet.add(table.BROKER_FAILED, broker.failure is not None)
-        for node in broker.state.brokers:
-            if node != broker.node:
-                sheet.add(table.PEER_ALIVE, broker.peers.is_alive(node), node)
-        controller = broker.controller_node()
+        sheet.add(table.BROKER_TIME, doors.clock.wall_ms() / 1000)
+        sheet.add(table.BROKER_READY, not reasons_against(doors))
+        sheet.add(table.BROKER_FAILED, doors.condition.life.failure is not None)
+        for node in doors.cluster.state.brokers:
+            if node != doors.cluster.node:
+                sheet.add(table.PEER_ALIVE, doors.cluster.is_alive(node), node)
+        controller = doors.cluster.controller()
         sheet.add(table.CONTROLLER, -1 if controller is None else controller)
-        sheet.add(table.METADATA_OFFSET, broker.controller.applied_offset)
+        sheet.add(table.METADATA_OFFSET, doors.condition.metadata.applied_offset)
 
     def _write_clients(self, sheet: Sheet) -> None:
-        activity = self._broker.activity
+        activity = self._doors.activity
         sheet.add(table.MESSAGES_IN, activity.messages_in)
         sheet.add(table.BYTES_IN, activity.bytes_in)
         sheet.add(table.BYTES_OUT, activity.bytes_out)
@@ -89,18 +94,18 @@ class MetricsPage:
         sheet.add(table.THROTTLE_SECONDS, activity.throttle_ms / 1000)
 
     def _write_replication(self, sheet: Sheet, census: Census) -> None:
-        activity, recovery = self._broker.activity, self._broker.partitions.recovery_state()
+        activity, recovery = self._doors.activity, self._doors.condition.partitions.recovery_state()
         sheet.add(table.LEADERS, census.led)
         sheet.add(table.REPLICAS, census.replicas)
         sheet.add(table.UNDER_REPLICATED, census.under_replicated)
         sheet.add(table.UNDER_MIN_ISR, census.under_min_isr)
         sheet.add(table.LEADERLESS, census.leaderless)
-        formations = self._broker.state.recoveries.values()
+        formations = self._doors.cluster.state.recoveries.values()
         sheet.add(table.FORMING, sum(each.is_open for each in formations))
         sheet.add(table.UNCLEAN, sum(each.unclean is not None for each in formations))
         sheet.add(table.GIVEN_UP, sum(each.given_up for each in formations))
         sheet.add(table.OFFLINE_REPLICAS, len(recovery.damaged))
-        sheet.add(table.DAMAGED_REPLICAS, len(self._broker.log_scrubber.damaged))
+        sheet.add(table.DAMAGED_REPLICAS, len(self._doors.condition.scrubber.damaged))
         sheet.add(table.RECOVERING_REPLICAS, len(recovery.unopened) + len(recovery.copied))
         sheet.add(table.IN_SYNC_SHRINKS, activity.in_sync_shrinks)
         sheet.add(table.IN_SYNC_EXPANDS, activity.in_sync_expands)
@@ -111,8 +116,8 @@ class MetricsPage:
         sheet.add(table.COMMIT_SECONDS, activity.commit_latency)
 
     def _write_storage(self, sheet: Sheet, census: Census) -> None:
-        broker = self._broker
-        statistics = broker.store.statistics
+        doors = self._doors
+        statistics = doors.condition.store.statistics
         sheet.add(table.SYNC_SECONDS, statistics.sync_latency)
         sheet.add(table.SYNC_RECORDS, _sync_records(statistics))
         sheet.add(table.WAL_BYTES, statistics.wal_bytes)
@@ -121,17 +126,20 @@ class MetricsPage:
         sheet.add(table.COLD_READS, statistics.cold_reads)
         sheet.add(table.LOG_BYTES, census.log_bytes)
         try:
-            free_bytes, total_bytes = broker.env.disk.free_bytes(), broker.env.disk.total_bytes()
+            free_bytes, total_bytes = (
+                doors.condition.disk.free_bytes(),
+                doors.condition.disk.total_bytes(),
+            )
         except DiskFailed:
             pass  # What is not known is left out.
         else:
             sheet.add(table.DISK_FREE, free_bytes)
             sheet.add(table.DISK_TOTAL, total_bytes)
-        sheet.add(table.APPENDS_REFUSED, broker.store.refusal is not None)
-        sheet.add(table.COMPACTIONS, broker.log_cleaner.count)
-        sheet.add(table.COMPACTION_RUNNING, broker.log_cleaner.is_running)
-        sheet.add(table.SCRUBBED_BYTES, broker.log_scrubber.bytes_read)
-        sheet.add(table.SCRUB_PASSES, broker.log_scrubber.passes)
+        sheet.add(table.APPENDS_REFUSED, doors.condition.store.refusal is not None)
+        sheet.add(table.COMPACTIONS, doors.condition.cleaner.count)
+        sheet.add(table.COMPACTION_RUNNING, doors.condition.cleaner.is_running)
+        sheet.add(table.SCRUBBED_BYTES, doors.condition.scrubber.bytes_read)
+        sheet.add(table.SCRUB_PASSES, doors.condition.scrubber.passes)
         sheet.add(table.RECOVERY_SECONDS, statistics.recovery_ms / 1000)
 
     def _write_groups(self, sheet: Sheet, census: Census) -> None:
@@ -139,8 +147,8 @@ class MetricsPage:
         for lag, group in census.lags:
             sheet.add(table.GROUP_LAG, lag, group)
         sheet.add(table.GROUP_LAG_UNKNOWN, census.partitions_elsewhere)
-        wall_ms = self._broker.env.clock.wall_ms()
-        hosts = [each for each in self._broker.transaction_coordinators.all() if each.is_loaded]
+        wall_ms = self._doors.clock.wall_ms()
+        hosts = [each for each in self._doors.transactions.coordinators.all() if each.is_loaded]
         starts_ms = [start for host in hosts for start in host.table.open_since_ms()]
         sheet.add(table.TRANSACTIONAL_IDS, sum(each.table.transactional_id_count for each in hosts))
         sheet.add(table.TRANSACTIONS_OPEN, len(starts_ms))
@@ -161,9 +169,9 @@ class MetricsPage:
 
     def _write_topic(self, sheet: Sheet, topic: str) -> None:
         """Write the partitions of a topic that are here."""
-        state = self._broker.state.topics.get(topic)
+        state = self._doors.cluster.state.topics.get(topic)
         for each in () if state is None else state.partitions[: table.PARTITIONS_MAX]:
-            partition = self._broker.partitions.get(each.group)
+            partition = self._doors.condition.partitions.get(each.group)
             if partition is None or partition.replica is None:
                 continue
             labels = (topic, each.partition)

@@ -8,19 +8,19 @@ from typing import Final
 import msgspec
 
 from kafkaesque.admin.http import Answer
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 
 JSON: Final = "application/json"
 #: The rest is only counted.
 LISTED_MAX: Final = 1_000
 
 
-def answer_offline_replicas(broker: Broker) -> Answer:
+def answer_offline_replicas(doors: Doors) -> Answer:
     """Return each partition with what is wrong, in which file, and what helps."""
-    state = broker.partitions.recovery_state()
-    damaged = sorted({**broker.log_scrubber.damaged, **state.damaged}.items())
+    state = doors.condition.partitions.recovery_state()
+    damaged = sorted({**doors.condition.scrubber.damaged, **state.damaged}.items())
     body = {
-        "broker": broker.node,
+        "broker": doors.cluster.node,
         "count": len(damaged),
         "replicas": [{"partition": n, "reason": why} for n, why in damaged[:LISTED_MAX]],
         "copied": sorted(state.copied)[:LISTED_MAX],

@@ -5,19 +5,19 @@ from typing import Final
 import msgspec
 
 from kafkaesque.admin.http import Answer, Request
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.recovery_state import RecoveryState
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.recovery_state import RecoveryState
 
 JSON: Final = "application/json"
 #: Those that wait come first, then what has been decided last; the rest is only counted.
 RECOVERIES_MAX: Final = 1_000
 
 
-def answer_recoveries(broker: Broker, request: Request) -> Answer:
+def answer_recoveries(doors: Doors, request: Request) -> Answer:
     """Return what the metadata say of formations, of all topics or of those that are named."""
     wanted = set(request.query.get("topic", ()))
-    state, now_ms = broker.state, broker.env.clock.wall_ms()
+    state, now_ms = doors.cluster.state, doors.clock.wall_ms()
     found = [
         (state.partitions_by_group[group], recovery)
         for group, recovery in state.recoveries.items()
@@ -25,7 +25,7 @@ def answer_recoveries(broker: Broker, request: Request) -> Answer:
     ]
     found.sort(key=lambda each: (not each[1].is_open, -_decided_ms(each[1])))
     body = {
-        "seen_by": broker.node,
+        "seen_by": doors.cluster.node,
         "count": len(found),
         "open": sum(recovery.is_open for _, recovery in found),
         "recoveries": [_describe(*each, now_ms) for each in found[:RECOVERIES_MAX]],

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.log_options import with_units
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.peer_link import PeerTimings
-from kafkaesque.broker.peer_messages import NODE_ID_MAX
+from kafkaesque.broker.options.log import with_units
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import ConfigError
@@ -14,6 +12,17 @@ from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import OptionValue
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.storage.config import StorageConfig
+
+#: Broker ids are from 1 to this.
+NODE_ID_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTimings:
+    """How brokers watch one another."""
+
+    heartbeat_ms: int = 100
+    peer_timeout_ms: int = 1_500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Which topics are compacted, as a broker's data directory says, offline."""
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.metadata_records import (
+from kafkaesque.broker.controller.metadata_store import load_snapshot
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.records import (
     TopicConfigChanged,
     TopicCreated,
     read_metadata_record,
 )
-from kafkaesque.broker.metadata_store import load_snapshot
-from kafkaesque.broker.topic_names import METADATA_TOPIC
+from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import TopicId

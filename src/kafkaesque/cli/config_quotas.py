@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.metadata.client_quotas import (
     CLIENT_ID,
     IP,
     USER,

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
 from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file

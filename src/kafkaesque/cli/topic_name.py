@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kafkaesque.broker.topic_names import check_topic_name, find_collision
+from kafkaesque.broker.metadata.topic_names import check_topic_name, find_collision
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.model.errors import InvalidTopic

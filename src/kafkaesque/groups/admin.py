@@ -18,7 +18,7 @@ from kafkaesque.groups.results import (
     DescribeResult,
     ListResult,
 )
-from kafkaesque.model.log_table import WriteToken
+from kafkaesque.tables.log_table import WriteToken
 
 AnyGroup = Group | ConsumerGroup
 

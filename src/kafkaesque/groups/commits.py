@@ -27,7 +27,7 @@ from kafkaesque.groups.results import (
     PartitionError,
 )
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import LogRecord, WriteToken
+from kafkaesque.tables.log_table import LogRecord, WriteToken
 
 
 def write_changes(

@@ -16,9 +16,10 @@ from kafkaesque.groups.group import Group
 from kafkaesque.groups.offsets import OffsetStore
 from kafkaesque.groups.pending_offsets import PendingOffsets
 from kafkaesque.groups.results import AppendInTransaction, Result, Work
-from kafkaesque.groups.timers import TimerQueue
-from kafkaesque.groups.writes import WriteQueue
-from kafkaesque.model.log_table import Append, Instant, LogRecord, RequestToken, Respond, WriteToken
+from kafkaesque.tables.core import TableContext
+from kafkaesque.tables.log_table import Append, LogRecord, RequestToken, Respond, WriteToken
+from kafkaesque.tables.timers import TimerQueue
+from kafkaesque.tables.write_queue import WriteQueue
 
 
 class TimerKind(Enum):
@@ -54,7 +55,7 @@ CONSUMER_TIMERS = (
 TimerKey = tuple[str, TimerKind, str]
 
 
-class Context:
+class Context(TableContext[GroupError, Work]):
     """State and ways out of one table."""
 
     __slots__ = (
@@ -65,24 +66,22 @@ class Context:
         "groups",
         "knows_topics",
         "leftovers",
-        "now",
         "offsets",
         "pending",
-        "ready",
         "timers",
         "times",
         "topics",
-        "writes",
     )
 
     def __init__(
         self, config: GroupConfig, times: Mapping[str, ConsumerTimes] = MappingProxyType({})
     ) -> None:
+        late = GroupError.COORDINATOR_NOT_AVAILABLE
+        super().__init__(WriteQueue(timeout_ms=config.write_timeout_ms, late=late))
         self.config = config
         #: Of groups of the new kind that nothing was set for, and what was set for the others.
         self.default_times = config.consumer.times
         self.times = times
-        self.now = Instant(0, 0)
         #: The classic ones. An id is in one of the two at most.
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
@@ -94,8 +93,6 @@ class Context:
         self.offsets = OffsetStore()
         self.pending = PendingOffsets()
         self.timers: TimerQueue[TimerKey] = TimerQueue()
-        self.writes = WriteQueue(config.write_timeout_ms)
-        self.ready: list[Work] = []
 
     def times_of(self, group_id: str) -> ConsumerTimes:
         """Return what a group of the new kind goes by at the moment."""

@@ -2,8 +2,8 @@
 
 from enum import Enum, auto
 
-from kafkaesque.model.errors import KafkaesqueError
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.core import TableErrors
+from kafkaesque.tables.log_table import BadTableRecord, WriteFailure
 
 
 class GroupError(Enum):
@@ -46,18 +46,19 @@ class GroupError(Enum):
     UNKNOWN_SERVER_ERROR = auto()
 
 
-class BadGroupRecord(KafkaesqueError):
+class BadGroupRecord(BadTableRecord):
     """A record of the offsets topic does not have the form that its version promises."""
 
 
-_OF_WRITE = {
-    WriteFailure.NOT_LEADER: GroupError.NOT_COORDINATOR,
-    WriteFailure.NOT_ENOUGH_REPLICAS: GroupError.COORDINATOR_NOT_AVAILABLE,
-    WriteFailure.TOO_LARGE: GroupError.UNKNOWN_SERVER_ERROR,
-    WriteFailure.STORAGE_FAILED: GroupError.NOT_COORDINATOR,
-}
-
-
-def error_of_write(failure: WriteFailure) -> GroupError:
-    """Return what a client is told whose request needed the write that failed."""
-    return _OF_WRITE[failure]
+#: What those are told whose request cannot be taken, or needed a write that failed.
+TABLE_ERRORS = TableErrors(
+    none=GroupError.NONE,
+    is_loading=GroupError.COORDINATOR_LOAD_IN_PROGRESS,
+    not_here=GroupError.NOT_COORDINATOR,
+    of_write={
+        WriteFailure.NOT_LEADER: GroupError.NOT_COORDINATOR,
+        WriteFailure.NOT_ENOUGH_REPLICAS: GroupError.COORDINATOR_NOT_AVAILABLE,
+        WriteFailure.TOO_LARGE: GroupError.UNKNOWN_SERVER_ERROR,
+        WriteFailure.STORAGE_FAILED: GroupError.NOT_COORDINATOR,
+    },
+)

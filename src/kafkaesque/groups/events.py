@@ -9,7 +9,7 @@ from kafkaesque.groups.consumer.events import (
     TopicsChanged,
 )
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 #: "Not given" for a generation, a retention time and a leader epoch, as Kafka writes it.
 NOT_GIVEN = -1

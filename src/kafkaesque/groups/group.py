@@ -22,7 +22,7 @@ from kafkaesque.groups.records import GroupRecord
 from kafkaesque.groups.results import DescribedGroup, JoinedMember, ListedGroup
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE, read_subscribed_topics
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 GROUP_TYPE = "classic"
 

@@ -4,7 +4,7 @@ from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.records import MemberRecord
 from kafkaesque.groups.results import DescribedMember, JoinedMember
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 
 class Member:

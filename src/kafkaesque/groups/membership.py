@@ -28,7 +28,7 @@ from kafkaesque.groups.results import (
     SyncResult,
 )
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.log_table import WriteToken
+from kafkaesque.tables.log_table import WriteToken
 
 
 class Membership:

@@ -10,7 +10,7 @@ from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.member import Member
 from kafkaesque.groups.records import write_group_key, write_group_value
 from kafkaesque.groups.results import JoinResult, SyncResult
-from kafkaesque.model.log_table import LogRecord, WriteToken
+from kafkaesque.tables.log_table import LogRecord, WriteToken
 
 _IN_GENERATION = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
 

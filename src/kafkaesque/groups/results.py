@@ -7,7 +7,7 @@ from kafkaesque.groups.consumer.results import ConsumerDescribeResult, ConsumerH
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import NOT_GIVEN
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import Append, LogRecord, Respond, WriteToken
+from kafkaesque.tables.log_table import Append, LogRecord, Respond, WriteToken
 
 
 class JoinedMember(NamedTuple):

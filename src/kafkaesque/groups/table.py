@@ -10,7 +10,6 @@ that either.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
 
@@ -32,7 +31,7 @@ from kafkaesque.groups.consumer.records import read_consumer_key
 from kafkaesque.groups.consumer.restoring import ConsumerGroupLoader
 from kafkaesque.groups.consumer.topics import TopicCatalog
 from kafkaesque.groups.context import CONSUMER_TIMERS, Context
-from kafkaesque.groups.errors import BadGroupRecord, GroupError, error_of_write
+from kafkaesque.groups.errors import TABLE_ERRORS, BadGroupRecord, GroupError
 from kafkaesque.groups.events import (
     CommitOffsets,
     CommitOffsetsInTransaction,
@@ -64,9 +63,8 @@ from kafkaesque.groups.records import (
 from kafkaesque.groups.refusals import refusal
 from kafkaesque.groups.results import JoinResult, SyncResult, Work
 from kafkaesque.groups.transactional_commits import TransactionalCommits
-from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import Instant, WriteFailure, WriteToken
+from kafkaesque.tables.core import TableCore, TableState
 
 #: Requests that may need a write.
 _WRITING = (
@@ -80,15 +78,7 @@ _WRITING = (
 )
 
 
-class TableState(Enum):
-    """The life of a table; there is no way back."""
-
-    LOADING = auto()
-    ACTIVE = auto()
-    UNLOADED = auto()
-
-
-class GroupTable:
+class GroupTable(TableCore[Event, GroupError, Work]):
     """The coordinator of the groups that hash to one partition."""
 
     __slots__ = (
@@ -99,10 +89,7 @@ class GroupTable:
         "_journal",
         "_loaded_consumers",
         "_loaded_groups",
-        "_next_expiry_ms",
         "_rebalancer",
-        "_records_skipped",
-        "_state",
         "_transactional",
     )
 
@@ -119,17 +106,15 @@ class GroupTable:
         commits = Commits(context, rebalancer)
         admin = Admin(context)
         transactional = TransactionalCommits(context, commits)
+        super().__init__(context, TABLE_ERRORS, (context.timers,))
         self._context = context
         self._rebalancer = rebalancer
         self._admin = admin
-        self._state = TableState.LOADING
         self._journal = journal
         self._transactional = transactional
         self._heartbeats = heartbeats
         self._loaded_groups: dict[str, GroupRecord] = {}
         self._loaded_consumers = ConsumerGroupLoader()
-        self._records_skipped = 0
-        self._next_expiry_ms: int | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             JoinGroup: membership.on_join,
             SyncGroup: membership.on_sync,
@@ -148,16 +133,6 @@ class GroupTable:
             TopicsDeleted: lambda event: commits.on_topics_deleted(event.topics),
             TopicsChanged: self._on_topics_changed,
         }
-
-    @property
-    def state(self) -> TableState:
-        """Where in its life the table is."""
-        return self._state
-
-    @property
-    def records_skipped(self) -> int:
-        """How many records `restore` could not read; each is a loss to be reported."""
-        return self._records_skipped
 
     @property
     def group_count(self) -> int:
@@ -192,20 +167,7 @@ class GroupTable:
         """The topics that it was last told of."""
         return self._context.topics
 
-    # --- life ---
-
-    def restore(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Replay committed (key, value) records in the order of the log; may be called again.
-
-        The last value of a key wins; no value deletes it. Records that cannot be read are skipped
-        and counted, those of other kinds of groups are passed over.
-        """
-        self._expect(TableState.LOADING)
-        for key, value in records:
-            try:
-                self._replay(key, value)
-            except BadGroupRecord:
-                self._records_skipped += 1
+    # -- loading
 
     def restore_in_transaction(
         self, producer_id: int, records: Iterable[tuple[bytes | None, bytes | None]]
@@ -223,35 +185,26 @@ class GroupTable:
         self._expect(TableState.LOADING)
         self._transactional.on_ended(ended)
 
-    def activate(self, now: Instant) -> None:
-        """Begin to serve: every member has its full session time from now."""
-        self._expect(TableState.LOADING)
-        self._state = TableState.ACTIVE
+    # -- see `TableCore`
+
+    def _on_active(self) -> None:
+        """Every member has its full session time from now."""
         context = self._context
-        context.now = now
         for group_id, record in self._loaded_groups.items():
             context.groups[group_id] = restored_group(group_id, record)
         self._loaded_groups = {}
         self._activate_consumers()
         for group_id in (*context.offsets.groups(), *context.pending.groups()):
             if group_id not in context.groups and group_id not in context.consumer_groups:
-                context.groups[group_id] = Group(group_id, now.wall_ms)
+                context.groups[group_id] = Group(group_id, context.now.wall_ms)
         for group in context.groups.values():
             for member in group.members.values():
                 self._rebalancer.renew_session(group, member)
             if len(group.members) > context.config.group_members_max:
                 # The bound was lowered; a rebalance sorts out who stays.
                 self._rebalancer.prepare(group)
-        self._schedule_expiry()
 
-    def unload(self) -> None:
-        """Give up: leadership is lost. Whoever waits is told to look for the new coordinator.
-
-        Writes in flight may or may not be committed; nothing is made of their reports any more.
-        """
-        if self._state is TableState.UNLOADED:
-            return
-        self._state = TableState.UNLOADED
+    def _on_unloaded(self) -> None:
         context = self._context
         error = GroupError.NOT_COORDINATOR
         for group in context.groups.values():
@@ -265,90 +218,39 @@ class GroupTable:
                 context.respond(token, SyncResult(error=error))
         context.writes.abandon(error)
 
-    # --- events ---
-
-    def step(self, event: Event, now: Instant) -> None:
-        """Take one event; its answer comes out of `take_ready` now or later."""
+    def _handle(self, event: Event) -> None:
         context = self._context
-        if self._state is not TableState.ACTIVE:
-            is_loading = self._state is TableState.LOADING
-            self._refuse(
-                event,
-                GroupError.COORDINATOR_LOAD_IN_PROGRESS
-                if is_loading
-                else GroupError.NOT_COORDINATOR,
-            )
-            return
-        context.now = now
         if not context.knows_topics and self._needs_topics(event):
             # Members would be told to give up what they have.
             self._refuse(event, GroupError.COORDINATOR_LOAD_IN_PROGRESS)
-            return
-        if context.is_over_bound and isinstance(event, _WRITING):
+        elif context.is_over_bound and isinstance(event, _WRITING):
             self._refuse(event, GroupError.COORDINATOR_NOT_AVAILABLE)
-            return
-        self._handlers[type(event)](event)
+        else:
+            self._handlers[type(event)](event)
 
-    def tick(self, now: Instant) -> None:
-        """Do what is due; needed only when `next_deadline_ms` has come."""
-        if self._state is not TableState.ACTIVE:
-            return
-        context = self._context
-        context.now = now
+    def _refuse(self, event: Event, error: GroupError) -> None:
+        result = refusal(event, error)
+        if result is not None and not isinstance(event, Notice):
+            self._context.respond(event.token, result)
+
+    def _on_due(self) -> None:
+        timers, now_ms = self._context.timers, self._context.now.now_ms
         # One by one, because each may cancel or put off the next. It ends, because deadlines that
         # are set on the way lie ahead.
-        while (key := context.timers.pop_due(now.now_ms)) is not None:
+        while (key := timers.pop_due(now_ms)) is not None:
             if key[1] in CONSUMER_TIMERS:
                 self._heartbeats.on_timer(key)
             else:
                 self._rebalancer.on_timer(key)
-        context.writes.expire(now.now_ms)
-        if self._next_expiry_ms is not None and self._next_expiry_ms <= now.now_ms:
-            self._admin.expire()
-            self._schedule_expiry()
 
-    def on_appended(self, token: WriteToken, now: Instant) -> None:
-        """Take the report that an `Append` is committed."""
-        self._end_write(token, GroupError.NONE, now)
+    def _expire(self) -> None:
+        self._admin.expire()
 
-    def on_append_failed(self, token: WriteToken, failure: WriteFailure, now: Instant) -> None:
-        """Take the report that an `Append` is not in the log and never will be."""
-        self._end_write(token, error_of_write(failure), now)
+    @property
+    def _expiry_interval_ms(self) -> int:
+        return self._context.config.offsets_retention_check_interval_ms
 
-    def take_ready(self) -> list[Work]:
-        """Return what is to be done since the last call, in order."""
-        ready = self._context.ready
-        self._context.ready = []
-        return ready
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when `tick` is needed next, or None for never."""
-        if self._state is not TableState.ACTIVE:
-            return None
-        deadlines = (
-            self._context.timers.next_deadline_ms(),
-            self._context.writes.next_deadline_ms(),
-            self._next_expiry_ms,
-        )
-        return min((each for each in deadlines if each is not None), default=None)
-
-    # --- inside ---
-
-    def _needs_topics(self, event: Event) -> bool:
-        """Whether the answer depends on which topics there are."""
-        if isinstance(event, JoinGroup | SyncGroup | Heartbeat | LeaveGroup):
-            return self.assigns(event.group_id)
-        return isinstance(event, ConsumerGroupHeartbeat)
-
-    def _end_write(self, token: WriteToken, outcome: GroupError, now: Instant) -> None:
-        if self._state is not TableState.ACTIVE:
-            return
-        self._context.now = now
-        self._context.writes.end(token, outcome)
-
-    def _replay(self, key: bytes | None, value: bytes | None) -> None:
-        if key is None:
-            raise BadGroupRecord("a record without a key")
+    def _replay(self, key: bytes, value: bytes | None) -> None:
         read = read_key(key)
         if read is None:
             consumer = read_consumer_key(key)
@@ -374,10 +276,13 @@ class GroupTable:
         committed = read_offset_value(value)
         self._context.pending.add(producer_id, read.group_id, partition, committed)
 
-    def _refuse(self, event: Event, error: GroupError) -> None:
-        result = refusal(event, error)
-        if result is not None and not isinstance(event, Notice):
-            self._context.respond(event.token, result)
+    # -- inside
+
+    def _needs_topics(self, event: Event) -> bool:
+        """Whether the answer depends on which topics there are."""
+        if isinstance(event, JoinGroup | SyncGroup | Heartbeat | LeaveGroup):
+            return self.assigns(event.group_id)
+        return isinstance(event, ConsumerGroupHeartbeat)
 
     def _activate_consumers(self) -> None:
         context = self._context
@@ -391,11 +296,3 @@ class GroupTable:
         # Each group looks its own topics up with the next heartbeat.
         self._context.topics = event.topics
         self._context.knows_topics = True
-
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._context.config.offsets_retention_check_interval_ms
-        self._next_expiry_ms = self._context.now.now_ms + interval_ms
-
-    def _expect(self, state: TableState) -> None:
-        if self._state is not state:
-            raise InvariantBroken(f"a table that is {self._state.name} is not {state.name}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError

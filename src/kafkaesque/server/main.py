@@ -65,9 +65,10 @@ class Server:
             report_error=_log.error,
             report_warning=_log.warning,
         )
-        self._kafka = KafkaGateway(self._broker, _log.info)
-        self._text = TextGateway(self._broker, _log.info)
-        self._admin = AdminGateway(self._broker, __version__, _log.info)
+        doors = self._broker.doors
+        self._kafka = KafkaGateway(doors, _log.info)
+        self._text = TextGateway(doors, _log.info)
+        self._admin = AdminGateway(doors, __version__, _log.info)
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False
 

@@ -7,8 +7,8 @@ little is looked at first, the bytes of the logs last.
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
@@ -66,9 +66,9 @@ def _find_absent(cluster: SimCluster, members: Members) -> str | None:
     if len(members) < expected:
         return f"only {[name for name, _ in members]} run"
     for name, broker in members:
-        if broker.failure is not None:
-            return f"{name} has failed: {broker.failure}"
-        if not broker.is_ready or broker.is_stopping:
+        if broker.life.failure is not None:
+            return f"{name} has failed: {broker.life.failure}"
+        if not broker.life.is_ready or broker.life.is_stopping:
             return f"{name} is not ready"
     return None
 
@@ -110,7 +110,7 @@ def _find_unled(state: PartitionState, replicas: Replicas, members: Members) -> 
         known = broker.leaders.leader(state.group)
         if known != nodes[leaders[0]]:
             return f"{name} takes {known} for the leader, which is {leaders[0]}"
-        told = ClusterView(broker).place(state).in_sync
+        told = ClusterView(broker.doors).place(state).in_sync
         if leader and {*told} != {*leader.in_sync()}:
             return f"{name} tells clients that {[*told]} are in sync, not {[*leader.in_sync()]}"
     return None

@@ -1,12 +1,11 @@
 """A whole cluster of real brokers in one process, on simulated machines."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -55,6 +54,8 @@ class SimCluster:
         self.names = name_brokers(self.options.brokers)
         #: The brokers that have been started and have not been ended on purpose.
         self.brokers: dict[str, Broker] = {}
+        #: Told of each broker that is made, before it is started.
+        self.prepare: Callable[[Broker], None] = lambda _: None
         self._gateways: dict[str, KafkaGateway] = {}
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
@@ -79,7 +80,7 @@ class SimCluster:
         broker = self.brokers.get(machine.name)
         if broker is None or not machine.running or machine.paused:
             return False
-        return broker.is_ready and not broker.is_stopping
+        return broker.life.is_ready and not broker.life.is_stopping
 
     @property
     def controller(self) -> str | None:
@@ -120,7 +121,7 @@ class SimCluster:
     def restart(self, machine: Machine) -> None:
         """Stop a broker in order, and start it again."""
         broker = self.brokers.get(machine.name)
-        if broker is None or not machine.running or broker.is_stopping:
+        if broker is None or not machine.running or broker.life.is_stopping:
             return
 
         gateway = self._gateways[machine.name]
@@ -150,7 +151,7 @@ class SimCluster:
 
     def failed(self) -> list[str]:
         """Return the machines whose brokers have given up their disk."""
-        return [name for name, broker in self.brokers.items() if broker.failure is not None]
+        return [name for name, broker in self.brokers.items() if broker.life.failure is not None]
 
     def restart_failed(self) -> None:
         """Start those brokers again, as an operator would."""
@@ -166,7 +167,8 @@ class SimCluster:
             self.world.loop.tell(name, what)
 
         broker = Broker(env=env, config=self._config(name), report=report)
-        gateway = KafkaGateway(broker, report)
+        self.prepare(broker)
+        gateway = KafkaGateway(broker.doors, report)
         try:
             broker.on_failed = gateway.stop
             broker.start(lambda: self._open_port(gateway, name))

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.records import decode_batch
 from kafkaesque.sim.agreement import read_committed

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaesque.broker.peer_link import PeerTimings
+from kafkaesque.broker.config import PeerTimings
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.sim.nemesis import ALL, LOSING, SURVIVABLE, draw_loser
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.refused_batches import GAPS_MS
+from kafkaesque.broker.partitions.refused_batches import GAPS_MS
 from kafkaesque.env import Env
 from kafkaesque.sim.agreement import describe, disagreement, read_table
 from kafkaesque.sim.clients.administrator import LeaderElector, RecordDeleter

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.raft_driver import Replica
+from kafkaesque.broker.replication.raft_driver import Replica
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset

@@ -7,7 +7,7 @@ from typing import Final
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import OptionValue
 from kafkaesque.sim.cluster import SimCluster
@@ -90,7 +90,7 @@ class TestedCluster(SimCluster):
         """Return how many partitions each topic has; None while no broker can be sure."""
         found: dict[str, int] = {}
         # One that has just started has not got all metadata yet.
-        brokers = [each for each in self.running() if each.is_ready]
+        brokers = [each for each in self.running() if each.life.is_ready]
         for broker in brokers:
             for name, topic in broker.state.topics.items():
                 found[name] = max(found.get(name, 0), len(topic.partitions))
@@ -117,7 +117,7 @@ class TestedCluster(SimCluster):
     def is_up(self) -> bool:
         """Whether every broker is ready and hears of all others."""
         return len(self.running()) == len(self.names) and all(
-            broker.is_ready and len(broker.alive_brokers()) == len(self.names)
+            broker.life.is_ready and len(broker.cluster.alive_brokers()) == len(self.names)
             for broker in self.running()
         )
 
@@ -136,11 +136,15 @@ class TestedCluster(SimCluster):
 
         Of one that is not ready nobody is told that others do not hear of it, too.
         """
-        unready = [each for each in self.running() if each.failure is not None or not each.is_ready]
-        reasons = [reasons_against(each)[0] for each in unready]
+        unready = [
+            each
+            for each in self.running()
+            if each.life.failure is not None or not each.life.is_ready
+        ]
+        reasons = [reasons_against(each.doors)[0] for each in unready]
         unready_nodes = {int(each.node) for each in unready}
         for broker in self.running():
-            heard = unready_nodes | {int(each.node) for each in broker.alive_brokers()}
+            heard = unready_nodes | {int(each.node) for each in broker.cluster.alive_brokers()}
             unheard = sorted(set(range(1, len(self.names) + 1)) - heard)
             if unheard and broker not in unready:
                 others = ", ".join(map(str, unheard))

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.controller_planner import wanted_controllers
-from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.metadata.controller_planner import wanted_controllers
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.model.ids import NodeId
 
 

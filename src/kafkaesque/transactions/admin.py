@@ -3,7 +3,7 @@
 Source: KIP-664; KIP-994 and KIP-1152 for filters; KIP-98 for what expires.
 """
 
-from kafkaesque.model.log_table import LogRecord
+from kafkaesque.tables.log_table import LogRecord
 from kafkaesque.transactions.context import Context
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import DescribeTransactions, ListTransactions

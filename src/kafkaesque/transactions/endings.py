@@ -5,7 +5,7 @@ Source: KIP-98; KIP-890 part 2 for clients that learn their next epoch from the 
 
 from enum import Enum, auto
 
-from kafkaesque.transactions.context import Context
+from kafkaesque.transactions.context import Context, OnEnd
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import EndTransaction, ForceAbort
 from kafkaesque.transactions.journal import Journal
@@ -21,7 +21,6 @@ from kafkaesque.transactions.transaction import (
     fenced,
     heir,
 )
-from kafkaesque.transactions.waits import OnEnd
 
 _S = TransactionState
 

@@ -2,8 +2,8 @@
 
 from enum import Enum, auto
 
-from kafkaesque.model.errors import KafkaesqueError
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.core import TableErrors
+from kafkaesque.tables.log_table import BadTableRecord, WriteFailure
 
 
 class TransactionError(Enum):
@@ -38,18 +38,19 @@ class TransactionError(Enum):
     UNKNOWN_SERVER_ERROR = auto()
 
 
-class BadTransactionRecord(KafkaesqueError):
+class BadTransactionRecord(BadTableRecord):
     """A record of the transaction log does not have the form that its version promises."""
 
 
-_OF_WRITE = {
-    WriteFailure.NOT_LEADER: TransactionError.NOT_COORDINATOR,
-    WriteFailure.NOT_ENOUGH_REPLICAS: TransactionError.COORDINATOR_NOT_AVAILABLE,
-    WriteFailure.TOO_LARGE: TransactionError.UNKNOWN_SERVER_ERROR,
-    WriteFailure.STORAGE_FAILED: TransactionError.NOT_COORDINATOR,
-}
-
-
-def error_of_write(failure: WriteFailure) -> TransactionError:
-    """Return what a client is told whose request needed the write that failed."""
-    return _OF_WRITE[failure]
+#: What those are told whose request cannot be taken, or needed a write that failed.
+TABLE_ERRORS = TableErrors(
+    none=TransactionError.NONE,
+    is_loading=TransactionError.COORDINATOR_LOAD_IN_PROGRESS,
+    not_here=TransactionError.NOT_COORDINATOR,
+    of_write={
+        WriteFailure.NOT_LEADER: TransactionError.NOT_COORDINATOR,
+        WriteFailure.NOT_ENOUGH_REPLICAS: TransactionError.COORDINATOR_NOT_AVAILABLE,
+        WriteFailure.TOO_LARGE: TransactionError.UNKNOWN_SERVER_ERROR,
+        WriteFailure.STORAGE_FAILED: TransactionError.NOT_COORDINATOR,
+    },
+)

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import NamedTuple, NewType
 
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from kafkaesque.transactions.producer_state import NO_PRODUCER_ID
 from kafkaesque.transactions.records import NO_EPOCH
 

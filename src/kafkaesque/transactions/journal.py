@@ -8,8 +8,8 @@ is tried again until it succeeds or the table is unloaded.
 
 from collections.abc import Callable
 
-from kafkaesque.model.log_table import LogRecord
-from kafkaesque.transactions.context import Context
+from kafkaesque.tables.log_table import LogRecord
+from kafkaesque.transactions.context import Context, OnEnd
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import MarkerOutcome, MarkersToken, MarkersWritten
 from kafkaesque.transactions.records import TransactionValue, write_key, write_value
@@ -21,7 +21,6 @@ from kafkaesque.transactions.transaction import (
     completed,
     open_ms,
 )
-from kafkaesque.transactions.waits import OnEnd
 
 
 class Journal:

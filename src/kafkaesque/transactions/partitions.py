@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from kafkaesque.transactions.additions import Addition, answer_all
 from kafkaesque.transactions.context import Context
 from kafkaesque.transactions.errors import TransactionError

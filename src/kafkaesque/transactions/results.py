@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import Append, Respond
+from kafkaesque.tables.log_table import Append, Respond
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import MarkersToken, ProducerIdToken
 from kafkaesque.transactions.producer_state import NO_PRODUCER_ID

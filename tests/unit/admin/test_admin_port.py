@@ -13,7 +13,7 @@ from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.partition_table import RecoveryState
+from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.cluster import SimCluster
@@ -91,7 +91,7 @@ class Ground:
         self.cluster.start()
         self.run_until(lambda: len(self.cluster.brokers) == 3)
         self.broker = self.cluster.brokers["b1"]
-        self.gateway = AdminGateway(self.broker, "1.2.3", self.lines.append)
+        self.gateway = AdminGateway(self.broker.doors, "1.2.3", self.lines.append)
         self.gateway.start(Address("b1", PORT))
 
     def run_until(self, condition: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class Ground:
         return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
 
     def wait_until_ready(self) -> None:
-        self.run_until(lambda: not reasons_against(self.broker))
+        self.run_until(lambda: not reasons_against(self.broker.doors))
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_metrics_are_what_the_official_parser_reads(ground: Ground) -> None:
     assert status == 200
     found = values(body)
     assert found["kafkaesque_broker_ready"] == 1
-    assert found["kafkaesque_controller_node"] == ground.broker.controller_node()
+    assert found["kafkaesque_controller_node"] == ground.broker.controller_client.leader()
     assert found["kafkaesque_wal_sync_seconds_count"] > 0
     assert found["kafkaesque_wal_sync_records_sum"] > 0
     assert before <= found["kafkaesque_metadata_applied_offset"] <= applied()
@@ -159,10 +159,10 @@ def test_a_controller_that_lost_its_disk_with_the_majority_says_that() -> None:
         ground.cluster.boot(machine)
     ground.world.loop.run_for(30_000)
     broker = ground.cluster.brokers["b1"]
-    (reason,) = reasons_against(broker)
+    (reason,) = reasons_against(broker.doors)
     assert reason.startswith("broker 1 has lost its disk: it has an empty directory in a cluster")
-    assert json.loads(answer_controllers(broker).body)["has_lost_log"] is True
-    (left,) = reasons_against(ground.cluster.brokers["b3"])
+    assert json.loads(answer_controllers(broker.doors).body)["has_lost_log"] is True
+    (left,) = reasons_against(ground.cluster.brokers["b3"].doors)
     assert left == "broker 3 knows no controller: none may be elected"
 
 
@@ -173,8 +173,8 @@ def test_a_controller_that_lost_its_disk_alone_is_ready_again_by_itself(ground: 
     ground.cluster.boot(machine)
     ground.run_until(lambda: "b1" in ground.cluster.brokers)
     broker = ground.cluster.brokers["b1"]
-    ground.run_until(lambda: broker.is_ready and not broker.controller_voters.has_lost_log)
-    assert reasons_against(broker) == []
+    ground.run_until(lambda: broker.life.is_ready and not broker.controller_voters.has_lost_log)
+    assert reasons_against(broker.doors) == []
 
 
 def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) -> None:
@@ -218,12 +218,12 @@ def test_the_controllers_are_told_also_while_none_of_them_leads(ground: Ground) 
     def told() -> object:
         return json.loads(ground.visit().ask("/controllers")[1])
 
-    leader = ground.broker.controller_node()
+    leader = ground.broker.controller_client.leader()
     assert leader is not None
     assert told() == {"seen_by": 1, "leader": leader, "voters": [1, 2, 3], "has_lost_log": False}
     for name in ("b2", "b3"):
         ground.world.machines[name].kill()
-    ground.run_until(lambda: ground.broker.controller_node() is None)
+    ground.run_until(lambda: ground.broker.controller_client.leader() is None)
     assert told() == {"seen_by": 1, "leader": None, "voters": [1, 2, 3], "has_lost_log": False}
 
 

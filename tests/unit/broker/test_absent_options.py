@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker import absent_options
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.options import absent as absent_options
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.model.errors import ConfigError
 
 

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker import batch_checks
-from kafkaesque.broker.batch_checks import (
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
+from kafkaesque.broker.partitions import batch_checks
+from kafkaesque.broker.partitions.batch_checks import (
     DECOMPRESSED_BYTES_MAX,
     QUICK_BYTES_MAX,
     RECORDS_NAMED_MAX,
@@ -15,8 +17,6 @@ from kafkaesque.broker.batch_checks import (
     LongCheck,
     check_produced,
 )
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.topic_config import TopicConfig, make_topic_config
 from kafkaesque.model.batch import BatchHeader, check_batches
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaesque.broker.batch_reader import BatchReader
+from kafkaesque.broker.partitions.batch_reader import BatchReader
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.group_log import GroupLog

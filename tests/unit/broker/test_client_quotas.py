@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.metadata.client_quotas import (
     CLIENT_QUOTAS,
     ENTITIES_MAX,
     NAME_LENGTH_MAX,
@@ -19,11 +19,11 @@ from kafkaesque.broker.client_quotas import (
     levels_of,
     make_entity,
 )
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import ChangeQuotas, QuotaChange
-from kafkaesque.broker.metadata_records import read_metadata_record, write_metadata_record
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.planner import PlanInputs, plan
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.planner import PlanInputs, plan
+from kafkaesque.broker.metadata.records import read_metadata_record, write_metadata_record
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.broker.requests.commands import ChangeQuotas, QuotaChange
 from kafkaesque.model.errors import ConfigError, InvalidRequest, OverBound
 from kafkaesque.model.ids import ZERO_TOPIC_ID
 

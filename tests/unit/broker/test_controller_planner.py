@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import ChangeControllers, Done, RaiseFeature, RemoveBroker
-from kafkaesque.broker.controller_planner import CONTROLLERS_MAX, ControllerFacts
-from kafkaesque.broker.features import METADATA
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.controller_planner import CONTROLLERS_MAX, ControllerFacts
+from kafkaesque.broker.metadata.features import METADATA
+from kafkaesque.broker.requests.commands import ChangeControllers, Done, RaiseFeature, RemoveBroker
 from kafkaesque.model.errors import (
     BrokerNotRegistered,
     DuplicateVoter,

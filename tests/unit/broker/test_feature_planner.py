@@ -2,15 +2,15 @@
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.features import KNOWN, METADATA
+from kafkaesque.broker.requests.commands import (
     CreateTopic,
     MoveReplicas,
     RaiseFeature,
     RegisterBroker,
     WantedReplicas,
 )
-from kafkaesque.broker.features import KNOWN, METADATA
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidFeatureLevel
 from tests.unit.broker.test_planner import Cluster
 

@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.founding import (
+from kafkaesque.broker.controller.founding import (
     FOUNDING_MS,
     GRACE_MS,
-    NOTHING,
     Decision,
     Founding,
     GroupState,
 )
-from kafkaesque.broker.founding import (
-    SETTLED as HAS_LOG,
-)
+from kafkaesque.broker.peers.controller_word import NOTHING
+from kafkaesque.broker.peers.controller_word import SETTLED as HAS_LOG
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.env import World
 from kafkaesque.sim.loop import SimLoop

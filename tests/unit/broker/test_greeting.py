@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker import greeting
-from kafkaesque.broker.greeting import Greeter, explain
-from kafkaesque.broker.peer_messages import (
+from kafkaesque.broker.peers import greeting
+from kafkaesque.broker.peers.greeting import Greeter, explain
+from kafkaesque.broker.peers.messages import (
     Denial,
     GreetingDenied,
     Hello,

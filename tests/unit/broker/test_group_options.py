@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import ChangeGroupConfig, ConfigChange
-from kafkaesque.broker.features import LEVEL_WITH_GROUP_OPTIONS, METADATA
-from kafkaesque.broker.group_options import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.features import LEVEL_WITH_GROUP_OPTIONS, METADATA
+from kafkaesque.broker.options.groups import (
     GROUP_OPTIONS,
     GROUPS_MAX,
     NAME_LENGTH_MAX,
     consumer_times,
 )
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.broker.requests.commands import ChangeGroupConfig, ConfigChange
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest, OverBound
 from kafkaesque.model.options import OptionValue
 from tests.unit.broker.test_planner import Cluster

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.leaders_table import LeadersTable
-from kafkaesque.broker.peer_messages import LeaderReport
+from kafkaesque.broker.peers.messages import LeaderReport
+from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.membership.view import LeaderHint
 from kafkaesque.model.ids import GroupId, NodeId
 

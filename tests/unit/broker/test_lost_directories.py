@@ -1,7 +1,7 @@
 """The metadata tell which replicas a broker may have had and lost."""
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.metadata_records import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.records import (
     BrokerRegistered,
     BrokerRemoved,
     PartitionPlacement,

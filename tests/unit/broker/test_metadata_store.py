@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from kafkaesque.broker.controller import Controller
-from kafkaesque.broker.metadata_store import MetadataStore, load_snapshot
-from kafkaesque.broker.raft_replica import Replica
+from kafkaesque.broker.controller.controller import Controller
+from kafkaesque.broker.controller.metadata_store import MetadataStore, load_snapshot
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.env import Env
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.log_store import LogStore

@@ -2,8 +2,9 @@
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState, PartitionState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState, PartitionState
+from kafkaesque.broker.metadata.features import METADATA
+from kafkaesque.broker.requests.commands import (
     ControllerResult,
     CreateTopic,
     DeleteTopic,
@@ -15,7 +16,6 @@ from kafkaesque.broker.commands import (
     TakeUpMove,
     WantedReplicas,
 )
-from kafkaesque.broker.features import METADATA
 from kafkaesque.model.errors import FencedLeaderEpoch, InvalidRequest, NoReassignmentInProgress
 from tests.unit.broker.test_planner import Cluster
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.dynamic_options import resolve_options
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.metadata.dynamic_options import resolve_options
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId

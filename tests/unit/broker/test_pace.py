@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkaesque.broker.cleaner_options import WITHOUT_LIMIT
-from kafkaesque.broker.pace import CATCH_UP_MS_MAX, Pace
+from kafkaesque.broker.options.cleaner import WITHOUT_LIMIT
+from kafkaesque.broker.upkeep.pace import CATCH_UP_MS_MAX, Pace
 
 MB = 1_000_000
 

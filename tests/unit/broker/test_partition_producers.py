@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.model.batch_encoder import BatchOptions
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.transactions import producer_state

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkaesque.broker import peer_link
-from kafkaesque.broker.greeting import Greeter
-from kafkaesque.broker.peer_door import GREETING_BYTES_MAX, GREETING_MS_MAX, STRANGERS_MAX
-from kafkaesque.broker.peer_link import PeerNetwork, PeerTimings
-from kafkaesque.broker.peer_messages import (
+from kafkaesque.broker.config import PeerTimings
+from kafkaesque.broker.peers import link as peer_link
+from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, GREETING_MS_MAX, STRANGERS_MAX
+from kafkaesque.broker.peers.greeting import Greeter
+from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.peers.messages import (
     PROTOCOL_VERSION,
     Heartbeat,
     Hello,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.placement import place_partitions, plan_balance, plan_drain
+from kafkaesque.broker.metadata.placement import place_partitions, plan_balance, plan_drain
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.model.ids import NodeId
 

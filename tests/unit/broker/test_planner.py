@@ -4,8 +4,12 @@ from itertools import count
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.controller_planner import ControllerFacts
+from kafkaesque.broker.metadata.planner import PlanInputs, plan
+from kafkaesque.broker.metadata.records import read_metadata_record, write_metadata_record
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.broker.requests.commands import (
     AllocateProducerIds,
     ChangeConfig,
     ConfigChange,
@@ -18,10 +22,6 @@ from kafkaesque.broker.commands import (
     RegisterBroker,
     TopicResult,
 )
-from kafkaesque.broker.controller_planner import ControllerFacts
-from kafkaesque.broker.metadata_records import read_metadata_record, write_metadata_record
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.planner import PlanInputs, plan
 from kafkaesque.model.errors import (
     InvalidConfig,
     InvalidPartitions,

@@ -1,8 +1,8 @@
 """Producer ids: each given once, from blocks, however slow or unwilling the controller is."""
 
-from kafkaesque.broker.commands import ControllerCommand, ProducerIdBlock
-from kafkaesque.broker.controller_client import OnOutcome
-from kafkaesque.broker.producer_ids import BLOCK_SIZE, WAITING_MAX, ProducerIds
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.controller.producer_ids import BLOCK_SIZE, WAITING_MAX, ProducerIds
+from kafkaesque.broker.requests.commands import ControllerCommand, ProducerIdBlock
 from kafkaesque.model.errors import LeaderNotAvailable, OverBound, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId
 

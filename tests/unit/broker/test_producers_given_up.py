@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import partition_producers
-from kafkaesque.broker.partition_producers import PartitionProducers
-from kafkaesque.broker.replica import AppendedBatch
+from kafkaesque.broker.partitions import producers as partition_producers
+from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.model.batch import assign_offsets, read_batch_header
 from kafkaesque.model.batch_encoder import BatchOptions, EndMarker, MarkerType, encode_end_marker
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OutOfOrderSequence

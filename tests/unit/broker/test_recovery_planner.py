@@ -2,7 +2,10 @@
 
 import pytest
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.metadata.features import KNOWN, METADATA
+from kafkaesque.broker.metadata.records import RecoveryBegun
+from kafkaesque.broker.metadata.recovery_planner import plan_asked
+from kafkaesque.broker.requests.commands import (
     AskElection,
     BeginRecovery,
     CreateTopic,
@@ -11,9 +14,6 @@ from kafkaesque.broker.commands import (
     TakeUpMove,
     WantedReplicas,
 )
-from kafkaesque.broker.features import KNOWN, METADATA
-from kafkaesque.broker.metadata_records import RecoveryBegun
-from kafkaesque.broker.recovery_planner import plan_asked
 from kafkaesque.model.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

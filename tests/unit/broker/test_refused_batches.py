@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkaesque.broker import refused_batches
-from kafkaesque.broker.refused_batches import GAPS_MS, RefusedBatches, is_after
+from kafkaesque.broker.partitions import refused_batches
+from kafkaesque.broker.partitions.refused_batches import GAPS_MS, RefusedBatches, is_after
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.records import Record

@@ -1,6 +1,6 @@
 """The rate at which copies are made holds on average, and a change of it counts at once."""
 
-from kafkaesque.broker.replication_throttle import (
+from kafkaesque.broker.replication.throttle import (
     CHUNK_BYTES_MIN,
     WAIT_MS_MAX,
     ReplicationThrottle,

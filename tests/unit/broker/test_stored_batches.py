@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.log_reader import LogReader
-from kafkaesque.broker.stored_batches import check_stored, replay
+from kafkaesque.broker.partitions.log_reader import LogReader
+from kafkaesque.broker.replication.stored_batches import check_stored, replay
 from kafkaesque.env.disk import FileRange
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.ids import Offset

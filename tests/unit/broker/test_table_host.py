@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.table_host import TableHost
+from kafkaesque.broker.coordinators.table_host import TableHost
 from kafkaesque.model.errors import NotEnoughReplicas, RequestRefused
-from kafkaesque.model.log_table import (
+from kafkaesque.model.record_errors import BatchTooLarge
+from kafkaesque.tables.log_table import (
     Append,
     LogRecord,
     RequestToken,
@@ -16,7 +17,8 @@ from kafkaesque.model.log_table import (
     WriteFailure,
     WriteToken,
 )
-from kafkaesque.model.record_errors import BatchTooLarge
+
+AnyHost = TableHost[Any, Any, Any, Any, Any]
 
 RECORDS = (LogRecord(b"key", b"value"),)
 
@@ -79,13 +81,17 @@ class Clock:
 
 def written_by(refused: dict[int, RequestRefused], *appends: Append) -> tuple[Table, Log]:
     """Let a table ask for appends at once; return what it was told, and the log."""
-    table, log, clock = Table(), Log(refused), Clock()
+    table, log = Table(), Log(refused)
+    clock: Any = Clock()
     kind: Any = SimpleNamespace(
-        make_table=lambda _: table, make_ended=None, on_event=lambda _: None
+        make_table=lambda _: table,
+        take_ready=Table.take_ready,
+        make_ended=None,
+        on_event=lambda _: None,
     )
-    broker: Any = SimpleNamespace(env=SimpleNamespace(clock=clock))
     partition: Any = log
-    host: TableHost[Any] = TableHost(broker, partition, kind)
+    nobody: Any = None
+    host: AnyHost = TableHost(partition, kind, clock=clock, disk=nobody, reports=nobody)
     table.ready = list(appends)
     host.run(lambda *_: None)
     clock.run()
@@ -167,14 +173,18 @@ class Asked:
         self.answers: list[tuple[int, Any]] = []
         kind: Any = SimpleNamespace(
             make_table=lambda _: Echo(),
+            step=Echo.step,
+            take_ready=Echo.take_ready,
             make_ended=None,
             on_event=lambda _: None,
             before_request=lambda *_: None,
             is_final=lambda result: result != "later",
             not_coordinator="not here",
         )
-        broker: Any = SimpleNamespace(env=SimpleNamespace(clock=Clock()))
-        self.host: TableHost[Any] = TableHost(broker, self.log, kind)  # type: ignore[arg-type]
+        log: Any = self.log
+        clock: Any = Clock()
+        nobody: Any = None
+        self.host: AnyHost = TableHost(log, kind, clock=clock, disk=nobody, reports=nobody)
 
     def ask(self, number: int, answer: str | None = None) -> None:
         """Ask for an answer from memory, or for a record."""

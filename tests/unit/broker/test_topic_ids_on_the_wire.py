@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.broker.requests.caller import read_peer_request
+from kafkaesque.broker.requests.commands import (
     AddToTransaction,
     ConfirmTransaction,
     LedPartition,
     WriteMarker,
 )
-from kafkaesque.broker.peer_messages import PeerRequest
-from kafkaesque.broker.peer_requests import read_peer_request
 
 TOPIC_ID = bytes(range(16))
 MARKER = WriteMarker(

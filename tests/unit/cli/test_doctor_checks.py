@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaesque.broker.greeting import explain
-from kafkaesque.broker.peer_messages import Denial
+from kafkaesque.broker.peers.greeting import explain
+from kafkaesque.broker.peers.messages import Denial
 from kafkaesque.cli.doctor.admin_port import read_metrics
 from kafkaesque.cli.doctor.checks import CHECKS, diagnose
 from kafkaesque.cli.doctor.facts import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, ports_from
 from kafkaesque.cli.cluster_file import read_cluster_file
 from kafkaesque.cli.commands.up import choose_ports
@@ -250,7 +250,7 @@ def test_options_that_up_sets_are_told_and_can_be_set_back(tmp_path: Path) -> No
         cluster.prepare()
         cluster.close()
         config = load_config(cluster.broker(1).config_path, environment={})
-        assert config.broker.option("group.initial.rebalance.delay.ms") == delay_ms
+        assert config.broker.options.get("group.initial.rebalance.delay.ms") == delay_ms
 
 
 def test_a_check_refuses_what_the_start_refuses(prepared: LocalCluster) -> None:

@@ -4,22 +4,23 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.metadata_records import PartitionPlacement, TopicCreated, TopicDeleted
-from kafkaesque.broker.options import BROKER_OPTIONS
-from kafkaesque.broker.table_host import OnResult
+from kafkaesque.broker.coordinators.groups import Answer
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.metadata.records import PartitionPlacement, TopicCreated, TopicDeleted
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.groups.events import Event, ListGroups
+from kafkaesque.groups.events import Event, ListGroups, Request
 from kafkaesque.groups.results import AppendInTransaction, ListResult
 from kafkaesque.groups.table import GroupTable
-from kafkaesque.model.log_table import Append, Instant, RequestToken, Respond
-from kafkaesque.model.options import OptionValue
+from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.frames import read_response, write_request
+from kafkaesque.tables.log_table import Append, Instant, RequestToken, Respond
 
 CLIENT_HOST = "192.0.2.7"
 
@@ -59,7 +60,7 @@ class Coordinators:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[RequestToken, OnResult] = {}
+        self._waiting: dict[RequestToken, Callable[[Answer], None]] = {}
         self._tokens = 0
         #: Groups that are refused before there is a table to ask, and why.
         self.refused: dict[str, GroupError] = {}
@@ -76,7 +77,7 @@ class Coordinators:
         self._tokens += 1
         return RequestToken(self._tokens)
 
-    def step(self, group_id: str, event: Any, on_result: OnResult) -> None:
+    def step(self, group_id: str, event: Request, on_result: Callable[[Answer], None]) -> None:
         self.events.append(event)
         if group_id in self.refused:
             on_result(self.refused[group_id])
@@ -144,43 +145,55 @@ class Wire:
         self.is_aborted = True
 
 
-class _Store:
-    over_bound = False
+class Cluster:
+    """What the controller has told, which is all there is until `catch_up` says otherwise."""
 
+    node = NodeId(1)
 
-class _Env:
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.dice = Dice()
-
-
-class _Broker:
-    def __init__(self) -> None:
-        self.env = _Env()
-        self.activity = Activity()
-        self.store = _Store()
         self.state = ClusterState()
-        self.group_coordinators = Coordinators(self.env.clock)
         #: What becomes of the metadata when the controller is asked for them.
         self.catch_up: Callable[[], bool] = lambda: True
 
-    def when_metadata_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+    def when_current(self, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
         on_done(self.catch_up())
 
-    def option(self, name: str) -> OptionValue:
-        return BROKER_OPTIONS.get(name).default
+
+class _Publishing:
+    is_overloaded = False
+
+
+class _Configuration:
+    def __init__(self, state: ClusterState) -> None:
+        options = LiveOptions(NodeId(1), BROKER_OPTIONS.defaults())
+        options.refresh(state)
+        self.get = options.get
+
+
+class _Doors:
+    """A broker that only has groups."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.dice = Dice()
+        self.activity = Activity()
+        self.cluster = Cluster()
+        self.publishing = _Publishing()
+        self.configuration = _Configuration(self.cluster.state)
+        self.groups = Coordinators(self.clock)
 
 
 class Port:
     """One client at the Kafka port."""
 
     def __init__(self) -> None:
-        broker = _Broker()
-        self.broker = broker
-        self.coordinators = broker.group_coordinators
-        self.state = broker.state
+        doors = _Doors()
+        self.cluster = doors.cluster
+        self.clock = doors.clock
+        self.coordinators = doors.groups
+        self.state = doors.cluster.state
         self.reports: list[str] = []
-        self._gateway = KafkaGateway(cast(Broker, broker), self.reports.append)
+        self._gateway = KafkaGateway(cast(Doors, doors), self.reports.append)
         self.wire = Wire()
         self._connection = KafkaConnection(self._gateway)
         self._connection.on_open(cast(Any, self.wire))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -75,7 +75,7 @@ class LiveBroker:
         root.mkdir(parents=True, exist_ok=True)
         self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
         self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
-        self.gateway = KafkaGateway(self.broker, cluster.reports.append)
+        self.gateway = KafkaGateway(self.broker.doors, cluster.reports.append)
         self.is_ready = False
         self.is_stopped = False
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -235,7 +235,7 @@ class LiveCluster:
 
     def partition(self, name: str, index: int = 0, *, node: int = 1) -> Partition:
         """Returns a broker's own partition."""
-        return self.nodes[node].broker.partition(TopicPartition(name, index))
+        return self.nodes[node].broker.partitions.find(TopicPartition(name, index))
 
     def leader(self, name: str, index: int = 0) -> int:
         """Returns who leads a partition, as far as broker 1 knows, else -1."""

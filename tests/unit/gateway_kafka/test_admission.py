@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.report_limit import LINES_MAX
 from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -132,7 +132,7 @@ def test_one_connection_more_than_there_may_be_is_closed_at_once(
 ) -> None:
     # The test's own connection is the first.
     assert set_option(live, name, "3") == 0
-    live.wait(lambda: live.broker.option(name) == 3, "the option is set")
+    live.wait(lambda: live.broker.options.get(name) == 3, "the option is set")
     with connected(live) as second, connected(live) as third:
         live.wait(lambda: len(live.nodes[1].gateway.connections) == 3, "they are in")
         with connected(live) as fourth:

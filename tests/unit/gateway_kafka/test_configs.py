@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -162,7 +162,7 @@ def test_what_is_set_for_all_brokers_is_shown_by_itself(tuned: LiveCluster) -> N
         "7",
         FROM_ALL_BROKERS,
     )
-    assert tuned.broker.option("max.connections.per.ip") == 7
+    assert tuned.broker.options.get("max.connections.per.ip") == 7
 
 
 @pytest.mark.parametrize(
@@ -381,8 +381,8 @@ def test_a_stored_value_that_is_no_longer_allowed_does_not_hold_and_is_told(
     broker, rate = live.broker, "log.cleaner.io.max.bytes.per.second"
     broker.controller.state.broker_configs[NodeId(1)] = {rate: "nan", "num.partitions": "3"}
     broker.state.topics["orders"].configs.update({"min.cleanable.dirty.ratio": "nan"})
-    broker._on_snapshot_loaded(broker.state)
-    assert broker.option(rate) == BROKER_OPTIONS.get(rate).default
+    broker.metadata_follower.on_snapshot_loaded(broker.state)
+    assert broker.options.get(rate) == BROKER_OPTIONS.get(rate).default
     assert value_of(live, BROKER, "1", rate)[1] == FROM_NOWHERE
     assert value_of(live, BROKER, "1", "num.partitions") == ("3", FROM_BROKER)
     assert value_of(live, TOPIC, "orders", "min.cleanable.dirty.ratio") == ("0.5", FROM_NOWHERE)

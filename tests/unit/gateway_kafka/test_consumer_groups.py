@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.cluster_state import ClusterState
-from kafkaesque.broker.metadata_records import (
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.records import (
     BrokerRegistered,
     PartitionPlacement,
     PartitionsAdded,
     TopicCreated,
 )
-from kafkaesque.broker.topic_catalog import TopicCatalogSource
+from kafkaesque.broker.metadata.topic_catalog import TopicCatalogSource
 from kafkaesque.groups.consumer.events import TopicsChanged
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.protocols.kafka.api_table import ApiKey

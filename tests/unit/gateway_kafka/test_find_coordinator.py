@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import table_host, table_hosts
-from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.coordinators import table_host, table_hosts
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -43,7 +43,7 @@ def test_nobody_waits_for_long_for_a_topic_that_cannot_be_made(
     def submit(command: object, timeout_ms: int, on_done: OnOutcome) -> None:
         on_done(InvalidReplicationFactor("there are too few brokers"))
 
-    monkeypatch.setattr(live.broker, "submit", submit)
+    monkeypatch.setattr(live.broker.controller_client, "submit", submit)
     monkeypatch.setattr(table_hosts, "NEW_WAIT_MS_MAX", 20)
     answer = ask_for(live, "readers", version)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkaesque.broker import partition as partition_module
+from kafkaesque.broker.partitions import partition as partition_module
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import DiskFull, NotEnoughReplicas
 from kafkaesque.model.records import Record

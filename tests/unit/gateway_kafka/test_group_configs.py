@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.group_options import GROUP_OPTIONS
+from kafkaesque.broker.options.groups import GROUP_OPTIONS
 from kafkaesque.gateway.kafka.configs import GROUPS_DESCRIBED_MAX
 from kafkaesque.model.options import OptionValue
 from kafkaesque.protocols.kafka.api_table import ApiKey

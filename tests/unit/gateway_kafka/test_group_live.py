@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import table_host
-from kafkaesque.broker.topic_names import OFFSETS_TOPIC
+from kafkaesque.broker.coordinators import table_host
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.classic_protocol import read_assignment
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

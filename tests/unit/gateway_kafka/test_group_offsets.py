@@ -291,7 +291,7 @@ def test_offsets_of_a_deleted_topic_are_not_its_namesakes(port: Port, version: i
 
 
 def test_what_was_committed_by_name_is_of_the_topic_that_had_the_name_then(port: Port) -> None:
-    clock = port.broker.env.clock
+    clock = port.clock
     commit(port, 9, {0: 11})
     created_ms = clock.wall_ms()
     commit(port, 9, {1: 12})  # by metadata of before: topic 8 is there already
@@ -318,14 +318,14 @@ def test_whether_an_offset_is_the_topics_is_not_said_before_it_is_known(
         port.create_topic("flights", topic_id=8)
         return True
 
-    port.broker.catch_up = lambda: False
+    port.cluster.catch_up = lambda: False
     answer = fetch(port, version, [0])
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if version >= 2:
         assert (answer.error_code, list(answer.topics)) == (code, [])
     else:
         assert offsets_of(answer)[0][3] == code
-    port.broker.catch_up = learn
+    port.cluster.catch_up = learn
     found = offsets_of(fetch(port, version, [0]))
     if version >= TOPIC_IDS:
         # Who asks by id has asked for the topic that is gone.

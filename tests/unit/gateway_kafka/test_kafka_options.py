@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import ConfigError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkaesque.broker.batch_checks import QUICK_BYTES_MAX, BatchChecks
+from kafkaesque.broker.partitions.batch_checks import QUICK_BYTES_MAX
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import RequestRefused
@@ -38,10 +38,14 @@ class Gate:
     """A broker's disk, where work waits until the gate is opened."""
 
     def __init__(self, live: LiveCluster, node: int = 1) -> None:
-        broker = live.nodes[node].broker
-        self._disk = broker.env.disk
+        self._checks = live.nodes[node].broker.batch_checks
+        self._disk = self._checks._disk
         self.waiting: list[Callable[[], None]] = []
-        broker.batch_checks = BatchChecks(self, broker.env.clock)  # type: ignore[arg-type]
+        self._checks._disk = self  # type: ignore[assignment]
+
+    def remove(self) -> None:
+        """Let work be done at once again."""
+        self._checks._disk = self._disk
 
     def run(
         self, work: Callable[[], object], on_done: Callable[[object, Exception | None], None]
@@ -105,9 +109,9 @@ def batch(size: int, sequence: int | None = None, codec: Codec = Codec.ZSTD) -> 
 @pytest.fixture
 def gate(live: LiveCluster) -> Iterator[Gate]:
     live.create_topic(TOPIC, 3)
-    before = live.broker.batch_checks
-    yield Gate(live)
-    live.broker.batch_checks = before
+    gate = Gate(live)
+    yield gate
+    gate.remove()
 
 
 @pytest.fixture

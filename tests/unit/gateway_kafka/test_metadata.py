@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.commands import ControllerCommand, CreateTopic
-from kafkaesque.broker.controller_client import OnOutcome
+from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.requests.commands import ControllerCommand, CreateTopic
 from kafkaesque.gateway.kafka import authorization
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.topic_creator import CREATED_PER_REQUEST_MAX
@@ -196,7 +196,7 @@ def test_one_name_is_created_once_at_a_time(
     live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     creator = live.nodes[1].gateway.topic_creator
-    submit = live.broker.submit
+    submit = live.broker.controller_client.submit
     submitted: list[str] = []
 
     def watched(command: ControllerCommand, timeout_ms: int, on_done: OnOutcome) -> None:
@@ -205,7 +205,7 @@ def test_one_name_is_created_once_at_a_time(
         submit(command, timeout_ms, on_done)
 
     with monkeypatch.context() as patch:
-        patch.setattr(live.broker, "submit", watched)
+        patch.setattr(live.broker.controller_client, "submit", watched)
         creator.maybe_create(["a", "b"])
         creator.maybe_create(["a", "c"])
     assert submitted == creator.under_way == ["a", "b", "c"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker import partition_producers
-from kafkaesque.broker.partition_producers import PartitionProducers
+from kafkaesque.broker.partitions import producers as partition_producers
+from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.errors import TransactionUnverified

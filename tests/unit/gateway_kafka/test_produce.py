@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX
+from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.ids import NodeId
@@ -187,7 +187,7 @@ def test_without_acknowledgement_only_a_failure_shows(
     )
 
     async def exchange() -> bytes:
-        address = live.nodes[1].gateway.broker.config.kafka_address
+        address = live.nodes[1].gateway.doors.configuration.file.kafka_address
         reader, writer = await asyncio.open_connection(*address)
         writer.write(silent + loud)
         try:

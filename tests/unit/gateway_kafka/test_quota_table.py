@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.client_quotas import NAME_LENGTH_MAX, QuotaEntity
+from kafkaesque.broker.metadata.client_quotas import NAME_LENGTH_MAX, QuotaEntity
 from kafkaesque.gateway.kafka import quota_table
 from kafkaesque.gateway.kafka.quota_table import (
     BURST_S,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.replica_mover import ReplicaMover
+from kafkaesque.broker.upkeep.replica_mover import ReplicaMover
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,

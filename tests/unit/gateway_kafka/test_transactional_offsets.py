@@ -47,7 +47,7 @@ def test_a_coordinator_whose_disk_failed_says_to_look_for_another(
         )
         live.ask_until(commit, lambda answer: code_of(answer) not in COMING, version)
         where = live.broker.group_coordinators.find(GROUP)
-        live.broker.partition(where).on_failed(OSError("broken"))
+        live.broker.partitions.find(where).on_failed(OSError("broken"))
         assert code_of(live.ask(commit, version)) == ErrorCode.NOT_COORDINATOR
     finally:
         live.close()

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.broker.commands import EARLIEST, FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.ids import TopicPartition
@@ -31,7 +31,7 @@ class TextCluster:
         self.addresses: dict[int, Address] = {}
         self._people: list[Person] = []
         for number, node in self.live.nodes.items():
-            gateway = TextGateway(node.broker, self.live.reports.append)
+            gateway = TextGateway(node.broker.doors, self.live.reports.append)
             self.gateways[number] = gateway
             self.addresses[number] = gateway.start(Address("127.0.0.1", 0))
 

@@ -155,7 +155,7 @@ def test_the_port_has_room_for_so_many(
     cluster: TextCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "CONNECTIONS_MAX", 3)
-    small = gateway.TextGateway(cluster.live.broker, cluster.live.reports.append)
+    small = gateway.TextGateway(cluster.live.broker.doors, cluster.live.reports.append)
     address = small.start(Address("127.0.0.1", 0))
     people = [Person(cluster, address) for _ in range(3)]
     for person in people:

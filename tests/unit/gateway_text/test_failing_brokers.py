@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker import forwarder, peer_link
-from kafkaesque.broker.forwarder import RETRY_MS
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.partitions import forwarder
+from kafkaesque.broker.partitions.forwarder import RETRY_MS
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
 from kafkaesque.model.errors import NotEnoughReplicasAfterAppend
@@ -52,7 +53,7 @@ def say(cluster: SimulatedCluster, node: int, line: str) -> Answer:
     command = read_command(line.encode())
     assert command is not None
     answer = Answer(cluster)
-    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"], lambda report: None)
+    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"].doors, lambda report: None)
     gateway.carry_out(command, answer)
     return answer
 
@@ -69,7 +70,7 @@ def made(seed: int, **configs: str) -> tuple[SimulatedCluster, int, int]:
 
 def resign(cluster: SimulatedCluster, node: int) -> None:
     """Let a leader lead no more, without waiting for what is under way."""
-    replica = cluster._cluster.brokers[f"b{node}"].partition(TopicPartition(TOPIC, 0)).replica
+    replica = cluster._cluster.brokers[f"b{node}"].partitions.find(TopicPartition(TOPIC, 0)).replica
     assert replica is not None
     replica.core.resign()
     replica.driver.touch(replica)

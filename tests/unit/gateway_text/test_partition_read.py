@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkaesque.broker.commands import EARLIEST, LATEST, FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.gateway.text.partition_read import FETCHES_MAX, PartitionRead
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch, encode_empty_batch
 from kafkaesque.model.compression import Codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.topic_names import OFFSETS_TOPIC
+from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.murmur2 import partition_for_key
 from tests.unit.gateway_text.person import Person, TextCluster
 
@@ -66,7 +66,7 @@ def test_the_brokers_own_topics_are_not_listed(cluster: TextCluster, person: Per
 def test_no_topic_comes_into_being_where_that_is_switched_off(
     cluster: TextCluster, person: Person, topic: str
 ) -> None:
-    options = cluster.live.broker.options
+    options = cluster.live.broker.options.values
     before = options["auto.create.topics.enable"]
     options["auto.create.topics.enable"] = False
     try:

@@ -15,7 +15,7 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import ListGroups
 from kafkaesque.groups.results import ListedGroup
 from kafkaesque.model.ids import TopicId
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 from tests.unit.groups.desk import GROUP, Desk
 
 NONE = GroupError.NONE

@@ -31,7 +31,7 @@ from kafkaesque.groups.results import (
 )
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import (
+from kafkaesque.tables.log_table import (
     Append,
     Instant,
     LogRecord,

@@ -22,10 +22,10 @@ from kafkaesque.groups.events import (
     SyncGroup,
     TopicsDeleted,
 )
-from kafkaesque.groups.table import TableState
 from kafkaesque.model.errors import ConfigError, InvariantBroken
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.core import TableState
+from kafkaesque.tables.log_table import WriteFailure
 from tests.unit.groups.desk import GROUP, RANGE, Desk
 
 NONE = GroupError.NONE

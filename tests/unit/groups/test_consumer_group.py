@@ -22,7 +22,7 @@ from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Topic
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import FetchOffsets
 from kafkaesque.model.ids import TopicId
-from kafkaesque.model.log_table import LogRecord
+from kafkaesque.tables.log_table import LogRecord
 from tests.unit.groups.consumers import FLIGHTS, NONE, TRAINS, ConsumerDesk, desk_of, parts
 from tests.unit.groups.desk import GROUP
 

@@ -10,7 +10,7 @@ from kafkaesque.groups.consumer.states import MemberState
 from kafkaesque.groups.consumer.topics import NO_PARTITIONS
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model.errors import ConfigError
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.log_table import WriteFailure
 from tests.unit.groups.consumers import FLIGHTS, NONE, TRAINS, ConsumerDesk, desk_of, parts
 from tests.unit.groups.desk import GROUP
 

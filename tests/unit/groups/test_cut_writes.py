@@ -11,7 +11,7 @@ from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer.records import KeyKind, read_consumer_key
 from kafkaesque.groups.consumer.topics import Partitions
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.model.log_table import Append, LogRecord, RequestToken
+from kafkaesque.tables.log_table import Append, LogRecord, RequestToken
 from tests.unit.groups.consumers import FLIGHTS, NONE, ConsumerDesk, parts
 from tests.unit.groups.desk import Desk
 from tests.unit.groups.test_consumer_migration import BUSY, classic_group, join, offer, synced

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaesque.groups.errors import GroupError
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.log_table import WriteFailure
 from tests.unit.groups.desk import Desk
 
 

@@ -5,7 +5,7 @@ import pytest
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import DeletedTopic, JoinProtocol, TopicsDeleted
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.log_table import WriteFailure
 from tests.unit.groups.desk import GROUP, WALL_MS, Desk, subscription
 
 NONE = GroupError.NONE

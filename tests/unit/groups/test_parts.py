@@ -7,9 +7,9 @@ from kafkaesque.groups.group import GroupState, restored_group
 from kafkaesque.groups.member import Member
 from kafkaesque.groups.records import GroupRecord, MemberRecord
 from kafkaesque.groups.subscription import read_subscribed_topics
-from kafkaesque.groups.timers import TimerQueue
 from kafkaesque.model.coordinator_partition import coordinator_partition, java_string_hash
 from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.tables.timers import TimerQueue
 from tests.unit.groups.desk import subscription
 
 

@@ -21,7 +21,7 @@ from kafkaesque.groups.events import (
 from kafkaesque.groups.results import AppendInTransaction
 from kafkaesque.groups.table import GroupTable
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.log_table import WriteFailure
 from tests.unit.groups.consumers import FLIGHTS, desk_of, parts
 from tests.unit.groups.desk import Desk
 

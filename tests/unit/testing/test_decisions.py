@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.activity import Activity
-from kafkaesque.broker.decisions import Decisions, committed_lost
+from kafkaesque.broker.replication.decisions import Decisions, committed_lost
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.ready import Role

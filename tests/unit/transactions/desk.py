@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import (
+from kafkaesque.tables.log_table import (
     Append,
     Instant,
     LogRecord,

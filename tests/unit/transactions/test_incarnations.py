@@ -3,9 +3,10 @@
 import pytest
 
 from kafkaesque.model.errors import ConfigError, InvariantBroken
-from kafkaesque.model.log_table import LogRecord, WriteFailure, WriteToken
+from kafkaesque.tables.core import TableState
+from kafkaesque.tables.log_table import LogRecord, WriteFailure, WriteToken
+from kafkaesque.tables.timers import TimerQueue
 from kafkaesque.transactions.config import TransactionConfig
-from kafkaesque.transactions.deadlines import Deadlines
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import (
     NO_CONNECTION,
@@ -16,7 +17,6 @@ from kafkaesque.transactions.events import (
 from kafkaesque.transactions.producer_state import EPOCH_MAX
 from kafkaesque.transactions.records import TransactionValue, write_key, write_value
 from kafkaesque.transactions.states import TransactionState
-from kafkaesque.transactions.table import TableState
 from tests.unit.transactions.desk import NONE, OFFSETS, T0, T1, TXN, WALL_MS, Desk
 
 E = TransactionError
@@ -675,7 +675,7 @@ def test_an_option_out_of_range_is_refused(options: dict[str, int]) -> None:
 
 
 def test_deadlines_come_in_their_order_and_what_is_replaced_takes_no_room() -> None:
-    deadlines = Deadlines()
+    deadlines: TimerQueue[str] = TimerQueue()
     for turn in range(1000):
         deadlines.schedule("a", 5000 - turn)
         deadlines.schedule("b", 1000 + turn)

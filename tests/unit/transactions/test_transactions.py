@@ -6,7 +6,7 @@ import pytest
 
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import WriteFailure
+from kafkaesque.tables.log_table import WriteFailure
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.events import (

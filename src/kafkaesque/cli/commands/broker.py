@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kafkaesque.broker.options import BROKER_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS, load_config

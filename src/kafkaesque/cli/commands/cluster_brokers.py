@@ -91,7 +91,7 @@ def drain(
 
 
 def _plan_drain(node: "NodeId", layout: "Layout") -> "dict[Where, tuple[NodeId, ...]]":
-    from kafkaesque.broker.placement import plan_drain
+    from kafkaesque.broker.metadata.placement import plan_drain
     from kafkaesque.model.errors import InvalidReplicationFactor
 
     try:
@@ -148,7 +148,7 @@ def rebalance(
       kafkaesque cluster rebalance --dry-run
       kafkaesque cluster rebalance --leaders
     """
-    from kafkaesque.broker.placement import plan_balance
+    from kafkaesque.broker.metadata.placement import plan_balance
     from kafkaesque.cli.replica_moves import (
         await_moves,
         elect_preferred,
@@ -200,7 +200,7 @@ def upgrade(
     Example:
       kafkaesque cluster upgrade
     """
-    from kafkaesque.broker.features import KNOWN
+    from kafkaesque.broker.metadata.features import KNOWN
     from kafkaesque.cli.kafka_request import ask
     from kafkaesque.protocols.kafka.api_table import ApiKey
     from kafkaesque.protocols.kafka.messages.update_features_request import (

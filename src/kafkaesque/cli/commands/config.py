@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from kafkaesque.broker.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
-from kafkaesque.broker.group_options import GROUP_OPTIONS
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.metadata.client_quotas import CLIENT_QUOTAS, IP_QUOTAS
+from kafkaesque.broker.options.groups import GROUP_OPTIONS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli import config_quotas
 from kafkaesque.cli.arguments import (
     BOOTSTRAP_DEFAULT,

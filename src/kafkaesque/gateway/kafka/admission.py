@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.env.network import Connection
 from kafkaesque.env.report_limit import ReportLimit
 
@@ -28,11 +28,11 @@ class Admission:
     """
 
     def __init__(
-        self, broker: Broker, throttling: "Throttling", report: Callable[[str], None]
+        self, doors: Doors, throttling: "Throttling", report: Callable[[str], None]
     ) -> None:
-        self._broker = broker
+        self._doors = doors
         self._throttling = throttling
-        self._reports = ReportLimit(report, broker.env.clock.call_later)
+        self._reports = ReportLimit(report, doors.clock.call_later)
         #: Connections that were admitted, by the host at their other end.
         self._by_host: dict[str, int] = {}
         self._count = 0
@@ -43,17 +43,17 @@ class Admission:
         """Count a new connection if there may be one more; the limits are looked at only now."""
         of_host = self._by_host.get(host, 0)
         for name, count in (("max.connections", self._count), ("max.connections.per.ip", of_host)):
-            limit = int(self._broker.option(name))
+            limit = int(self._doors.configuration.get(name))
             if count >= limit:
-                self._broker.activity.connections_refused += 1
+                self._doors.activity.connections_refused += 1
                 self._reports.say(
                     f"refused a connection from {host.lstrip('/')}: {name} is {limit}"
                 )
                 return False
         self._by_host[host] = of_host + 1
         self._count += 1
-        self._broker.activity.connections_accepted += 1
-        self._broker.activity.connections_open += 1
+        self._doors.activity.connections_accepted += 1
+        self._doors.activity.connections_open += 1
         return True
 
     def refuses_late(self, link: Connection, host: str) -> bool:
@@ -63,7 +63,7 @@ class Admission:
         delay_ms = self._throttling.admit(host.lstrip("/"))
         if not delay_ms:
             return False
-        self._broker.activity.connections_refused += 1
+        self._doors.activity.connections_refused += 1
         self._reports.say(
             f"refused a connection from {host.lstrip('/')}: its quota of connection_creation_rate "
             "is used up"
@@ -73,7 +73,7 @@ class Admission:
             link.abort()
             return True
         self._late_count += 1
-        self._broker.env.clock.call_later(delay_ms, lambda: self._refuse(link))
+        self._doors.clock.call_later(delay_ms, lambda: self._refuse(link))
         return True
 
     def _refuse(self, link: Connection) -> None:
@@ -83,7 +83,7 @@ class Admission:
     def release(self, host: str) -> None:
         """A connection that was admitted is gone."""
         self._count -= 1
-        self._broker.activity.connections_open -= 1
+        self._doors.activity.connections_open -= 1
         of_host = self._by_host[host] - 1
         if of_host:
             self._by_host[host] = of_host
@@ -92,10 +92,10 @@ class Admission:
 
     def sweep(self, connections: "list[KafkaConnection]") -> int:
         """Close those that were silent for too long; return after how many ms to look again."""
-        limit_ms = int(self._broker.option("connections.max.idle.ms"))
+        limit_ms = int(self._doors.configuration.get("connections.max.idle.ms"))
         if limit_ms < 0:
             return SWEEP_MS_MAX
-        now_ms = self._broker.env.clock.now_ms()
+        now_ms = self._doors.clock.now_ms()
         for connection in connections:
             link = connection.connection
             if link is None or connection.is_muted:

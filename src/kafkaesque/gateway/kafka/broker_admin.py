@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.commands import ControllerResult, RaiseFeature, RemoveBroker
+from kafkaesque.broker.requests.commands import ControllerResult, RaiseFeature, RemoveBroker
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -37,7 +37,7 @@ def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.broker.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
+    gateway.doors.cluster.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
 
 
 #: From this version on, a success is told once and not for each feature.
@@ -91,7 +91,7 @@ def _update(
         name=update.feature, level=update.max_version_level, validate_only=is_trial
     )
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    piece = command_piece(gateway.broker, command, timeout_ms, on_outcome)
+    piece = command_piece(gateway.doors, command, timeout_ms, on_outcome)
 
     def run(on_done: Callable[[], None]) -> None:
         if refusals:

@@ -5,7 +5,7 @@ DescribeConfigs shows it, and nothing changes it while the broker runs.
 
 from typing import NamedTuple
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import Option, OptionType
 
@@ -23,11 +23,11 @@ class Fact(NamedTuple):
     value: str | None
 
 
-def broker_facts(broker: Broker) -> list[Fact]:
+def broker_facts(doors: Doors) -> list[Fact]:
     """Return what this broker is and where it listens."""
-    config = broker.config
-    is_voter = broker.node in broker.controller_voters.current()
-    node, directory = str(broker.node), config.data_dir
+    config = doors.configuration.file
+    is_voter = doors.cluster.node in doors.cluster.controllers()
+    node, directory = str(doors.cluster.node), config.data_dir
     return [
         _fact("node.id", INT, node, "The broker's id."),
         _fact("broker.id", INT, node, "The same."),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.metadata.client_quotas import (
     CLIENT_ID,
     ENTITY_TYPES,
     IP,
@@ -13,7 +13,7 @@ from kafkaesque.broker.client_quotas import (
     check_quota,
     make_entity,
 )
-from kafkaesque.broker.commands import ChangeQuotas, ControllerResult, QuotaChange
+from kafkaesque.broker.requests.commands import ChangeQuotas, ControllerResult, QuotaChange
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -87,7 +87,7 @@ def on_describe_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
             ],
             values=[ValueData(name, value) for name, value in sorted(quotas.items())],
         )
-        for entity, quotas in gateway.broker.state.client_quotas.items()
+        for entity, quotas in gateway.doors.cluster.state.client_quotas.items()
         if _fits(entity, request)
     ]
     call.answer(DescribeClientQuotasResponse(error_message=None, entries=entries))
@@ -150,9 +150,9 @@ def on_alter_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
         else:
             on_outcome = _on_altered(result)
-            pieces.append(command_piece(gateway.broker, command, ALTER_TIMEOUT_MS, on_outcome))
+            pieces.append(command_piece(gateway.doors, command, ALTER_TIMEOUT_MS, on_outcome))
     Queue(
-        gateway.broker.env.clock,
+        gateway.doors.clock,
         pieces,
         lambda: call.answer(AlterClientQuotasResponse(entries=results)),
     ).start()

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.metadata_records import BrokerRegistered
-from kafkaesque.broker.topic_names import check_topic_name
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.records import BrokerRegistered
+from kafkaesque.broker.metadata.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.model.errors import InvalidTopic
 from kafkaesque.model.ids import NO_NODE, NodeId
@@ -25,17 +25,17 @@ class Placement(NamedTuple):
 class ClusterView:
     """The cluster as this broker sees it at one moment."""
 
-    __slots__ = ("_alive", "broker")
+    __slots__ = ("_alive", "doors")
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        alive = sorted(broker.alive_brokers(), key=lambda found: found.node)
+    def __init__(self, doors: Doors) -> None:
+        self.doors = doors
+        alive = sorted(doors.cluster.alive_brokers(), key=lambda found: found.node)
         self._alive = {NodeId(found.node): found for found in alive}
 
     @property
     def is_cut_off(self) -> bool:
         """Whether this broker knows no controller, and hears of no majority of the brokers."""
-        return self.broker.is_cut_off()
+        return self.doors.cluster.is_cut_off()
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
@@ -47,11 +47,11 @@ class ClusterView:
         While no controller is known, all that there are: a broker that is cut off hears of nobody,
         and clients that it told of itself alone would forget the others, and stay with it.
         """
-        registered = [found for _, found in sorted(self.broker.state.brokers.items())]
-        if self.broker.controller_node() not in self._alive:
+        registered = [found for _, found in sorted(self.doors.cluster.state.brokers.items())]
+        if self.doors.cluster.controller() not in self._alive:
             return registered
-        session_ms = int(self.broker.option("broker.session.timeout.ms"))
-        was_alive = self.broker.peers.was_alive
+        session_ms = int(self.doors.configuration.get("broker.session.timeout.ms"))
+        was_alive = self.doors.cluster.was_alive
         return [each for each in registered if was_alive(NodeId(each.node), session_ms)]
 
     @property
@@ -64,13 +64,13 @@ class ClusterView:
         """
         if self.is_cut_off:
             return self._elsewhere()
-        node = self.broker.node
+        node = self.doors.cluster.node
         return node if node in self._alive else min(self._alive, default=node)
 
     @property
     def controller(self) -> int:
         """Which broker is the controller; if that is not known, where to send what it decides."""
-        controller = self.broker.controller_node()
+        controller = self.doors.cluster.controller()
         if controller is not None and controller in self._alive:
             return int(controller)
         return self.way_to_controller
@@ -82,15 +82,16 @@ class ClusterView:
         whose machine says that nobody listens surely is. If all are, it is not this broker that is
         cut off: it waits, as its clients do, until others are there.
         """
-        peers, session_ms = self.broker.peers, int(self.broker.option("broker.session.timeout.ms"))
+        cluster = self.doors.cluster
+        session_ms = int(self.doors.configuration.get("broker.session.timeout.ms"))
         unheard = [
             node
-            for node in sorted(self.broker.state.brokers)
-            if node not in self._alive and not peers.is_refused(node)
+            for node in sorted(cluster.state.brokers)
+            if node not in self._alive and not cluster.is_refused(node)
         ]
-        newest_ms = max(map(peers.lost_ms, unheard), default=0)
-        found = [node for node in unheard if newest_ms - peers.lost_ms(node) <= session_ms]
-        return found[self.broker.env.dice.below(len(found))] if found else self.broker.node
+        newest_ms = max(map(cluster.lost_ms, unheard), default=0)
+        found = [node for node in unheard if newest_ms - cluster.lost_ms(node) <= session_ms]
+        return found[self.doors.dice.below(len(found))] if found else cluster.node
 
     def find_broker(self, node: int) -> BrokerRegistered | None:
         """Return a broker if it is alive."""
@@ -98,16 +99,16 @@ class ClusterView:
 
     def leader_of(self, partition: PartitionState) -> BrokerRegistered | None:
         """Return who leads a partition, if it is known and alive."""
-        leader = self.broker.leaders.leader(partition.group)
+        leader = self.doors.cluster.leaders.leader(partition.group)
         return None if leader is None else self._alive.get(leader)
 
     def place(self, partition: PartitionState) -> Placement:
         """Return where a partition is."""
         alive = self._alive
-        report = self.broker.leaders.get(partition.group)
+        report = self.doors.cluster.leaders.get(partition.group)
         told = report.offline if report is not None else ()
         offline = tuple(n for n in partition.replicas if n not in alive or n in told)
-        leading = self.broker.leaders.leader_and_term(partition.group)
+        leading = self.doors.cluster.leaders.leader_and_term(partition.group)
         if report is None or leading is None or leading.node not in alive:
             # Clients that hear of no epoch believe the next one, however old it is.
             term, in_sync = (-1, ()) if report is None else (report.term, report.in_sync)
@@ -120,17 +121,15 @@ class ClusterView:
 
         Not that of its newest vote: perhaps nobody was elected.
         """
-        replica = self.broker.driver.get(partition.group)
-        epoch = 0 if replica is None else int(replica.core.log.last_term)
-        return epoch or -1
+        return self.doors.cluster.newest_epoch_here(partition.group) or -1
 
     def as_of(self) -> tuple[object, ...]:
         """Return what changes whenever an answer that is derived from the cluster may change."""
-        broker = self.broker
+        doors = self.doors
         return (
-            broker.state.version,
-            broker.leaders.version,
-            broker.controller_node(),
+            doors.cluster.state.version,
+            doors.cluster.leaders.version,
+            doors.cluster.controller(),
             tuple(self._alive),
             tuple(found.node for found in self.brokers),
         )

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.group_options import GROUP_OPTIONS
-from kafkaesque.broker.log_options import UNITS
-from kafkaesque.broker.options import BROKER_OPTIONS, TOPIC_OPTIONS
-from kafkaesque.broker.topic_config import resolve_option
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.options.groups import GROUP_OPTIONS
+from kafkaesque.broker.options.log import UNITS
+from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.options.topic_config import resolve_option
 from kafkaesque.gateway.kafka.broker_facts import Fact, broker_facts
 from kafkaesque.model.options import Option, OptionValue, write_value
 
@@ -58,50 +58,50 @@ def _entry(option: Option, synonyms: list[Synonym], value: str | None) -> Config
     return ConfigEntry(option, value, source, synonyms)
 
 
-def topic_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
+def topic_entries(doors: Doors, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a topic that has these of its own."""
     own, _ = TOPIC_OPTIONS.parse_stored(configs)
-    return [_topic_entry(broker, option, own) for option in TOPIC_OPTIONS]
+    return [_topic_entry(doors, option, own) for option in TOPIC_OPTIONS]
 
 
-def _topic_entry(broker: Broker, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
+def _topic_entry(doors: Doors, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
     synonyms = []
     if option.name in own:
         value = write_value(own[option.name])
         synonyms.append(Synonym(option.name, value, ConfigSource.TOPIC))
     else:
-        value = write_value(resolve_option(option.name, {}, broker.options)[0])
+        value = write_value(resolve_option(option.name, {}, doors.configuration.live.values)[0])
     if option.broker_name is not None:
         names = (option.broker_name, *option.broker_synonyms)
-        synonyms.extend(_broker_synonyms(broker, names))
+        synonyms.extend(_broker_synonyms(doors, names))
     else:
         default = write_value(option.default)
         synonyms.append(Synonym(option.name, default, ConfigSource.DEFAULT))
     return _entry(option, synonyms, value)
 
 
-def group_entries(broker: Broker, configs: Mapping[str, str]) -> list[ConfigEntry]:
+def group_entries(doors: Doors, configs: Mapping[str, str]) -> list[ConfigEntry]:
     """Return all options of a group that has these of its own."""
     own, _ = GROUP_OPTIONS.parse_stored(configs)
-    return [_group_entry(broker, option, own) for option in GROUP_OPTIONS]
+    return [_group_entry(doors, option, own) for option in GROUP_OPTIONS]
 
 
-def _group_entry(broker: Broker, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
+def _group_entry(doors: Doors, option: Option, own: Mapping[str, OptionValue]) -> ConfigEntry:
     synonyms = []
     if option.name in own:
         synonyms.append(Synonym(option.name, write_value(own[option.name]), ConfigSource.GROUP))
     if option.broker_name is not None:
-        synonyms.extend(_broker_synonyms(broker, (option.broker_name,)))
+        synonyms.extend(_broker_synonyms(doors, (option.broker_name,)))
     else:
         default = write_value(option.default)
         synonyms.append(Synonym(option.name, default, ConfigSource.DEFAULT))
     return _entry(option, synonyms, synonyms[0].value)
 
 
-def broker_entries(broker: Broker) -> list[ConfigEntry]:
+def broker_entries(doors: Doors) -> list[ConfigEntry]:
     """Return all options of this broker, and what else its file says."""
-    options = [_broker_entry(broker, option) for option in BROKER_OPTIONS]
-    return [*options, *(_fact_entry(fact) for fact in broker_facts(broker))]
+    options = [_broker_entry(doors, option) for option in BROKER_OPTIONS]
+    return [*options, *(_fact_entry(fact) for fact in broker_facts(doors))]
 
 
 def _fact_entry(fact: Fact) -> ConfigEntry:
@@ -111,21 +111,24 @@ def _fact_entry(fact: Fact) -> ConfigEntry:
     return _entry(option, [Synonym(option.name, value, ConfigSource.STATIC_BROKER)], value)
 
 
-def _broker_entry(broker: Broker, option: Option) -> ConfigEntry:
+def _broker_entry(doors: Doors, option: Option) -> ConfigEntry:
     names = (option.name, *(name for name, _ in UNITS.get(option.name, ())))
-    synonyms = _broker_synonyms(broker, names)
+    synonyms = _broker_synonyms(doors, names)
     # As in Kafka: what others give is shown for those.
     while synonyms and synonyms[0].name != option.name:
         del synonyms[0]
     return _entry(option, synonyms, synonyms[0].value if synonyms else None)
 
 
-def _broker_synonyms(broker: Broker, names: Sequence[str]) -> list[Synonym]:
+def _broker_synonyms(doors: Doors, names: Sequence[str]) -> list[Synonym]:
     """Return what sets the first of these options, or in its place one of the others."""
     layers = [
-        (broker.dynamic_options.get(broker.node, {}), ConfigSource.DYNAMIC_BROKER),
-        (broker.dynamic_options.get(ALL_BROKERS, {}), ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (broker.config.options, ConfigSource.STATIC_BROKER),
+        (doors.configuration.live.dynamic.get(doors.cluster.node, {}), ConfigSource.DYNAMIC_BROKER),
+        (
+            doors.configuration.live.dynamic.get(ALL_BROKERS, {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ),
+        (doors.configuration.file.options, ConfigSource.STATIC_BROKER),
     ]
     synonyms = [
         Synonym(name, write_value(values[name]), source)
@@ -140,9 +143,9 @@ def _broker_synonyms(broker: Broker, names: Sequence[str]) -> list[Synonym]:
     return synonyms
 
 
-def broker_default_entries(broker: Broker) -> list[ConfigEntry]:
+def broker_default_entries(doors: Doors) -> list[ConfigEntry]:
     """Return the options that are set for all brokers at once."""
-    own = broker.dynamic_options.get(ALL_BROKERS, {})
+    own = doors.configuration.live.dynamic.get(ALL_BROKERS, {})
     entries = []
     for option in BROKER_OPTIONS:
         if option.name in own:

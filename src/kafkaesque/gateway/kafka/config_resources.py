@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.cluster_state import ClusterState
+from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.configs import ResourceType
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -42,7 +42,7 @@ def on_list_config_resources(gateway: "KafkaGateway", call: Call) -> None:
     if not wanted <= _NAMES.keys():
         call.answer(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    state = gateway.broker.state
+    state = gateway.doors.cluster.state
     found = [
         ConfigResource(name, kind)
         for kind, names_of in _NAMES.items()

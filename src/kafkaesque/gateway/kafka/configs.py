@@ -6,16 +6,16 @@ from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import ALL_BROKERS
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
+from kafkaesque.broker.metadata.topic_names import check_topic_name
+from kafkaesque.broker.options.groups import check_group_name
+from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ChangeGroupConfig,
     ConfigChange,
     ControllerResult,
 )
-from kafkaesque.broker.group_options import check_group_name
-from kafkaesque.broker.topic_names import check_topic_name
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import (
     ConfigEntry,
@@ -116,12 +116,12 @@ def _node_of(resource: _Resource) -> NodeId:
 def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
     """Say which options are in force and where their values are from."""
     request: DescribeConfigsRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
     results: list[DescribeConfigsResult] = []
 
     def piece(resource: DescribeConfigsResource) -> Piece:
         def run(on_done: Callable[[], None]) -> None:
-            results.append(_described(broker, resource, request))
+            results.append(_described(doors, resource, request))
             on_done()
 
         return run
@@ -132,7 +132,7 @@ def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
     results.extend(_too_many(wanted.pop(key)) for key in groups[GROUPS_DESCRIBED_MAX:])
     pieces = [piece(resource) for resource in wanted.values()]
     Queue(
-        broker.env.clock, pieces, lambda: call.answer(DescribeConfigsResponse(results=results))
+        doors.clock, pieces, lambda: call.answer(DescribeConfigsResponse(results=results))
     ).start()
 
 
@@ -147,7 +147,7 @@ def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 
 def _described(
-    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    doors: Doors, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None,
@@ -155,7 +155,7 @@ def _described(
         resource_name=resource.resource_name,
     )
     try:
-        entries = _entries(broker, resource)
+        entries = _entries(doors, resource)
     except RequestRefused as refusal:
         result.error_code, result.error_message = code_of(refusal), message_of(refusal)
     else:
@@ -163,22 +163,26 @@ def _described(
     return result
 
 
-def _entries(broker: Broker, resource: DescribeConfigsResource) -> list[ConfigEntry]:
+def _entries(doors: Doors, resource: DescribeConfigsResource) -> list[ConfigEntry]:
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(resource.resource_name)
-        return topic_entries(broker, broker.state.topic(resource.resource_name).configs)
+        return topic_entries(doors, doors.cluster.state.topic(resource.resource_name).configs)
     if resource.resource_type == ResourceType.GROUP:
         check_group_name(resource.resource_name)
-        return group_entries(broker, broker.state.group_configs.get(resource.resource_name, {}))
+        return group_entries(
+            doors, doors.cluster.state.group_configs.get(resource.resource_name, {})
+        )
     if resource.resource_type != ResourceType.BROKER:
         raise _unsupported(resource)
     node = _node_of(resource)
     if node == ALL_BROKERS:
-        return broker_default_entries(broker)
-    if node != broker.node:
+        return broker_default_entries(doors)
+    if node != doors.cluster.node:
         # Only a broker itself knows what its configuration file says.
-        raise InvalidRequest(f"this is broker {broker.node}: ask broker {node} for its options")
-    return broker_entries(broker)
+        raise InvalidRequest(
+            f"this is broker {doors.cluster.node}: ask broker {node} for its options"
+        )
+    return broker_entries(doors)
 
 
 def _filtered(
@@ -218,7 +222,7 @@ def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         return _command(resource, changes, replace_all=False, validate_only=request.validate_only)
 
     _alter(
-        gateway.broker,
+        gateway.doors,
         results,
         command_of,
         lambda: call.answer(IncrementalAlterConfigsResponse(responses=results)),
@@ -239,7 +243,7 @@ def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         return _command(resource, changes, replace_all=True, validate_only=request.validate_only)
 
     _alter(
-        gateway.broker,
+        gateway.doors,
         results,
         command_of,
         lambda: call.answer(AlterConfigsResponse(responses=results)),
@@ -288,7 +292,7 @@ def _command(
 
 
 def _alter(
-    broker: Broker,
+    doors: Doors,
     results: Sequence[ChangeResult | ReplaceResult],
     command_of: Callable[[int], _Command],
     answer: Callable[[], None],
@@ -308,11 +312,11 @@ def _alter(
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
             on_done()
         else:
-            command_piece(broker, command, ALTER_TIMEOUT_MS, _on_altered(result))(on_done)
+            command_piece(doors, command, ALTER_TIMEOUT_MS, _on_altered(result))(on_done)
 
     # A request may name tens of thousands: what each needs is made when it is its turn.
     pieces = [partial(alter, place) for place in range(len(results))]
-    Queue(broker.env.clock, pieces, answer).start()
+    Queue(doors.clock, pieces, answer).start()
 
 
 def _on_altered(

@@ -8,9 +8,9 @@ and produces it again.
 
 from collections.abc import Callable
 
-from kafkaesque.broker.batch_checks import LongCheck
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import AddToTransaction
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.batch_checks import LongCheck
+from kafkaesque.broker.requests.commands import AddToTransaction
 from kafkaesque.model.errors import RequestRefused, TransactionUnverified
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.errors import TransactionError
@@ -32,7 +32,7 @@ class Confirmation:
 
     __slots__ = (
         "_attempt",
-        "_broker",
+        "_doors",
         "_guard",
         "_request",
         "checked",
@@ -41,7 +41,7 @@ class Confirmation:
 
     def __init__(
         self,
-        broker: Broker,
+        doors: Doors,
         where: TopicPartition,
         transactional_id: str,
         unverified: TransactionUnverified,
@@ -54,11 +54,11 @@ class Confirmation:
 
         With `is_adding` the partition is added to the transaction.
         """
-        self._broker = broker
+        self._doors = doors
         self._guard = unverified.guard
         self._attempt: int = 1 if before is None else before._attempt + 1
         producer_id, producer_epoch, _ = unverified.guard
-        topic = broker.state.topics.get(where.topic)
+        topic = doors.cluster.state.topics.get(where.topic)
         self._request = AddToTransaction(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -74,7 +74,7 @@ class Confirmation:
 
     def run(self, on_done: Callable[[], None]) -> None:
         """Ask; `on_done` is called in a later turn, when there is an outcome."""
-        clock = self._broker.env.clock
+        clock = self._doors.clock
         if self._attempt > ATTEMPTS_MAX:
             self.error = TransactionError.CONCURRENT_TRANSACTIONS
             clock.call_soon(on_done)
@@ -87,12 +87,12 @@ class Confirmation:
                 self.error = error
             clock.call_soon(on_done)
 
-        self._broker.transaction_coordinators.confirm(self._request, on_error)
+        self._doors.transactions.confirm(self._request, on_error)
 
     def _confirm(self) -> None:
         where = TopicPartition(self._request.topic, self._request.partition)
         try:
-            partition = self._broker.partition(where)
+            partition = self._doors.reading.partition(where)
         except RequestRefused:
             return  # producing again says what has changed
         if partition.state.topic_id == self._request.topic_id:

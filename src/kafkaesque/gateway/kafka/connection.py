@@ -11,7 +11,7 @@ client is throttled (KIP-219).
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.client_quotas import ANONYMOUS_USER
+from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Connection
@@ -243,7 +243,7 @@ class KafkaConnection:
             return
         parts: list[Part] = []
         is_in_vain = False
-        activity, now_ns = self._gateway.broker.activity, self.now_ns()
+        activity, now_ns = self._gateway.doors.activity, self.now_ns()
         while calls and calls[0].parts is not None:
             sent = calls.popleft()
             self._held_bytes -= sent.held_bytes

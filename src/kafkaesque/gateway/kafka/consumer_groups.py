@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_group_error
@@ -45,7 +45,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 def on_consumer_group_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
     """Bring a member one step further, and tell it where it is."""
     request: ConsumerGroupHeartbeatRequest = call.read()
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     timeout_ms = request.rebalance_timeout_ms
     names = request.subscribed_topic_names
     event = events.ConsumerGroupHeartbeat(
@@ -62,7 +62,7 @@ def on_consumer_group_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
         owned=_owned(request),
         client_id=call.header.client_id or "",
         client_host=call.connection.host,
-        new_member_id=_new_member_id(gateway.broker.env.dice.unique_bytes(16)),
+        new_member_id=_new_member_id(gateway.doors.dice.unique_bytes(16)),
         requires_member_id=call.version >= _HEARTBEAT_WITH_MEMBER_ID,
     )
 
@@ -124,7 +124,7 @@ def on_consumer_group_describe(gateway: "KafkaGateway", call: Call) -> None:
     """Show groups of the new kind, and their members."""
     request: ConsumerGroupDescribeRequest = call.read()
     group_ids = dict.fromkeys(request.group_ids)
-    pieces = [_Description(gateway.broker, group_id) for group_id in group_ids]
+    pieces = [_Description(gateway.doors, group_id) for group_id in group_ids]
 
     def answer() -> None:
         groups = [_described(piece.found) for piece in pieces]
@@ -134,16 +134,16 @@ def on_consumer_group_describe(gateway: "KafkaGateway", call: Call) -> None:
                 group.authorized_operations = GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(describe_response.ConsumerGroupDescribeResponse(groups=groups))
 
-    Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
+    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:
     """One group of a ConsumerGroupDescribe; `found` is there when `start` has called back."""
 
-    __slots__ = ("_broker", "found")
+    __slots__ = ("_doors", "found")
 
-    def __init__(self, broker: Broker, group_id: str) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, group_id: str) -> None:
+        self._doors = doors
         self.found = results.DescribedConsumerGroup(
             error=GroupError.UNKNOWN_SERVER_ERROR, group_id=group_id
         )
@@ -161,7 +161,7 @@ class _Description:
                 )
             on_done()
 
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         event = events.ConsumerGroupDescribe(token=coordinators.next_token(), group_ids=(group_id,))
         coordinators.step(group_id, event, on_result)
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,
@@ -41,7 +41,7 @@ def on_describe_cluster(gateway: "KafkaGateway", call: Call) -> None:
     if request.endpoint_type != _BROKER_ENDPOINT:
         call.answer(_wrong_endpoint(request.endpoint_type))
         return
-    view = ClusterView(gateway.broker)
+    view = ClusterView(gateway.doors)
     brokers = [
         DescribeClusterBroker(
             broker_id=found.node,
@@ -50,13 +50,13 @@ def on_describe_cluster(gateway: "KafkaGateway", call: Call) -> None:
             rack=found.rack,
             is_fenced=view.find_broker(found.node) is None,
         )
-        for _, found in sorted(gateway.broker.state.brokers.items())
+        for _, found in sorted(gateway.doors.cluster.state.brokers.items())
         if request.include_fenced_brokers or view.find_broker(found.node) is not None
     ]
     wants_operations = request.include_cluster_authorized_operations
     call.answer(
         DescribeClusterResponse(
-            cluster_id=gateway.broker.config.cluster_id,
+            cluster_id=gateway.doors.cluster.cluster_id,
             controller_id=view.controller,
             brokers=brokers,
             cluster_authorized_operations=(
@@ -83,7 +83,7 @@ def on_describe_topic_partitions(gateway: "KafkaGateway", call: Call) -> None:
     """Describe topics in the order of their names, from where the last page ended."""
     request: DescribeTopicPartitionsRequest = call.read()
     try:
-        page = _Page(ClusterView(gateway.broker), request)
+        page = _Page(ClusterView(gateway.doors), request)
     except InvalidRequest as refusal:
         topics = [
             DescribeTopicPartitionsResponseTopic(error_code=code_of(refusal), name=topic.name)
@@ -108,7 +108,7 @@ class _Page:
         self._view = view
         self._skips_missing = not request.topics
         self._begin = ("", 0)
-        asked = [topic.name for topic in request.topics] or list(view.broker.state.topics)
+        asked = [topic.name for topic in request.topics] or list(view.doors.cluster.state.topics)
         cursor = request.cursor
         if cursor is not None:
             if request.topics and cursor.topic_name not in asked:
@@ -117,7 +117,7 @@ class _Page:
                 raise InvalidRequest(f"the cursor's partition {cursor.partition_index} is negative")
             self._begin = (cursor.topic_name, cursor.partition_index)
         self._names = sorted({name for name in asked if name >= self._begin[0]})
-        most = int(view.broker.option("max.request.partition.size.limit"))
+        most = int(view.doors.configuration.get("max.request.partition.size.limit"))
         self._left = max(1, min(request.response_partition_limit, most))
         self.message = DescribeTopicPartitionsResponse()
 
@@ -126,7 +126,7 @@ class _Page:
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         self.message.topics = topics
         for name in self._names:
-            topic = self._view.broker.state.topics.get(name)
+            topic = self._view.doors.cluster.state.topics.get(name)
             if self._left == 0:
                 self.message.next_cursor = Cursor(name, 0)
                 return

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.commands import Done, TransferLeadership
-from kafkaesque.broker.peer_link import PeerUnreachable
-from kafkaesque.broker.unclean_election import UncleanElection
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.peers.link import PeerUnreachable
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -41,7 +40,7 @@ def on_elect_leaders(gateway: "KafkaGateway", call: Call) -> None:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         call.answer(_no_such_election(request))
         return
-    _Elections(gateway.broker, call, request).start()
+    _Elections(gateway.doors, call, request).start()
 
 
 def _no_such_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -58,27 +57,27 @@ def _no_such_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
 class _Elections:
     """A request whose partitions change their leaders."""
 
-    __slots__ = ("_broker", "_call", "_deadline_ms", "_request", "_results")
+    __slots__ = ("_call", "_deadline_ms", "_doors", "_request", "_results")
 
-    def __init__(self, broker: Broker, call: Call, request: ElectLeadersRequest) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: ElectLeadersRequest) -> None:
+        self._doors = doors
         self._call = call
         self._request = request
         timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-        self._deadline_ms = broker.env.clock.now_ms() + timeout_ms
+        self._deadline_ms = doors.clock.now_ms() + timeout_ms
         self._results: dict[TopicPartition, tuple[ErrorCode, str | None]] = {}
 
     def start(self) -> None:
         """Elect for every partition; the answer follows the last one."""
         pieces: list[Piece] = [self._piece(where) for where in self._wanted()]
-        Queue(self._broker.env.clock, pieces, self._answer).start()
+        Queue(self._doors.clock, pieces, self._answer).start()
 
     def _wanted(self) -> list[TopicPartition]:
         asked = self._request.topic_partitions
         if asked is None:
             return [
                 partition.topic_partition
-                for partition in self._broker.state.partitions_by_group.values()
+                for partition in self._doors.cluster.state.partitions_by_group.values()
             ]
         named = (
             TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions
@@ -102,7 +101,7 @@ class _Elections:
                 on_done()
 
             try:
-                self._elect(self._broker.state.partition(where), finish)
+                self._elect(self._doors.cluster.state.partition(where), finish)
             except RequestRefused as refusal:
                 finish(code_of(refusal), message_of(refusal))
 
@@ -114,18 +113,18 @@ class _Elections:
         if self._request.election_type == _UNCLEAN:
             self._elect_unclean(partition, finish)
             return
-        leader = self._broker.leaders.leader(partition.group)
+        leader = self._doors.cluster.leaders.leader(partition.group)
         preferred = partition.replicas[0]
         if leader == preferred:
             finish(ErrorCode.ELECTION_NOT_NEEDED, "the preferred leader leads already")
             return
-        report = self._broker.leaders.get(partition.group)
+        report = self._doors.cluster.leaders.get(partition.group)
         if leader is None or report is None:
             finish(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 f"{partition.topic_partition} has no leader that could hand over",
             )
-        elif preferred not in report.in_sync or not self._broker.peers.is_alive(preferred):
+        elif preferred not in report.in_sync or not self._doors.cluster.is_alive(preferred):
             finish(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 f"broker {preferred} is not alive or not in sync",
@@ -142,7 +141,7 @@ class _Elections:
             else:
                 finish(ErrorCode.NONE, None)
 
-        UncleanElection(self._broker, partition, self._deadline_ms, on_done).start()
+        self._doors.topics.elect_unclean(partition, self._deadline_ms, on_done)
 
     def _transfer(
         self,
@@ -151,7 +150,7 @@ class _Elections:
         preferred: NodeId,
         finish: Callable[[ErrorCode, str | None], None],
     ) -> None:
-        broker = self._broker
+        doors = self._doors
 
         def on_asked(outcome: object) -> None:
             may_pass = isinstance(outcome, RequestTimedOut | NotLeader)
@@ -160,15 +159,11 @@ class _Elections:
             elif isinstance(outcome, PeerUnreachable):
                 finish(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message_of(outcome))
             else:
-                retry_ms = broker.env.clock.now_ms() + ELECTION_RETRY_MS
+                retry_ms = doors.clock.now_ms() + ELECTION_RETRY_MS
                 self._await_leader(partition, preferred, finish, retry_ms)
 
-        request = TransferLeadership(group=partition.group, to_node=preferred)
-        if leader == broker.node:
-            broker.forwarder.serve(request, on_asked)
-        else:
-            left_ms = max(0, self._deadline_ms - broker.env.clock.now_ms())
-            broker.caller.ask(leader, request, Done, left_ms, on_asked)
+        left_ms = max(0, self._deadline_ms - doors.clock.now_ms())
+        doors.topics.transfer_leadership(partition, leader, preferred, left_ms, on_asked)
 
     def _await_leader(
         self,
@@ -177,8 +172,8 @@ class _Elections:
         finish: Callable[[ErrorCode, str | None], None],
         retry_ms: int,
     ) -> None:
-        broker = self._broker
-        leader, now_ms = broker.leaders.leader(partition.group), broker.env.clock.now_ms()
+        doors = self._doors
+        leader, now_ms = doors.cluster.leaders.leader(partition.group), doors.clock.now_ms()
         if leader == preferred:
             finish(ErrorCode.NONE, None)
         elif leader is not None and retry_ms <= now_ms < self._deadline_ms:
@@ -189,7 +184,7 @@ class _Elections:
                 f"broker {preferred} has not taken over {partition.topic_partition} in time",
             )
         else:
-            broker.env.clock.call_later(
+            doors.clock.call_later(
                 ELECTION_CHECK_MS,
                 lambda: self._await_leader(partition, preferred, finish, retry_ms),
             )

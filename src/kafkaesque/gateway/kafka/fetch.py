@@ -11,9 +11,8 @@ gets what lies before the last stable offset, and is told which transactions in 
 from collections.abc import Callable
 from typing import Any
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
-from kafkaesque.broker.replication_options import RACK_SELECTOR, SELECTOR
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import FileRange
 from kafkaesque.gateway.kafka.call import Call, Part
@@ -44,7 +43,6 @@ from kafkaesque.protocols.kafka.fetch_path import (
     write_fetch_response,
 )
 from kafkaesque.protocols.kafka.produce_path import TopicKey
-from kafkaesque.raft.progress import PeerProgress
 
 MAX_WAIT_MS_MAX = 10 * 60 * 1000
 #: After so many partitions a look at the clock tells whether others are kept waiting.
@@ -56,7 +54,7 @@ _READ_COMMITTED = 1
 Aborted = list[tuple[int, int]]
 
 
-def on_fetch(broker: Broker, sessions: FetchSessions, call: Call) -> None:
+def on_fetch(doors: Doors, sessions: FetchSessions, call: Call) -> None:
     """Answer a fetch, now or later."""
     request = read_fetch_request(call.frame, call.header.body_offset, call.version)
     quota_bytes = None if call.meter is None else call.meter.fetch_bytes_max
@@ -65,13 +63,13 @@ def on_fetch(broker: Broker, sessions: FetchSessions, call: Call) -> None:
         request.max_bytes = min(request.max_bytes, quota_bytes)
         request.min_bytes = min(request.min_bytes, quota_bytes)
     try:
-        session = sessions.open(request, broker.env.clock.now_ms())
+        session = sessions.open(request, doors.clock.now_ms())
     except SessionNotFound:
         _answer_error(call, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     except SessionEpochWrong:
         _answer_error(call, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     else:
-        _Fetch(broker, call, request, session).gather()
+        _Fetch(doors, call, request, session).gather()
 
 
 def _answer_error(call: Call, code: ErrorCode) -> None:
@@ -83,11 +81,11 @@ class _Fetch:
     """A request that is being answered."""
 
     __slots__ = (
-        "_broker",
         "_bytes",
         "_bytes_max",
         "_call",
         "_deadline_ms",
+        "_doors",
         "_is_asked",
         "_is_done",
         "_is_gathering",
@@ -99,22 +97,20 @@ class _Fetch:
         "_watches",
     )
 
-    def __init__(
-        self, broker: Broker, call: Call, request: FetchCall, session: FetchSession
-    ) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: FetchCall, session: FetchSession) -> None:
+        self._doors = doors
         self._call = call
         self._request = request
         self._session = session
         wait_ms = min(max(0, request.max_wait_ms), MAX_WAIT_MS_MAX)
-        self._deadline_ms = broker.env.clock.now_ms() + wait_ms
+        self._deadline_ms = doors.clock.now_ms() + wait_ms
         self._timer: Timer | None = None
         self._watches: list[tuple[Partition, int]] = []
         self._results: list[tuple[SessionPartition, PartitionFetched]] = []
         self._pending: list[SessionPartition] = []
         self._bytes = 0
         #: Whatever the client asks for, the answer holds at most so many bytes and one batch.
-        self._bytes_max = min(request.max_bytes, int(broker.option("fetch.max.bytes")))
+        self._bytes_max = min(request.max_bytes, int(doors.configuration.get("fetch.max.bytes")))
         self._is_asked = False
         self._is_done = False
         #: From `gather` until `_conclude`, which may be turns later: one at a time.
@@ -148,9 +144,9 @@ class _Fetch:
             self._take(wanted, fetched)
             if len(self._pending) % PARTITIONS_PER_LOOK == 0 and self._pending:
                 if turn is None:
-                    turn = Turn(self._broker.env.clock)
+                    turn = Turn(self._doors.clock)
                 elif turn.is_over():
-                    self._broker.env.clock.call_soon(self._go_on)
+                    self._doors.clock.call_soon(self._go_on)
                     return
         self._is_gathering = False
         self._conclude()
@@ -162,8 +158,8 @@ class _Fetch:
     def _read(self, wanted: SessionPartition) -> PartitionFetched | None:
         asked = wanted.asked
         try:
-            name = resolve_topic(self._broker, wanted.topic)
-            partition = self._broker.partition(TopicPartition(name, asked.partition))
+            name = resolve_topic(self._doors, wanted.topic)
+            partition = self._doors.reading.partition(TopicPartition(name, asked.partition))
             if not self._is_served_by_follower(partition, asked):
                 partition.check_leader(asked.current_leader_epoch)
                 nearer = self._nearer_replica(partition, Offset(asked.fetch_offset))
@@ -197,37 +193,18 @@ class _Fetch:
         return self._fetched(partition, asked.partition, self._within_limit(ranges))
 
     def _is_served_by_follower(self, partition: Partition, asked: PartitionAsked) -> bool:
-        """Tell whether this replica serves a consumer of its rack though it does not lead."""
-        broker, rack = self._broker, self._request.rack_id
-        if not rack or rack != broker.config.rack or partition.is_leader:
-            return False
-        leader = partition.replica.leader if partition.replica is not None else None
-        if not selects_by_rack(broker) or leader is None or not broker.peers.is_alive(leader):
-            return False
-        partition.check_following(asked.current_leader_epoch, Offset(asked.fetch_offset))
-        return True
+        return self._doors.reading.is_served_by_follower(
+            partition,
+            self._request.rack_id,
+            asked.current_leader_epoch,
+            Offset(asked.fetch_offset),
+        )
 
     def _nearer_replica(self, partition: Partition, offset: Offset) -> NodeId | None:
-        """Return a replica in the consumer's rack that can go on where the consumer is."""
-        broker, rack, replica = self._broker, self._request.rack_id, partition.replica
-        if not rack or rack == broker.config.rack or self._request.replica_id >= 0:
+        request = self._request
+        if request.replica_id >= 0:
             return None
-        if replica is None or not selects_by_rack(broker):
-            return None
-        best: PeerProgress | None = None
-        for peer in replica.core.peers:
-            registered = broker.state.brokers.get(peer.node)
-            if (
-                registered is not None
-                and registered.rack == rack
-                and peer.is_in_sync
-                and peer.is_alive
-                and peer.peer_commit_index >= replica.core.log.start_index
-                and partition.log.offset_after(peer.peer_commit_index) >= offset
-                and (best is None or peer.peer_commit_index > best.peer_commit_index)
-            ):
-                best = peer
-        return None if best is None else best.node
+        return self._doors.reading.nearer_replica(partition, request.rack_id, offset)
 
     def _read_committed(
         self, wanted: SessionPartition, partition: Partition, limit: int
@@ -298,15 +275,15 @@ class _Fetch:
         index = wanted.asked.partition
         leader = None
         if isinstance(refusal, NotLeader):
-            state = self._broker.state.topics.get(_name_of(self._broker, wanted.topic))
+            state = self._doors.cluster.state.topics.get(_name_of(self._doors, wanted.topic))
             if state is not None:
-                leader = leader_hint(self._broker, TopicPartition(state.name, index))
+                leader = leader_hint(self._doors, TopicPartition(state.name, index))
         return PartitionFetched(index, code_of(refusal), -1, leader=leader)
 
     # -- answering or waiting
 
     def _conclude(self) -> None:
-        now_ms = self._broker.env.clock.now_ms()
+        now_ms = self._doors.clock.now_ms()
         is_urgent = any(
             fetched.error_code
             or fetched.diverging_epoch is not None
@@ -323,22 +300,22 @@ class _Fetch:
             return
         try:
             for wanted, _ in self._results:
-                name = resolve_topic(self._broker, wanted.topic)
+                name = resolve_topic(self._doors, wanted.topic)
                 where = TopicPartition(name, wanted.asked.partition)
-                partition = self._broker.partition(where)
+                partition = self._doors.reading.partition(where)
                 self._watches.append((partition, partition.watch(self._on_more)))
         except (OverBound, RequestRefused):
             self._answer()
             return
         if self._timer is None:
             delay_ms = self._deadline_ms - now_ms
-            self._timer = self._broker.env.clock.call_later(delay_ms, self._on_deadline)
+            self._timer = self._doors.clock.call_later(delay_ms, self._on_deadline)
 
     def _on_more(self) -> None:
         """A high watermark has moved: look again at the end of this turn, once."""
         if not self._is_asked and not self._is_done:
             self._is_asked = True
-            self._broker.env.clock.call_soon(self._on_asked)
+            self._doors.clock.call_soon(self._on_asked)
 
     def _on_asked(self) -> None:
         if not self._is_done and not self._is_gathering:
@@ -362,7 +339,7 @@ class _Fetch:
 
     def _answer(self) -> None:
         self._finish()
-        session, activity = self._session, self._broker.activity
+        session, activity = self._session, self._doors.activity
         activity.bytes_out += self._bytes
         topics: dict[TopicKey, list[PartitionFetched]] = {}
         for wanted, fetched in self._results:
@@ -400,14 +377,9 @@ def _is_news(wanted: SessionPartition, fetched: PartitionFetched) -> bool:
     )
 
 
-def selects_by_rack(broker: Broker) -> bool:
-    """Tell whether consumers are to be served by replicas of their own rack (KIP-392)."""
-    return broker.option(SELECTOR) == RACK_SELECTOR
-
-
-def _name_of(broker: Broker, topic: TopicKey) -> str:
+def _name_of(doors: Doors, topic: TopicKey) -> str:
     try:
-        return resolve_topic(broker, topic)
+        return resolve_topic(doors, topic)
     except RequestRefused:
         return ""
 

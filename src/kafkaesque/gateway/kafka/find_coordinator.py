@@ -1,11 +1,12 @@
 """FindCoordinator: which broker keeps a group, or a transactional id."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.metadata_records import BrokerRegistered
-from kafkaesque.broker.table_hosts import TableHosts
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.transactions import Transactions
+from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.errors import LeaderNotAvailable
@@ -30,25 +31,25 @@ Refusal = tuple[ErrorCode, str]
 def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
     """Say where the coordinators of groups are, as far as they are known."""
     request: FindCoordinatorRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
     is_batch = call.version >= _VERSION_WITH_BATCHES
     keys = request.coordinator_keys if is_batch else [request.key]
-    hosts = _hosts(broker, request.key_type)
+    hosts = _hosts(doors, request.key_type)
     if hosts is None:
-        _respond(broker, call, request.key_type, keys)
+        _respond(doors, call, request.key_type, keys)
     else:
         # Whoever asks first waits until there is a topic to keep groups, or transactions, in.
-        hosts.when_found(keys, lambda: _respond(broker, call, request.key_type, keys))
+        hosts.when_found(keys, lambda: _respond(doors, call, request.key_type, keys))
 
 
-def _hosts(broker: Broker, key_type: int) -> TableHosts[Any] | None:
+def _hosts(doors: Doors, key_type: int) -> Groups | Transactions | None:
     if key_type == _GROUP:
-        return broker.group_coordinators
-    return broker.transaction_coordinators if key_type == _TRANSACTION else None
+        return doors.groups
+    return doors.transactions if key_type == _TRANSACTION else None
 
 
-def _respond(broker: Broker, call: Call, key_type: int, keys: Sequence[str]) -> None:
-    view = ClusterView(broker)
+def _respond(doors: Doors, call: Call, key_type: int, keys: Sequence[str]) -> None:
+    view = ClusterView(doors)
     found = [_answer(view, key_type, key) for key in keys]
     call.is_in_vain = view.is_cut_off and all(
         each.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for each in found
@@ -69,7 +70,7 @@ def _respond(broker: Broker, call: Call, key_type: int, keys: Sequence[str]) -> 
 
 
 def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
-    hosts = _hosts(view.broker, key_type)
+    hosts = _hosts(view.doors, key_type)
     outcome = _no_such_coordinator(key_type) if hosts is None else _find(view, hosts, key)
     if isinstance(outcome, BrokerRegistered):
         return Coordinator(
@@ -85,13 +86,13 @@ def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
     )
 
 
-def _find(view: ClusterView, hosts: TableHosts[Any], key: str) -> BrokerRegistered | Refusal:
-    broker = view.broker
+def _find(view: ClusterView, hosts: Groups | Transactions, key: str) -> BrokerRegistered | Refusal:
+    doors = view.doors
     try:
         where = hosts.find(key)
     except LeaderNotAvailable as refusal:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(refusal)
-    leader = view.leader_of(broker.state.partition(where))
+    leader = view.leader_of(doors.cluster.state.partition(where))
     if leader is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{where} has no leader at the moment"
     return leader

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.env.report_limit import ReportLimit
@@ -26,19 +26,19 @@ RELIEF_MS = 5
 class KafkaGateway:
     """One broker's Kafka port."""
 
-    def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
-        self.broker: Broker = broker
-        self.clock = broker.env.clock
+    def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
+        self.doors: Doors = doors
+        self.clock = doors.clock
         #: What strangers send that cannot be understood; they can send it as often as they like.
         self.refusals: Final = ReportLimit(report, self.clock.call_later)
         self.sessions: FetchSessions = FetchSessions(
-            broker.env.dice,
-            lambda: int(broker.option("max.incremental.fetch.session.cache.slots")),
+            doors.dice,
+            lambda: int(doors.configuration.get("max.incremental.fetch.session.cache.slots")),
         )
         self.metadata_cache = MetadataCache()
-        self.topic_creator = TopicCreator(broker)
-        self.throttling = Throttling(broker)
-        self.admission = Admission(broker, self.throttling, report)
+        self.topic_creator = TopicCreator(doors)
+        self.throttling = Throttling(doors)
+        self.admission = Admission(doors, self.throttling, report)
         self.connections: dict[int, KafkaConnection] = {}
         self._connection_count = 0
         self.supported: Mapping[int, VersionRange] = {
@@ -61,14 +61,12 @@ class KafkaGateway:
         """
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
-            frame_bytes_max=int(self.broker.option("socket.request.max.bytes")),
+            frame_bytes_max=int(self.doors.configuration.get("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
         )
-        self._listener = self.broker.env.network.listen(
-            address, options, lambda: KafkaConnection(self)
-        )
+        self._listener = self.doors.network.listen(address, options, lambda: KafkaConnection(self))
         self._on_sweep()
-        self.broker.on_quotas_changed = self.throttling.reload
+        self.doors.configuration.on_quotas_changed(self.throttling.reload)
         self.throttling.reload()
         return self._listener.address
 
@@ -92,13 +90,13 @@ class KafkaGateway:
 
     def is_cut_off(self) -> bool:
         """Whether other brokers know, and may do, what this one cannot."""
-        return ClusterView(self.broker).is_cut_off
+        return ClusterView(self.doors).is_cut_off
 
     # -- bounds
 
     def is_overloaded(self) -> bool:
         """Whether so much waits to be synced that nothing more should be read from clients."""
-        return self.broker.store.over_bound
+        return self.doors.publishing.is_overloaded
 
     def resume_when_relieved(self, connection: KafkaConnection) -> None:
         """Call the connection when the broker can take more."""

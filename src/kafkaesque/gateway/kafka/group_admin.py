@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_group_error
@@ -59,7 +59,7 @@ def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
             )
         )
 
-    gateway.broker.group_coordinators.list_groups(
+    gateway.doors.groups.list_groups(
         tuple(request.states_filter), tuple(request.types_filter), on_done
     )
 
@@ -70,7 +70,7 @@ def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
 def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
     """Show groups and their members."""
     request: DescribeGroupsRequest = call.read()
-    pieces = [_Description(gateway.broker, group_id) for group_id in dict.fromkeys(request.groups)]
+    pieces = [_Description(gateway.doors, group_id) for group_id in dict.fromkeys(request.groups)]
 
     def answer() -> None:
         groups = [_described(call.version, piece.found) for piece in pieces]
@@ -80,16 +80,16 @@ def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
                 group.authorized_operations = GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(DescribeGroupsResponse(groups=groups))
 
-    Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
+    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:
     """One group of a DescribeGroups; `found` is there when `start` has called back."""
 
-    __slots__ = ("_broker", "found")
+    __slots__ = ("_doors", "found")
 
-    def __init__(self, broker: Broker, group_id: str) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, group_id: str) -> None:
+        self._doors = doors
         self.found = results.DescribedGroup(
             error=GroupError.UNKNOWN_SERVER_ERROR, group_id=group_id, state=""
         )
@@ -107,7 +107,7 @@ class _Description:
                 )
             on_done()
 
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         event = events.DescribeGroups(token=coordinators.next_token(), group_ids=(group_id,))
         coordinators.step(group_id, event, on_result)
 
@@ -149,7 +149,7 @@ def on_delete_groups(gateway: "KafkaGateway", call: Call) -> None:
     """Remove groups that have no members; answered when that is committed for all of them."""
     request: DeleteGroupsRequest = call.read()
     pieces = [
-        _Deletion(gateway.broker, group_id) for group_id in dict.fromkeys(request.groups_names)
+        _Deletion(gateway.doors, group_id) for group_id in dict.fromkeys(request.groups_names)
     ]
 
     def answer() -> None:
@@ -161,16 +161,16 @@ def on_delete_groups(gateway: "KafkaGateway", call: Call) -> None:
         ]
         call.answer(DeleteGroupsResponse(results=outcomes))
 
-    Queue(gateway.broker.env.clock, [piece.start for piece in pieces], answer).start()
+    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Deletion:
     """One group of a DeleteGroups; `error` is there when `start` has called back."""
 
-    __slots__ = ("_broker", "error", "group_id")
+    __slots__ = ("_doors", "error", "group_id")
 
-    def __init__(self, broker: Broker, group_id: str) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, group_id: str) -> None:
+        self._doors = doors
         self.group_id = group_id
         self.error = GroupError.UNKNOWN_SERVER_ERROR
 
@@ -184,6 +184,6 @@ class _Deletion:
                 self.error = error_of(result)
             on_done()
 
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         event = events.DeleteGroups(token=coordinators.next_token(), group_ids=(self.group_id,))
         coordinators.step(self.group_id, event, on_result)

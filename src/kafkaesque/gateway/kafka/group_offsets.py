@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.offset_topics import is_of_topic, when_sure
+from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
+from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -76,16 +76,16 @@ _NOT_COMMITTED = CommittedOffset(offset=-1)
 def on_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
     """Store offsets; answered when they are committed to the log."""
     request: OffsetCommitRequest = call.read()
-    _Commit(gateway.broker, call, request).start()
+    _Commit(gateway.doors, call, request).start()
 
 
 class _Commit:
     """An OffsetCommit under way: where the answer of each partition belongs."""
 
-    __slots__ = ("_broker", "_call", "_places", "_request", "_topics")
+    __slots__ = ("_call", "_doors", "_places", "_request", "_topics")
 
-    def __init__(self, broker: Broker, call: Call, request: OffsetCommitRequest) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: OffsetCommitRequest) -> None:
+        self._doors = doors
         self._call = call
         self._request = request
         self._topics: list[OffsetCommitResponseTopic] = []
@@ -101,7 +101,7 @@ class _Commit:
         if not offsets:
             self._answer()
             return
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         event = events.CommitOffsets(
             token=coordinators.next_token(),
             group_id=request.group_id,
@@ -136,8 +136,8 @@ class _Commit:
         self, topic: OffsetCommitRequestTopic, each: OffsetCommitRequestPartition
     ) -> events.OffsetToCommit:
         has_id = self._call.version >= _WITH_TOPIC_IDS
-        name = resolve_topic(self._broker, topic.topic_id if has_id else topic.name)
-        state = self._broker.state.partition(TopicPartition(name, each.partition_index))
+        name = resolve_topic(self._doors, topic.topic_id if has_id else topic.name)
+        state = self._doors.cluster.state.partition(TopicPartition(name, each.partition_index))
         return events.OffsetToCommit(
             partition=state.topic_partition,
             offset=each.committed_offset,
@@ -174,7 +174,7 @@ def on_offset_fetch(gateway: "KafkaGateway", call: Call) -> None:
     """Read the committed offsets of one group or of several."""
     request: OffsetFetchRequest = call.read()
     groups = request.groups if call.version >= _FETCH_WITH_GROUPS else [_only_group(request)]
-    fetches = [_GroupFetch(gateway.broker, call.version, each, request) for each in groups]
+    fetches = [_GroupFetch(gateway.doors, call.version, each, request) for each in groups]
 
     def answer() -> None:
         answers = [fetch.answer for fetch in fetches]
@@ -183,7 +183,7 @@ def on_offset_fetch(gateway: "KafkaGateway", call: Call) -> None:
         else:
             call.answer(_answer_of_one(answers[0]))
 
-    Queue(gateway.broker.env.clock, [fetch.start for fetch in fetches], answer).start()
+    Queue(gateway.doors.clock, [fetch.start for fetch in fetches], answer).start()
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -222,16 +222,16 @@ def _answer_of_one(answer: OffsetFetchResponseGroup) -> OffsetFetchResponse:
 class _GroupFetch:
     """One group's part of an OffsetFetch; `answer` is there when `start` has called back."""
 
-    __slots__ = ("_asked", "_broker", "_is_stable_only", "_names", "_version", "answer")
+    __slots__ = ("_asked", "_doors", "_is_stable_only", "_names", "_version", "answer")
 
     def __init__(
         self,
-        broker: Broker,
+        doors: Doors,
         version: int,
         asked: OffsetFetchRequestGroup,
         request: OffsetFetchRequest,
     ) -> None:
-        self._broker = broker
+        self._doors = doors
         self._version = version
         self._asked = asked
         self._is_stable_only = request.require_stable
@@ -242,7 +242,7 @@ class _GroupFetch:
     def start(self, on_done: Callable[[], None]) -> None:
         """Ask the coordinator."""
         topics = self._asked.topics
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         event = events.FetchOffsets(
             token=coordinators.next_token(),
             group_id=self._asked.group_id,
@@ -269,7 +269,7 @@ class _GroupFetch:
                 self._take(found if is_sure else FetchResult(error=error))
                 on_done()
 
-            when_sure(self._broker, found.offsets, on_sure)
+            when_sure(self._doors.cluster, found.offsets, on_sure)
 
         coordinators.step(self._asked.group_id, event, on_result)
 
@@ -277,7 +277,7 @@ class _GroupFetch:
         if self._version < _WITH_TOPIC_IDS:
             return topic.name
         try:
-            return resolve_topic(self._broker, topic.topic_id)
+            return resolve_topic(self._doors, topic.topic_id)
         except RequestRefused:
             return None
 
@@ -320,9 +320,9 @@ class _GroupFetch:
         """Return every topic that the group has offsets for; by id only those that have one."""
         by_name: dict[str, list[OffsetFetchResponsePartitions]] = {}
         for each in offsets:
-            if is_of_topic(self._broker.state, each):
+            if is_of_topic(self._doors.cluster.state, each):
                 by_name.setdefault(each.partition.topic, []).append(self._partition(each))
-        known = self._broker.state.topics
+        known = self._doors.cluster.state.topics
         needs_id = self._version >= _WITH_TOPIC_IDS
         return [
             OffsetFetchResponseTopics(
@@ -336,7 +336,7 @@ class _GroupFetch:
 
     def _partition(self, each: FetchedOffset) -> OffsetFetchResponsePartitions:
         committed = each.committed
-        is_current = is_of_topic(self._broker.state, each)
+        is_current = is_of_topic(self._doors.cluster.state, each)
         if committed is None or each.is_unstable or not is_current:
             committed = _NOT_COMMITTED
         return OffsetFetchResponsePartitions(
@@ -383,7 +383,7 @@ def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
             answers.append(answer)
             where = TopicPartition(topic.name, each.partition_index)
             try:
-                gateway.broker.state.partition(where)
+                gateway.doors.cluster.state.partition(where)
                 wanted.append(where)
                 places.append(answer)
             except RequestRefused as refusal:
@@ -402,7 +402,7 @@ def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
             place.error_code = code_of_group_error(partition.error)
         call.answer(OffsetDeleteResponse(topics=topics))
 
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     event = events.DeleteOffsets(
         token=coordinators.next_token(), group_id=request.group_id, partitions=tuple(wanted)
     )

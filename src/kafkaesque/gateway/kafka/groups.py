@@ -64,7 +64,7 @@ def error_of(result: Result | GroupError) -> GroupError:
 def on_join_group(gateway: "KafkaGateway", call: Call) -> None:
     """Take a member into a group's next generation; answered when that begins."""
     request: JoinGroupRequest = call.read()
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     event = events.JoinGroup(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -79,7 +79,7 @@ def on_join_group(gateway: "KafkaGateway", call: Call) -> None:
         protocols=tuple(
             events.JoinProtocol(each.name, bytes(each.metadata)) for each in request.protocols
         ),
-        member_id_suffix=_uuid(gateway.broker.env.dice.unique_bytes(16)),
+        member_id_suffix=_uuid(gateway.doors.dice.unique_bytes(16)),
         requires_known_member_id=call.version >= _JOIN_WITH_KNOWN_ID,
         supports_skipping_assignment=call.version >= _JOIN_WITH_SKIPPING,
     )
@@ -134,7 +134,7 @@ def on_sync_group(gateway: "KafkaGateway", call: Call) -> None:
     if not request.group_id:
         call.answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     event = events.SyncGroup(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -180,7 +180,7 @@ def on_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
     if not request.group_id:
         call.answer(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     event = events.Heartbeat(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -215,7 +215,7 @@ def on_leave_group(gateway: "KafkaGateway", call: Call) -> None:
         members = tuple(
             events.LeavingMember(each.member_id, each.group_instance_id) for each in request.members
         )
-    coordinators = gateway.broker.group_coordinators
+    coordinators = gateway.doors.groups
     event = events.LeaveGroup(
         token=coordinators.next_token(), group_id=request.group_id, members=members
     )

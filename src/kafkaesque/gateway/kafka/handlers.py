@@ -38,7 +38,7 @@ def _later(module: str, function: str) -> Handler:
 
 HANDLERS: Mapping[int, Handler] = {
     ApiKey.PRODUCE: produce.on_produce,
-    ApiKey.FETCH: lambda gateway, call: fetch.on_fetch(gateway.broker, gateway.sessions, call),
+    ApiKey.FETCH: lambda gateway, call: fetch.on_fetch(gateway.doors, gateway.sessions, call),
     ApiKey.API_VERSIONS: _later("metadata", "on_api_versions"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),

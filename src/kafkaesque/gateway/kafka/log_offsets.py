@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -63,16 +63,16 @@ OnFound = Callable[[ListOffsetsPartitionResponse], None]
 def on_list_offsets(gateway: "KafkaGateway", call: Call) -> None:
     """Say where logs begin and end, or which offset a time has; asks the disk off the loop."""
     request: ListOffsetsRequest = call.read()
-    _ListOffsets(gateway.broker, call, request).start()
+    _ListOffsets(gateway.doors, call, request).start()
 
 
 class _ListOffsets:
     """A request whose partitions are looked up; some of them off the loop."""
 
-    __slots__ = ("_broker", "_call", "_request", "_topics")
+    __slots__ = ("_call", "_doors", "_request", "_topics")
 
-    def __init__(self, broker: Broker, call: Call, request: ListOffsetsRequest) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: ListOffsetsRequest) -> None:
+        self._doors = doors
         self._call = call
         self._request = request
         self._topics: list[ListOffsetsTopicResponse] = []
@@ -95,7 +95,7 @@ class _ListOffsets:
                     continue
                 outcomes.append(_failed(index, ErrorCode.UNKNOWN_SERVER_ERROR))
                 pieces.append(self._piece(topic.name, wanted, outcomes))
-        Queue(self._broker.env.clock, pieces, self._answer).start()
+        Queue(self._doors.clock, pieces, self._answer).start()
 
     def _piece(
         self,
@@ -127,7 +127,7 @@ class _ListOffsets:
         if timestamp < 0 and self._call.version < _PLACES_SINCE_VERSION.get(timestamp, 1 << 15):
             on_found(_failed(index, ErrorCode.UNSUPPORTED_VERSION))
             return
-        partition = self._broker.partition(TopicPartition(name, index))
+        partition = self._doors.reading.partition(TopicPartition(name, index))
         partition.check_leader(wanted.current_leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log_start_offset
@@ -231,16 +231,16 @@ def on_offset_for_leader_epoch(gateway: "KafkaGateway", call: Call) -> None:
     topics = [
         OffsetForLeaderTopicResult(
             topic.topic,
-            [_end_of_epoch(gateway.broker, topic.topic, wanted) for wanted in topic.partitions],
+            [_end_of_epoch(gateway.doors, topic.topic, wanted) for wanted in topic.partitions],
         )
         for topic in request.topics
     ]
     call.answer(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _end_of_epoch(broker: Broker, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_of_epoch(doors: Doors, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = broker.partition(TopicPartition(name, wanted.partition))
+        partition = doors.reading.partition(TopicPartition(name, wanted.partition))
         partition.check_leader(wanted.current_leader_epoch)
     except RequestRefused as refusal:
         return EpochEndOffset(code_of(refusal), wanted.partition, _UNKNOWN, _UNKNOWN)

@@ -3,9 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.cluster_state import PartitionState, TopicState
-from kafkaesque.broker.features import KNOWN
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
+from kafkaesque.broker.metadata.features import KNOWN
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,
@@ -42,7 +42,7 @@ _VERSION_WITH_SOFTWARE_NAME = 3
 _VERSION_WITH_TOPIC_IDS = 12
 
 #: Features by which clients tell what a cluster can do (KIP-584), with their levels, which do not
-#: change while a cluster runs. Others are in `kafkaesque.broker.features`.
+#: change while a cluster runs. Others are in `kafkaesque.broker.metadata.features`.
 #: group.version 1: consumer groups of the new kind (KIP-848). transaction.version 2: an epoch for
 #: each transaction, and leaders that add partitions themselves (KIP-890, part 2).
 _FEATURES: Final = (("group.version", 1), ("transaction.version", 2))
@@ -63,7 +63,7 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
     else:
         answer = api_versions_response(gateway.advertised)
         lowest = 0 if call.version >= _VERSION_WITH_LEVEL_0 else 1
-        state = gateway.broker.state
+        state = gateway.doors.cluster.state
         levels = [*_FEATURES, *((name, state.level(name)) for name in KNOWN)]
         answer.supported_features = [
             *(SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES),
@@ -95,11 +95,11 @@ def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
 def _answer_metadata(
     gateway: "KafkaGateway", call: Call, frame: memoryview, request: MetadataRequest | None
 ) -> None:
-    broker = gateway.broker
-    view = ClusterView(broker)
+    doors = gateway.doors
+    view = ClusterView(doors)
     cache = gateway.metadata_cache
     body = frame[call.header.body_offset :]
-    cache.refresh(broker.state, view.as_of())
+    cache.refresh(doors.cluster.state, view.as_of())
     cached = cache.get(call.version, body)
     if cached is not None and not view.is_cut_off:
         call.answer_parts(cached.parts(call.header.correlation_id))
@@ -167,7 +167,7 @@ class _MetadataAnswer:
                 MetadataResponseBroker(found.node, found.host, found.kafka_port, found.rack)
                 for found in view.brokers
             ],
-            cluster_id=view.broker.config.cluster_id,
+            cluster_id=view.doors.cluster.cluster_id,
             controller_id=view.way_to_controller,
             topics=self._topics(),
             cluster_authorized_operations=operations,
@@ -182,7 +182,7 @@ class _MetadataAnswer:
         )
 
     def _topics(self) -> list[MetadataResponseTopic]:
-        request, state = self._request, self._view.broker.state
+        request, state = self._request, self._view.doors.cluster.state
         if request.topics is None or (not request.topics and self._version == 0):
             return [self._describe(topic) for topic in state.topics.values()]
         described: list[MetadataResponseTopic] = []
@@ -236,7 +236,7 @@ class _MetadataAnswer:
         )
 
     def _describe_by_id(self, topic_id: TopicId) -> MetadataResponseTopic:
-        topic = self._view.broker.state.topics_by_id.get(topic_id)
+        topic = self._view.doors.cluster.state.topics_by_id.get(topic_id)
         if topic is not None:
             return self._describe(topic)
         self.is_complete = False

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import Done
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
 from kafkaesque.model.errors import (
     DiskFailed,
-    InvalidTopic,
     LeaderNotAvailable,
     NotLeader,
     OffsetOutOfRange,
@@ -69,13 +68,13 @@ def on_delete_records(gateway: "KafkaGateway", call: Call) -> None:
         ]
         topics.append(DeleteRecordsTopicResult(topic.name, results))
         for wanted, result in zip(topic.partitions, results, strict=True):
-            pieces.append(_deletion(gateway.broker, topic.name, wanted, timeout_ms, result))
+            pieces.append(_deletion(gateway.doors, topic.name, wanted, timeout_ms, result))
     response = DeleteRecordsResponse(topics=topics)
     Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
 
 
 def _deletion(
-    broker: Broker,
+    doors: Doors,
     name: str,
     wanted: DeleteRecordsPartition,
     timeout_ms: int,
@@ -83,7 +82,7 @@ def _deletion(
 ) -> Piece:
     def run(on_done: Callable[[], None]) -> None:
         try:
-            partition = _deletable(broker, TopicPartition(name, wanted.partition_index))
+            partition = doors.topics.deletable(TopicPartition(name, wanted.partition_index))
             start = _wanted_start(partition, wanted.offset)
         except RequestRefused as refusal:
             result.error_code = code_of(refusal)
@@ -101,17 +100,9 @@ def _deletion(
                 result.low_watermark = partition.log_start_offset
             on_done()
 
-        broker.log_starts.delete(partition, start, timeout_ms, on_outcome)
+        doors.topics.delete_records(partition, start, timeout_ms, on_outcome)
 
     return run
-
-
-def _deletable(broker: Broker, where: TopicPartition) -> Partition:
-    if broker.state.topic(where.topic).is_internal:
-        raise InvalidTopic(f"{where.topic} is the brokers' own: its records cannot be deleted")
-    partition = broker.partition(where)
-    partition.check_leader()
-    return partition
 
 
 def _wanted_start(partition: Partition, wanted: int) -> Offset:
@@ -131,19 +122,21 @@ _UNKNOWN_SIZE = -1
 def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
     """Say how large the partitions on this broker are, and the disk's volume (KIP-827)."""
     request: DescribeLogDirsRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
     wanted: dict[str, Sequence[int]] | None = None
     if request.topics is not None:
         wanted = {topic.topic: topic.partitions for topic in request.topics}
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in broker.partitions:
+    for partition in doors.reading.all_here():
         state = partition.state
         if wanted is None or state.partition in wanted.get(state.topic, ()):
             topics.setdefault(state.topic, []).append(_describe_size(partition))
-    total_bytes, usable_bytes = _space(broker)
+    total_bytes, usable_bytes = _space(doors)
     result = DescribeLogDirsResult(
-        error_code=ErrorCode.NONE if broker.failure is None else ErrorCode.KAFKA_STORAGE_ERROR,
-        log_dir=broker.config.data_dir,
+        error_code=ErrorCode.NONE
+        if doors.condition.life.failure is None
+        else ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=doors.configuration.file.data_dir,
         topics=[DescribeLogDirsTopic(name, sizes) for name, sizes in topics.items()],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
@@ -151,8 +144,8 @@ def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
     call.answer(DescribeLogDirsResponse(results=[result]))
 
 
-def _space(broker: Broker) -> tuple[int, int]:
-    disk = broker.env.disk
+def _space(doors: Doors) -> tuple[int, int]:
+    disk = doors.condition.disk
     try:
         return disk.total_bytes(), disk.free_bytes()
     except DiskFailed:
@@ -183,20 +176,20 @@ def on_alter_replica_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for where, path in wanted.items():
         result = AlterReplicaLogDirPartitionResult(
-            where.partition, _error_of_move(gateway.broker, where, path)
+            where.partition, _error_of_move(gateway.doors, where, path)
         )
         topics.setdefault(where.topic, []).append(result)
     results = [AlterReplicaLogDirTopicResult(name, parts) for name, parts in topics.items()]
     call.answer(AlterReplicaLogDirsResponse(results=results))
 
 
-def _error_of_move(broker: Broker, where: TopicPartition, path: str) -> ErrorCode:
-    if path != broker.config.data_dir:
+def _error_of_move(doors: Doors, where: TopicPartition, path: str) -> ErrorCode:
+    if path != doors.configuration.file.data_dir:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if broker.failure is not None:
+    if doors.condition.life.failure is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        broker.partition(where)
+        doors.reading.partition(where)
     except (NotLeader, LeaderNotAvailable):
         return ErrorCode.REPLICA_NOT_AVAILABLE
     except RequestRefused as refusal:

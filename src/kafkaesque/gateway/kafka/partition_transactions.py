@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -53,15 +53,15 @@ def on_describe_producers(gateway: "KafkaGateway", call: Call) -> None:
     for topic in request.topics:
         results = [PartitionResponse(index) for index in topic.partition_indexes]
         topics.append(TopicResponse(topic.name, results))
-        pieces += [_description(gateway.broker, topic.name, result) for result in results]
+        pieces += [_description(gateway.doors, topic.name, result) for result in results]
     response = DescribeProducersResponse(topics=topics)
     Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
 
 
-def _description(broker: Broker, name: str, result: PartitionResponse) -> Piece:
+def _description(doors: Doors, name: str, result: PartitionResponse) -> Piece:
     def run(on_done: Callable[[], None]) -> None:
         try:
-            partition = broker.partition(TopicPartition(name, result.partition_index))
+            partition = doors.reading.partition(TopicPartition(name, result.partition_index))
             partition.check_leader()
         except RequestRefused as refusal:
             result.error_code = code_of(refusal)
@@ -95,13 +95,13 @@ def on_write_txn_markers(gateway: "KafkaGateway", call: Call) -> None:
                 for index in topic.partition_indexes
             ]
             topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))
-            pieces += [_marking(gateway.broker, marker, topic.name, each) for each in partitions]
+            pieces += [_marking(gateway.doors, marker, topic.name, each) for each in partitions]
         results.append(WritableTxnMarkerResult(marker.producer_id, topics))
     response = WriteTxnMarkersResponse(markers=results)
     Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
 
 
-def _check_coordinator_epoch(broker: Broker, epoch: int) -> None:
+def _check_coordinator_epoch(doors: Doors, epoch: int) -> None:
     """Make sure that a coordinator may have this epoch, as far as is known here.
 
     After a marker of an epoch that lies far ahead, no coordinator could end a transaction of that
@@ -110,17 +110,17 @@ def _check_coordinator_epoch(broker: Broker, epoch: int) -> None:
     Raises:
         InvalidRequest: none can have it yet.
     """
-    topic = broker.state.topics.get(TRANSACTIONS_TOPIC)
+    topic = doors.cluster.state.topics.get(TRANSACTIONS_TOPIC)
     if topic is None:
         return
-    leaders = [broker.leaders.get(partition.group) for partition in topic.partitions]
+    leaders = [doors.cluster.leaders.get(partition.group) for partition in topic.partitions]
     known = [leader.term for leader in leaders if leader is not None]
     if len(known) == len(leaders) and epoch > max(known):
         raise InvalidRequest(f"no coordinator has had the epoch {epoch} yet")
 
 
 def _marking(
-    broker: Broker,
+    doors: Doors,
     marker: WritableTxnMarker,
     name: str,
     result: WritableTxnMarkerPartitionResult,
@@ -131,8 +131,8 @@ def _marking(
             on_done()
 
         try:
-            _check_coordinator_epoch(broker, marker.coordinator_epoch)
-            broker.partition(TopicPartition(name, result.partition_index)).append_marker(
+            _check_coordinator_epoch(doors, marker.coordinator_epoch)
+            doors.reading.partition(TopicPartition(name, result.partition_index)).append_marker(
                 EndMarker(
                     type=MarkerType.COMMIT if marker.transaction_result else MarkerType.ABORT,
                     coordinator_epoch=marker.coordinator_epoch,

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.batch_checks import RECORDS_NAMED_MAX, LongCheck
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import ProduceResult
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX, LongCheck
+from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error, message_of
@@ -15,7 +14,6 @@ from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.errors import (
-    InvalidTopic,
     InvariantBroken,
     NotLeader,
     OutOfOrderSequence,
@@ -62,32 +60,32 @@ def on_produce(gateway: "KafkaGateway", call: Call) -> None:
     request = read_produce_request(call.frame, header.body_offset, header.api_version)
     topics = request.topics
     if request.acks not in _ACKS:
-        _refuse_all(gateway.broker, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        _refuse_all(gateway.doors, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     elif len(topics) == 1 and len(topics[0][1]) == 1:
         topic, ((index, records),) = topics[0]
-        one = _ProduceOne(gateway.broker, call, request, topic, index)
+        one = _ProduceOne(gateway.doors, call, request, topic, index)
         one.start(records, request.timeout_ms)
     else:
-        _Produce(gateway.broker, call, request).start()
+        _Produce(gateway.doors, call, request).start()
 
 
-def _refuse_all(broker: Broker, call: Call, request: ProduceCall, code: ErrorCode) -> None:
+def _refuse_all(doors: Doors, call: Call, request: ProduceCall, code: ErrorCode) -> None:
     topics = [
         (topic, [PartitionProduced(index, code, -1) for index, _ in partitions])
         for topic, partitions in request.topics
     ]
-    _count_errors(broker, topics)
+    _count_errors(doors, topics)
     frame = write_produce_response(call.version, call.header.correlation_id, topics)
     call.answer_parts((frame,))
 
 
 def _count_errors(
-    broker: Broker, topics: Sequence[tuple[TopicKey, Sequence[PartitionProduced]]]
+    doors: Doors, topics: Sequence[tuple[TopicKey, Sequence[PartitionProduced]]]
 ) -> None:
     for _, partitions in topics:
         for produced in partitions:
             if produced.error_code:
-                broker.activity.note_produce_error(produced.error_code)
+                doors.activity.note_produce_error(produced.error_code)
 
 
 def _answer_nothing(call: Call, *, has_failed: bool) -> None:
@@ -99,7 +97,7 @@ def _answer_nothing(call: Call, *, has_failed: bool) -> None:
 
 
 def _refused(
-    broker: Broker, where: TopicPartition, refusal: RequestRefused, named_max: int
+    doors: Doors, where: TopicPartition, refusal: RequestRefused, named_max: int
 ) -> PartitionProduced:
     """Return the answer for a batch that was refused; at most `named_max` records are named."""
     errors: list[tuple[int, str]] = []
@@ -111,7 +109,7 @@ def _refused(
         -1,
         error_message=message_of(refusal),
         record_errors=errors,
-        leader=leader_hint(broker, where) if isinstance(refusal, NotLeader) else None,
+        leader=leader_hint(doors, where) if isinstance(refusal, NotLeader) else None,
     )
 
 
@@ -135,28 +133,15 @@ def _code_of(waited: _Wait, version: int) -> int:
     return code_of_transaction_error(error, is_fenced_known=False)
 
 
-def _note_refusal(broker: Broker, where: TopicPartition, records: memoryview, code: int) -> None:
+def _note_refusal(doors: Doors, where: TopicPartition, records: memoryview, code: int) -> None:
     """Let what was sent after a batch wait for it, if it will come again."""
     if code in _FOR_THE_MOMENT:
         with suppress(RequestRefused):
-            broker.partition(where).note_refusal(records)
-
-
-def _writable_topic(broker: Broker, topic: TopicKey) -> str:
-    """Return the name of a topic that clients may write to.
-
-    Raises:
-        UnknownTopicId: no topic has this id.
-        InvalidTopic: only brokers write there.
-    """
-    name = resolve_topic(broker, topic)
-    if name in INTERNAL_TOPICS:
-        raise InvalidTopic(f"{name} is written by brokers only")
-    return name
+            doors.publishing.note_refusal(where, records)
 
 
 def _append(
-    broker: Broker,
+    doors: Doors,
     where: TopicPartition,
     records: memoryview,
     *,
@@ -173,7 +158,8 @@ def _append(
         RequestRefused: the batch is not appended; `on_done` will not be called.
     """
     try:
-        return broker.partition(where).produce(
+        return doors.publishing.append(
+            where,
             records,
             acks=acks,
             timeout_ms=timeout_ms,
@@ -186,11 +172,11 @@ def _append(
             # Each transaction of such a client begins with 0. Another batch, sent before this one,
             # has been refused and will come again.
             raise OutOfOrderSequence(f"{where} has not got the first batch") from unverified
-        return _confirmation(broker, where, transactional_id, version, unverified, waited)
+        return _confirmation(doors, where, transactional_id, version, unverified, waited)
 
 
 def _confirmation(
-    broker: Broker,
+    doors: Doors,
     where: TopicPartition,
     transactional_id: str | None,
     version: int,
@@ -201,7 +187,7 @@ def _confirmation(
         raise InvariantBroken(f"{where} took a batch for part of a transaction that has no name")
     before = waited if isinstance(waited, Confirmation) else None
     return Confirmation(
-        broker,
+        doors,
         where,
         transactional_id,
         unverified,
@@ -211,22 +197,22 @@ def _confirmation(
     )
 
 
-def _run(broker: Broker, wait: _Wait, on_done: Callable[[], None]) -> None:
+def _run(doors: Doors, wait: _Wait, on_done: Callable[[], None]) -> None:
     if isinstance(wait, Confirmation):
         wait.run(on_done)
     else:
-        broker.batch_checks.run(wait, on_done)
+        doors.publishing.run(wait, on_done)
 
 
 class _ProduceOne:
     """A request with one partition, as most are; it answers as `_Produce` would."""
 
-    __slots__ = ("_acks", "_broker", "_call", "_index", "_name", "_topic", "_transactional_id")
+    __slots__ = ("_acks", "_call", "_doors", "_index", "_name", "_topic", "_transactional_id")
 
     def __init__(
-        self, broker: Broker, call: Call, request: ProduceCall, topic: TopicKey, index: int
+        self, doors: Doors, call: Call, request: ProduceCall, topic: TopicKey, index: int
     ) -> None:
-        self._broker = broker
+        self._doors = doors
         self._call = call
         self._acks = request.acks
         self._transactional_id = request.transactional_id
@@ -238,9 +224,9 @@ class _ProduceOne:
         self, records: memoryview | None, timeout_ms: int, waited: _Wait | None = None
     ) -> None:
         """Append; the answer follows. It is called again with what was waited for."""
-        broker, index = self._broker, self._index
+        doors, index = self._doors, self._index
         try:
-            self._name = _writable_topic(broker, self._topic)
+            self._name = resolve_topic(doors, self._topic)
         except RequestRefused as refusal:
             self._answer_refusal(PartitionProduced(index, code_of(refusal), -1))
             return
@@ -250,7 +236,7 @@ class _ProduceOne:
         where = TopicPartition(self._name, index)
         try:
             wait = _append(
-                broker,
+                doors,
                 where,
                 records,
                 acks=self._acks,
@@ -277,19 +263,19 @@ class _ProduceOne:
             code = _code_of(wait, self._call.version)
             if code:
                 where = TopicPartition(self._name, self._index)
-                _note_refusal(self._broker, where, records, code)
+                _note_refusal(self._doors, where, records, code)
                 self._answer_refusal(PartitionProduced(self._index, code, -1))
             else:
                 self.start(records, timeout_ms, wait)
 
         connection.hold()
-        _run(self._broker, wait, go_on)
+        _run(self._doors, wait, go_on)
 
     def _on_done(self, outcome: ProduceResult | RequestRefused) -> None:
         call = self._call
         if isinstance(outcome, RequestRefused):
             where = TopicPartition(self._name, self._index)
-            self._answer_refusal(_refused(self._broker, where, outcome, RECORDS_NAMED_MAX))
+            self._answer_refusal(_refused(self._doors, where, outcome, RECORDS_NAMED_MAX))
         elif self._acks == 0:
             _answer_nothing(call, has_failed=False)
         else:
@@ -306,7 +292,7 @@ class _ProduceOne:
 
     def _answer_refusal(self, produced: PartitionProduced) -> None:
         call = self._call
-        self._broker.activity.note_produce_error(produced.error_code)
+        self._doors.activity.note_produce_error(produced.error_code)
         if self._acks == 0:
             _answer_nothing(call, has_failed=True)
             return
@@ -324,8 +310,8 @@ class _Produce:
     """
 
     __slots__ = (
-        "_broker",
         "_call",
+        "_doors",
         "_has_failed",
         "_left",
         "_named_left",
@@ -335,8 +321,8 @@ class _Produce:
         "_wait",
     )
 
-    def __init__(self, broker: Broker, call: Call, request: ProduceCall) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: ProduceCall) -> None:
+        self._doors = doors
         self._call = call
         self._request = request
         self._topics: list[tuple[TopicKey, list[PartitionProduced]]] = []
@@ -358,14 +344,14 @@ class _Produce:
     def _go_on_later(self) -> None:
         wait, self._wait = self._wait, None
         if wait is None:
-            self._broker.env.clock.call_soon(self._go_on)
+            self._doors.clock.call_soon(self._go_on)
         else:
-            _run(self._broker, wait, self._go_on)
+            _run(self._doors, wait, self._go_on)
 
     def _go_on(self) -> None:
         if not self._call.connection.is_open:
             return
-        if self._advance(Turn(self._broker.env.clock)):
+        if self._advance(Turn(self._doors.clock)):
             self._call.connection.release()
         else:
             self._go_on_later()
@@ -377,7 +363,7 @@ class _Produce:
                 self._wait = wait
                 return False
             if turn is None:
-                turn = Turn(self._broker.env.clock)
+                turn = Turn(self._doors.clock)
             elif turn.is_over():
                 return False
         # What is appended is the log's from here on.
@@ -392,7 +378,7 @@ class _Produce:
             outcomes: list[PartitionProduced] = []
             self._topics.append((topic, outcomes))
             try:
-                name = _writable_topic(self._broker, topic)
+                name = resolve_topic(self._doors, topic)
             except RequestRefused as refusal:
                 self._has_failed = True
                 code = code_of(refusal)
@@ -421,7 +407,7 @@ class _Produce:
         code = 0 if waited is None else _code_of(waited, self._call.version)
         if code and records is not None:
             self._has_failed = True
-            _note_refusal(self._broker, where, records, code)
+            _note_refusal(self._doors, where, records, code)
             outcomes.append(PartitionProduced(index, code, -1))
             return None
         outcomes.append(PartitionProduced(index, ErrorCode.UNKNOWN_SERVER_ERROR, -1))
@@ -433,7 +419,7 @@ class _Produce:
         self._left += 1
         try:
             wait = _append(
-                self._broker,
+                self._doors,
                 where,
                 records,
                 acks=request.acks,
@@ -472,7 +458,7 @@ class _Produce:
 
     def _refused(self, where: TopicPartition, refusal: RequestRefused) -> PartitionProduced:
         self._has_failed = True
-        produced = _refused(self._broker, where, refusal, self._named_left)
+        produced = _refused(self._doors, where, refusal, self._named_left)
         self._named_left -= len(produced.record_errors)
         return produced
 
@@ -481,7 +467,7 @@ class _Produce:
         if self._left:
             return
         if self._has_failed:
-            _count_errors(self._broker, self._topics)
+            _count_errors(self._doors, self._topics)
         if self._request.acks == 0:
             _answer_nothing(self._call, has_failed=self._has_failed)
             return

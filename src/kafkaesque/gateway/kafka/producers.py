@@ -56,13 +56,13 @@ def _allocate(gateway: "KafkaGateway", call: Call) -> None:
             response = InitProducerIdResponse(producer_id=outcome, producer_epoch=_FIRST_EPOCH)
         call.answer(response)
 
-    gateway.broker.producer_ids.allocate(on_done)
+    gateway.doors.transactions.new_producer_id(on_done)
 
 
 def _begin(
     gateway: "KafkaGateway", call: Call, request: InitProducerIdRequest, transactional_id: str
 ) -> None:
-    coordinators = gateway.broker.transaction_coordinators
+    coordinators = gateway.doors.transactions
     event = events.InitProducerId(
         token=coordinators.next_token(),
         connection=call.connection.number,

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
+from kafkaesque.broker.requests.commands import (
     ChangeControllers,
     ControllerCopy,
     ControllerResult,
     ControllersView,
 )
-from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
-from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
+from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkaesque.protocols.kafka.messages.add_raft_voter_response import AddRaftVoterResponse
@@ -75,34 +75,34 @@ def read_directory_id(uuid: bytes) -> str:
 def on_describe_quorum(gateway: "KafkaGateway", call: Call) -> None:
     """Say who votes, who leads, and how far everybody has the log, as the leader knows."""
     request: DescribeQuorumRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
 
     def on_view(found: ControllersView | RequestRefused) -> None:
         topics = [
             TopicData(
                 topic.topic_name,
                 [
-                    _partition(broker, topic.topic_name, partition.partition_index, found)
+                    _partition(doors, topic.topic_name, partition.partition_index, found)
                     for partition in topic.partitions
                 ],
             )
             for topic in request.topics
         ]
-        nodes = [] if isinstance(found, RequestRefused) else _nodes(broker, found)
+        nodes = [] if isinstance(found, RequestRefused) else _nodes(doors, found)
         call.answer(DescribeQuorumResponse(error_message=None, topics=topics, nodes=nodes))
 
-    broker.controller_client.describe(broker.state, DESCRIBE_TIMEOUT_MS, on_view)
+    doors.cluster.describe_controllers(DESCRIBE_TIMEOUT_MS, on_view)
 
 
 def _partition(
-    broker: Broker, topic: str, index: int, found: ControllersView | RequestRefused
+    doors: Doors, topic: str, index: int, found: ControllersView | RequestRefused
 ) -> PartitionData:
     if (topic, index) != (METADATA_TOPIC, 0):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionData(index, code, f"only {METADATA_TOPIC}-0 has a quorum", leader_id=-1)
     if isinstance(found, RequestRefused):
         return PartitionData(index, code_of(found), message_of(found), leader_id=-1)
-    now_ms = broker.env.clock.wall_ms()
+    now_ms = doors.clock.wall_ms()
     copies = sorted(found.copies, key=lambda copy: copy.node)
     return PartitionData(
         partition_index=index,
@@ -125,8 +125,8 @@ def _replica(copy: ControllerCopy, now_ms: int) -> ReplicaState:
     )
 
 
-def _nodes(broker: Broker, found: ControllersView) -> list[Node]:
-    known = [broker.state.brokers.get(NodeId(each.node)) for each in found.copies]
+def _nodes(doors: Doors, found: ControllersView) -> list[Node]:
+    known = [doors.cluster.state.brokers.get(NodeId(each.node)) for each in found.copies]
     return [
         Node(each.node, [Listener(LISTENER_NAME, each.peer_host, each.peer_port)])
         for each in known
@@ -147,7 +147,7 @@ def on_add_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(gateway.broker, request.voter_id, request.timeout_ms, is_added=True)
+    change = _Change(gateway.doors, request.voter_id, request.timeout_ms, is_added=True)
     change.waits = request.ack_when_committed
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
@@ -162,25 +162,25 @@ def on_remove_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(gateway.broker, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
+    change = _Change(gateway.doors, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
 
 class _Change:
     """A change of who votes, on its way."""
 
-    def __init__(self, broker: Broker, node: int, timeout_ms: int, *, is_added: bool) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, node: int, timeout_ms: int, *, is_added: bool) -> None:
+        self._doors = doors
         self._node = NodeId(node)
         self._is_added = is_added
         self._timeout_ms = max(0, min(timeout_ms, TIMEOUT_MS_MAX))
-        self._deadline_ms = broker.env.clock.now_ms() + self._timeout_ms
+        self._deadline_ms = doors.clock.now_ms() + self._timeout_ms
         #: Whether the answer is given only when the voters are those.
         self.waits = True
 
     def start(self, cluster_id: str | None, directory: bytes, on_done: OnDone) -> None:
         """Have it written down, and wait."""
-        own_id = self._broker.config.cluster_id
+        own_id = self._doors.cluster.cluster_id
         if cluster_id not in (None, own_id):
             on_done(InvalidRequest(f"this is cluster {own_id!r}, not {cluster_id!r}"))
             return
@@ -201,10 +201,10 @@ class _Change:
         command = ChangeControllers(
             node=self._node, directory_id=directory_id, is_added=self._is_added
         )
-        self._broker.submit(command, self._timeout_ms, on_outcome)
+        self._doors.cluster.submit(command, self._timeout_ms, on_outcome)
 
     def _wait(self, on_done: OnDone) -> None:
-        clock = self._broker.env.clock
+        clock = self._doors.clock
         if self._is_so():
             on_done(None)
         elif clock.now_ms() >= self._deadline_ms:
@@ -213,12 +213,8 @@ class _Change:
             clock.call_later(CHECK_MS, lambda: self._wait(on_done))
 
     def _is_so(self) -> bool:
-        replica = self._broker.driver.get(CONTROLLER_GROUP)
-        if replica is None:
-            return False
-        configuration = replica.core.configuration
-        is_voter = self._node in configuration.voters
-        return not configuration.is_joint and is_voter == self._is_added
+        cluster, node = self._doors.cluster, NodeId(self._node)
+        return cluster.is_controller_settled(node, is_voter=self._is_added)
 
     def _complaint(self) -> str:
         if self._is_added:

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.metadata.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONTROLLER_MUTATION_RATE,
     IP,

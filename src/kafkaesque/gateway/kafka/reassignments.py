@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.requests.commands import (
     AskMoves,
     ControllerResult,
     MoveReplicas,
@@ -57,7 +57,7 @@ def on_alter_partition_reassignments(gateway: "KafkaGateway", call: Call) -> Non
 
     command = MoveReplicas(partitions=wanted, may_change_factor=may_change_factor)
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    gateway.broker.submit(command, timeout_ms, on_outcome)
+    gateway.doors.cluster.submit(command, timeout_ms, on_outcome)
 
 
 def _answer(
@@ -107,7 +107,9 @@ def on_list_partition_reassignments(gateway: "KafkaGateway", call: Call) -> None
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.broker.submit(AskMoves(), max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)), on_outcome)
+    gateway.doors.cluster.submit(
+        AskMoves(), max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)), on_outcome
+    )
 
 
 def _by_topic(moving: Iterable[MovingPartition]) -> list[OngoingTopicReassignment]:

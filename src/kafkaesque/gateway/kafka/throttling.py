@@ -9,8 +9,8 @@ no quota is set, a request meets one flag that is not up.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.client_quotas import (
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -32,9 +32,9 @@ _PERCENT_S_PER_NS: Final = 100 / 1e9
 class Throttling:
     """The quotas of one broker's Kafka port."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.clock: Final = broker.env.clock
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self.clock: Final = doors.clock
         self._table = QuotaTable()
         #: Whether a client may have a quota at all: else nobody is metered.
         self.is_active = False
@@ -43,7 +43,7 @@ class Throttling:
 
     def reload(self) -> None:
         """Take the quotas from the cluster's metadata."""
-        quotas = self._broker.state.client_quotas
+        quotas = self._doors.cluster.state.client_quotas
         self._table.load(quotas)
         names = {name for values in quotas.values() for name in values}
         self.is_active_for_hosts = CONNECTION_CREATION_RATE in names
@@ -78,8 +78,8 @@ class Throttling:
 
     def note_throttled(self, wait_ms: int) -> None:
         """Count a client that is told to wait."""
-        self._broker.activity.throttled_requests += 1
-        self._broker.activity.throttle_ms += wait_ms
+        self._doors.activity.throttled_requests += 1
+        self._doors.activity.throttle_ms += wait_ms
 
     def admit(self, host: str) -> int:
         """Count a new connection of an address; return how long it has to wait, 0 if it may stay.

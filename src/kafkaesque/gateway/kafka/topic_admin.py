@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.commands import (
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
+from kafkaesque.broker.requests.commands import (
     ControllerCommand,
     ControllerResult,
     CreatePartitions,
@@ -13,7 +14,6 @@ from kafkaesque.broker.commands import (
     DeleteTopic,
     TopicResult,
 )
-from kafkaesque.broker.topic_names import METADATA_TOPIC
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
 from kafkaesque.gateway.kafka.errors import code_of, message_of
@@ -76,7 +76,7 @@ OnOutcome = Callable[[ControllerResult | RequestRefused], None]
 
 
 def command_piece(
-    broker: Broker,
+    doors: Doors,
     command: ControllerCommand,
     timeout_ms: int,
     on_outcome: OnOutcome,
@@ -87,11 +87,13 @@ def command_piece(
         def on_result(outcome: ControllerResult | RequestRefused) -> None:
             on_outcome(outcome)
             if isinstance(outcome, TopicResult) and isinstance(command, CreateTopic):
-                broker.when_led(outcome.name, 0 if command.validate_only else timeout_ms, on_done)
+                doors.topics.when_led(
+                    outcome.name, 0 if command.validate_only else timeout_ms, on_done
+                )
             else:
                 on_done()
 
-        broker.submit(command, max(0, min(timeout_ms, TIMEOUT_MS_MAX)), on_result)
+        doors.cluster.submit(command, max(0, min(timeout_ms, TIMEOUT_MS_MAX)), on_result)
 
     return run
 
@@ -102,18 +104,18 @@ def command_piece(
 def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
     """Create topics; each succeeds or fails by itself."""
     request: CreateTopicsRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
     counts: dict[str, int] = {}
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
     results = {name: CreatableTopicResult(name=name) for name in counts}
-    if _partition_count(broker, request) > CREATED_PARTITIONS_MAX:
+    if _partition_count(doors, request) > CREATED_PARTITIONS_MAX:
         _refuse_all(results.values())
         call.answer(CreateTopicsResponse(topics=list(results.values())))
         return
     pieces: list[Piece] = []
     quota = MutationQuota(call, strict_from=_CREATION_STRICT_FROM)
-    default_count = int(broker.option("num.partitions"))
+    default_count = int(doors.configuration.get("num.partitions"))
     for topic in request.topics:
         result = results[topic.name]
         try:
@@ -125,10 +127,10 @@ def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
         except RequestRefused as refusal:
             _refuse(result, refusal)
         else:
-            on_outcome = _on_created(broker, result, validate_only=request.validate_only)
-            pieces.append(command_piece(broker, command, request.timeout_ms, on_outcome))
+            on_outcome = _on_created(doors, result, validate_only=request.validate_only)
+            pieces.append(command_piece(doors, command, request.timeout_ms, on_outcome))
     Queue(
-        broker.env.clock,
+        doors.clock,
         pieces,
         lambda: call.answer(CreateTopicsResponse(topics=list(results.values()))),
     ).start()
@@ -140,9 +142,9 @@ def _refuse_all(results: Iterable[CreatableTopicResult | CreatePartitionsTopicRe
         result.error_message = f"a request creates at most {CREATED_PARTITIONS_MAX} partitions"
 
 
-def _partition_count(broker: Broker, request: CreateTopicsRequest) -> int:
+def _partition_count(doors: Doors, request: CreateTopicsRequest) -> int:
     """Return how many partitions a request wants together."""
-    default = int(broker.option("num.partitions"))
+    default = int(doors.configuration.get("num.partitions"))
     count = 0
     for topic in request.topics:
         count += _wanted(topic, default)
@@ -209,7 +211,7 @@ def _assignments(topic: CreatableTopic) -> list[list[int]] | None:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _on_created(broker: Broker, result: CreatableTopicResult, *, validate_only: bool) -> OnOutcome:
+def _on_created(doors: Doors, result: CreatableTopicResult, *, validate_only: bool) -> OnOutcome:
     def on_outcome(outcome: ControllerResult | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
             _refuse(result, outcome)
@@ -223,7 +225,7 @@ def _on_created(broker: Broker, result: CreatableTopicResult, *, validate_only: 
                 CreatableTopicConfigs(
                     entry.name, entry.value, entry.read_only, entry.source, is_sensitive=False
                 )
-                for entry in topic_entries(broker, outcome.configs)
+                for entry in topic_entries(doors, outcome.configs)
             ]
 
     return on_outcome
@@ -240,13 +242,13 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     quota = MutationQuota(call, strict_from=_DELETION_STRICT_FROM)
-    deletion = _Deletion(gateway.broker, asked, quota)
+    deletion = _Deletion(gateway.doors, asked, quota)
     pieces = [
-        command_piece(gateway.broker, command, request.timeout_ms, on_outcome)
+        command_piece(gateway.doors, command, request.timeout_ms, on_outcome)
         for command, on_outcome in deletion.commands
     ]
     Queue(
-        gateway.broker.env.clock,
+        gateway.doors.clock,
         pieces,
         lambda: call.answer(DeleteTopicsResponse(responses=deletion.results)),
     ).start()
@@ -255,12 +257,12 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
 class _Deletion:
     """What a request wants to be deleted: commands, and a result for each."""
 
-    __slots__ = ("_broker", "_quota", "commands", "results")
+    __slots__ = ("_doors", "_quota", "commands", "results")
 
     def __init__(
-        self, broker: Broker, asked: Sequence[DeleteTopicState], quota: MutationQuota
+        self, doors: Doors, asked: Sequence[DeleteTopicState], quota: MutationQuota
     ) -> None:
-        self._broker = broker
+        self._doors = doors
         self._quota = quota
         self.commands: list[tuple[DeleteTopic, OnOutcome]] = []
         self.results: list[DeletableTopicResult] = []
@@ -281,7 +283,7 @@ class _Deletion:
                 self._take(wanted, topic)
 
     def _find(self, wanted: DeleteTopicState) -> TopicState | None:
-        state = self._broker.state
+        state = self._doors.cluster.state
         if wanted.name is None:
             return state.topics_by_id.get(TopicId(bytes(wanted.topic_id)))
         return state.topics.get(wanted.name)
@@ -297,7 +299,7 @@ class _Deletion:
             message = "give a topic's name or its id, not both" if has_id else "no topic is named"
             self._refuse(wanted, InvalidRequest(message))
             return
-        if not self._broker.option("delete.topic.enable"):
+        if not self._doors.configuration.get("delete.topic.enable"):
             self._refuse(wanted, TopicDeletionDisabled("delete.topic.enable is false"))
             return
         try:
@@ -334,7 +336,7 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
     results = {name: CreatePartitionsTopicResult(name=name) for name in counts}
-    known = gateway.broker.state.topics
+    known = gateway.doors.cluster.state.topics
     growth = [
         topic.count - len(known[topic.name].partitions)
         for topic in request.topics
@@ -359,9 +361,9 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
                 continue
         command = _growth(topic, validate_only=request.validate_only)
         on_outcome = _on_grown(result)
-        pieces.append(command_piece(gateway.broker, command, request.timeout_ms, on_outcome))
+        pieces.append(command_piece(gateway.doors, command, request.timeout_ms, on_outcome))
     Queue(
-        gateway.broker.env.clock,
+        gateway.doors.clock,
         pieces,
         lambda: call.answer(CreatePartitionsResponse(results=list(results.values()))),
     ).start()

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import CreateTopic
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from kafkaesque.broker.requests.commands import CreateTopic
 from kafkaesque.model.errors import LeaderNotAvailable
 
 #: Topics that one request may bring into being; the client asks again for the others.
@@ -17,8 +17,8 @@ CREATE_TIMEOUT_MS = 10_000
 class TopicCreator:
     """Asks the controller, once for each name at a time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
         self._under_way: dict[str, None] = {}
 
     @property
@@ -28,7 +28,7 @@ class TopicCreator:
 
     def maybe_create(self, names: Sequence[str]) -> None:
         """Begin to create topics with legal names, if that is switched on."""
-        if not self._broker.option("auto.create.topics.enable"):
+        if not self._doors.configuration.get("auto.create.topics.enable"):
             return
         begun = 0
         for name in names:
@@ -47,7 +47,7 @@ class TopicCreator:
         if name != OFFSETS_TOPIC:
             return
         try:
-            self._broker.group_coordinators.find("")
+            self._doors.groups.find("")
         except LeaderNotAvailable:
             pass  # It is being created, which was the purpose.
 
@@ -57,4 +57,4 @@ class TopicCreator:
         def on_done(_: object) -> None:
             self._under_way.pop(name, None)
 
-        self._broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)
+        self._doors.cluster.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)

@@ -1,12 +1,12 @@
 """Topics as requests name them: by name, or since KIP-516 by id."""
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.model.errors import UnknownTopicId
 from kafkaesque.model.ids import NO_NODE, TopicId, TopicPartition
 from kafkaesque.protocols.kafka.produce_path import TopicKey
 
 
-def resolve_topic(broker: Broker, topic: TopicKey) -> str:
+def resolve_topic(doors: Doors, topic: TopicKey) -> str:
     """Return the name of a topic that may be given by its id.
 
     Raises:
@@ -14,19 +14,19 @@ def resolve_topic(broker: Broker, topic: TopicKey) -> str:
     """
     if isinstance(topic, str):
         return topic
-    state = broker.state.topics_by_id.get(TopicId(bytes(topic)))
+    state = doors.cluster.state.topics_by_id.get(TopicId(bytes(topic)))
     if state is None:
         raise UnknownTopicId(f"no topic has the id {bytes(topic).hex()}")
     return state.name
 
 
-def leader_hint(broker: Broker, where: TopicPartition) -> tuple[int, int] | None:
+def leader_hint(doors: Doors, where: TopicPartition) -> tuple[int, int] | None:
     """Return (leader, leader epoch) of a partition, where known, for clients that were wrong."""
-    topic = broker.state.topics.get(where.topic)
+    topic = doors.cluster.state.topics.get(where.topic)
     if topic is None or not 0 <= where.partition < len(topic.partitions):
         return None
-    report = broker.leaders.get(topic.partitions[where.partition].group)
+    report = doors.cluster.leaders.get(topic.partitions[where.partition].group)
     # Whoever is asked was not the one: it may be handing over, and not know to whom.
-    if report is None or report.leader in (NO_NODE, broker.node):
+    if report is None or report.leader in (NO_NODE, doors.cluster.node):
         return None
     return report.leader, report.term

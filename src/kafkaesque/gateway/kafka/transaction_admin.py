@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -42,7 +42,7 @@ def on_describe_transactions(gateway: "KafkaGateway", call: Call) -> None:
     """Show transactional ids that this broker coordinates."""
     request: DescribeTransactionsRequest = call.read()
     ids = dict.fromkeys(request.transactional_ids)
-    pieces = [_Description(gateway.broker, transactional_id) for transactional_id in ids]
+    pieces = [_Description(gateway.doors, transactional_id) for transactional_id in ids]
 
     def answer() -> None:
         states = [_write(piece.found) for piece in pieces]
@@ -54,10 +54,10 @@ def on_describe_transactions(gateway: "KafkaGateway", call: Call) -> None:
 class _Description:
     """One transactional id; `found` is there when `start` has called back."""
 
-    __slots__ = ("_broker", "found")
+    __slots__ = ("_doors", "found")
 
-    def __init__(self, broker: Broker, transactional_id: str) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, transactional_id: str) -> None:
+        self._doors = doors
         self.found = DescribedTransaction(
             error=TransactionError.UNKNOWN_SERVER_ERROR, transactional_id=transactional_id
         )
@@ -75,7 +75,7 @@ class _Description:
                 )
             on_done()
 
-        coordinators = self._broker.transaction_coordinators
+        coordinators = self._doors.transactions
         event = events.DescribeTransactions(
             token=coordinators.next_token(), transactional_ids=(transactional_id,)
         )
@@ -109,7 +109,7 @@ def on_list_transactions(gateway: "KafkaGateway", call: Call) -> None:
     except ValueError:
         call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
         return
-    coordinators = gateway.broker.transaction_coordinators
+    coordinators = gateway.doors.transactions
 
     def make_event() -> events.ListTransactions:
         return events.ListTransactions(

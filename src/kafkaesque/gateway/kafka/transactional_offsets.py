@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.errors import (
@@ -44,21 +44,21 @@ _WITH_ADDING = 5
 
 def on_txn_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
     """Store offsets within a transaction; answered when they are in the log."""
-    commit = _Commit(gateway.broker, call, call.read())
+    commit = _Commit(gateway.doors, call, call.read())
     if commit.is_empty:
         commit.answer()
     else:
         group_ids = (commit.request.group_id,)
-        gateway.broker.group_coordinators.when_found(group_ids, commit.start)
+        gateway.doors.groups.when_found(group_ids, commit.start)
 
 
 class _Commit:
     """A TxnOffsetCommit under way: where the answer of each partition belongs."""
 
-    __slots__ = ("_broker", "_call", "_offsets", "_places", "_topics", "request")
+    __slots__ = ("_call", "_doors", "_offsets", "_places", "_topics", "request")
 
-    def __init__(self, broker: Broker, call: Call, request: TxnOffsetCommitRequest) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, request: TxnOffsetCommitRequest) -> None:
+        self._doors = doors
         self._call = call
         self.request = request
         self._topics: list[TxnOffsetCommitResponseTopic] = []
@@ -79,7 +79,7 @@ class _Commit:
     ) -> TxnOffsetCommitResponsePartition:
         answer = TxnOffsetCommitResponsePartition(each.partition_index)
         try:
-            state = self._broker.state.partition(TopicPartition(name, each.partition_index))
+            state = self._doors.cluster.state.partition(TopicPartition(name, each.partition_index))
         except RequestRefused as refusal:
             answer.error_code = code_of(refusal)
             return answer
@@ -104,8 +104,8 @@ class _Commit:
             self._refuse(code)
             return
         try:
-            where = self._broker.group_coordinators.find(request.group_id)
-            partition = self._broker.partition(where)
+            where = self._doors.groups.find(request.group_id)
+            partition = self._doors.reading.partition(where)
             partition.check_leader()
             connection = self._call.connection.number
             partition.producers.expect_transaction(request.producer_id, request.transactional_id)
@@ -132,7 +132,7 @@ class _Commit:
     ) -> None:
         connection = self._call.connection
         confirmation = Confirmation(
-            self._broker,
+            self._doors,
             where,
             self.request.transactional_id,
             unverified,
@@ -163,7 +163,7 @@ class _Commit:
 
     def _commit(self) -> None:
         request = self.request
-        coordinators = self._broker.group_coordinators
+        coordinators = self._doors.groups
         commit = events.CommitOffsets(
             token=coordinators.next_token(),
             group_id=request.group_id,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
@@ -65,7 +65,7 @@ def on_add_partitions_to_txn(gateway: "KafkaGateway", call: Call) -> None:
         _add_many(gateway, call, request)
         return
     adding = _Adding(
-        gateway.broker,
+        gateway.doors,
         call,
         events.AddedPartitions(
             request.v3_and_below_transactional_id,
@@ -85,7 +85,7 @@ def on_add_partitions_to_txn(gateway: "KafkaGateway", call: Call) -> None:
 def _add_many(gateway: "KafkaGateway", call: Call, request: AddPartitionsToTxnRequest) -> None:
     pieces = [
         _Adding(
-            gateway.broker,
+            gateway.doors,
             call,
             events.AddedPartitions(
                 each.transactional_id,
@@ -135,10 +135,10 @@ def _topic_results(
 class _Adding:
     """One transaction of the request; `errors` are there when `start` has called back."""
 
-    __slots__ = ("_added", "_broker", "_call", "errors")
+    __slots__ = ("_added", "_call", "_doors", "errors")
 
-    def __init__(self, broker: Broker, call: Call, added: events.AddedPartitions) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, call: Call, added: events.AddedPartitions) -> None:
+        self._doors = doors
         self._call = call
         self._added = added
         self.errors: Errors = {}
@@ -158,7 +158,7 @@ class _Adding:
                 self._put_all(self._code(error_of(result)))
             on_done()
 
-        coordinators = self._broker.transaction_coordinators
+        coordinators = self._doors.transactions
         event = events.AddPartitions(
             token=coordinators.next_token(),
             connection=self._call.connection.number,
@@ -182,7 +182,7 @@ class _Adding:
 
     def _is_known(self, where: TopicPartition) -> bool:
         try:
-            self._broker.state.partition(where)
+            self._doors.cluster.state.partition(where)
         except RequestRefused:
             return False
         return True
@@ -201,7 +201,7 @@ class _Adding:
 def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
     """Take a group's offsets into a transaction."""
     request: AddOffsetsToTxnRequest = call.read()
-    broker = gateway.broker
+    doors = gateway.doors
 
     def answer(error: TransactionError) -> None:
         is_fenced_known = call.version >= _ADD_OFFSETS_WITH_FENCED
@@ -213,22 +213,22 @@ def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
 
     def add() -> None:
         try:
-            partition = broker.group_coordinators.find(request.group_id)
+            partition = doors.groups.find(request.group_id)
         except LeaderNotAvailable:
             answer(TransactionError.COORDINATOR_NOT_AVAILABLE)
             return
 
         event = events.AddOffsets(
-            token=broker.transaction_coordinators.next_token(),
+            token=doors.transactions.next_token(),
             connection=call.connection.number,
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             partition=partition,
         )
-        broker.transaction_coordinators.step(request.transactional_id, event, on_result)
+        doors.transactions.step(request.transactional_id, event, on_result)
 
-    broker.group_coordinators.when_found((request.group_id,), add)
+    doors.groups.when_found((request.group_id,), add)
 
 
 # -- EndTxn
@@ -237,7 +237,7 @@ def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
 def on_end_txn(gateway: "KafkaGateway", call: Call) -> None:
     """Commit or abort; answered when that is decided, while markers are still written."""
     request: EndTxnRequest = call.read()
-    coordinators = gateway.broker.transaction_coordinators
+    coordinators = gateway.doors.transactions
     event = events.EndTransaction(
         token=coordinators.next_token(),
         connection=call.connection.number,

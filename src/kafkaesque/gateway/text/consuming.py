@@ -12,8 +12,8 @@ broker's buffer would only make the gap smaller. Who minds keeps offsets.
 
 from collections.abc import Mapping
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
 from kafkaesque.gateway.text.partition_read import PartitionRead
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
@@ -42,8 +42,8 @@ TIMEOUT_MS = 10_000
 class Consumer:
     """Carries out CONS."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
         #: Which partition is the first to be asked.
         self._turn = 0
 
@@ -53,7 +53,7 @@ class Consumer:
         Raises:
             BadCommand: the topic is not there or has fewer partitions.
         """
-        topic = self._broker.state.topics.get(subscription.topic)
+        topic = self._doors.cluster.state.topics.get(subscription.topic)
         if topic is None:
             raise BadCommand(f"there is no topic {subscription.topic!r}", TOPICS)
         count = len(topic.partitions)
@@ -87,17 +87,17 @@ class Consumer:
         self._turn += 1
         first = self._turn % len(partitions)
         rotated = partitions[first:] + partitions[:first]
-        _Consumption(self._broker, command, reply, rotated).begin()
+        _Consumption(self._doors, command, reply, rotated).begin()
 
 
 class _Consumption:
     """One CONS under way."""
 
     __slots__ = (
-        "_broker",
         "_command",
         "_committed",
         "_deadline_ms",
+        "_doors",
         "_gathered_bytes",
         "_is_asking",
         "_reads",
@@ -106,10 +106,8 @@ class _Consumption:
         "_under_way",
     )
 
-    def __init__(
-        self, broker: Broker, command: Consume, reply: Reply, partitions: list[int]
-    ) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors, command: Consume, reply: Reply, partitions: list[int]) -> None:
+        self._doors = doors
         self._command = command
         self._reply = reply
         share_bytes = max(BYTES_MAX // len(partitions), SHARE_BYTES_MIN)
@@ -125,7 +123,7 @@ class _Consumption:
         self._gathered_bytes = 0
         #: What the group had committed.
         self._committed: Mapping[int, int] = {}
-        self._deadline_ms = broker.env.clock.now_ms() + TIMEOUT_MS
+        self._deadline_ms = doors.clock.now_ms() + TIMEOUT_MS
 
     @property
     def _is_next(self) -> bool:
@@ -140,7 +138,7 @@ class _Consumption:
     def begin(self) -> None:
         """Find the positions, then ask for messages."""
         if self._is_next:
-            self._broker.group_offsets.fetch(
+            self._doors.groups.fetch(
                 self._subscription.group,
                 self._subscription.topic,
                 [read.partition for read in self._reads],
@@ -201,8 +199,8 @@ class _Consumption:
             else:
                 self._fetch(read)
 
-        left_ms = self._deadline_ms - self._broker.env.clock.now_ms()
-        self._broker.forwarder.fetch(where, read.asked, read.bytes_max, left_ms, on_fetched)
+        left_ms = self._deadline_ms - self._doors.clock.now_ms()
+        self._doors.reading.fetch(where, read.asked, read.bytes_max, left_ms, on_fetched)
 
     # -- the answer
 
@@ -222,7 +220,7 @@ class _Consumption:
         if not self._is_next or not moved:
             self._end(count, None)
         elif self._reply.is_wanted:
-            self._broker.group_offsets.commit(
+            self._doors.groups.commit(
                 self._subscription.group,
                 moved,
                 TIMEOUT_MS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.doors import Doors
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
 from kafkaesque.gateway.text.connection import TextConnection
@@ -37,13 +37,13 @@ RELIEF_MS = 5
 class TextGateway:
     """One broker's text port."""
 
-    def __init__(self, broker: Broker, report: Callable[[str], None]) -> None:
-        self.broker = broker
-        self.clock = broker.env.clock
+    def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
+        self.doors = doors
+        self.clock = doors.clock
         self.report = report
         self.connections: dict[int, TextConnection] = {}
-        self._publisher = Publisher(broker)
-        self._consumer = Consumer(broker)
+        self._publisher = Publisher(doors)
+        self._consumer = Consumer(doors)
         self._listener: Listener | None = None
         self._sweep: Timer | None = None
         self._unrelieved: list[Callable[[], None]] = []
@@ -55,7 +55,7 @@ class TextGateway:
             OSError: the address cannot be bound.
         """
         options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
-        listener = self.broker.env.network.listen(address, options, lambda: TextConnection(self))
+        listener = self.doors.network.listen(address, options, lambda: TextConnection(self))
         self._listener = listener
         self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
         return listener.address
@@ -71,7 +71,7 @@ class TextGateway:
 
     def is_overloaded(self) -> bool:
         """Whether so much waits to be synced that nothing more should be taken from clients."""
-        return self.broker.store.over_bound
+        return self.doors.publishing.is_overloaded
 
     def call_when_relieved(self, callback: Callable[[], None]) -> None:
         """Call once the broker can take more; each connection asks once at most."""
@@ -123,7 +123,7 @@ class TextGateway:
 
     def _topics(self) -> list[TopicLine]:
         """Return the users' topics; the brokers' own are nobody's to read or write here."""
-        topics = self.broker.state.topics
+        topics = self.doors.cluster.state.topics
         return [
             TopicLine(name, len(topic.partitions), len(topic.partitions[0].replicas))
             for name, topic in sorted(topics.items())

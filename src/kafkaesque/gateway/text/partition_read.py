@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import deque
 
-from kafkaesque.broker.commands import EARLIEST, LATEST, FetchResult
+from kafkaesque.broker.requests.commands import EARLIEST, LATEST, FetchResult
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.errors import KafkaesqueError, OffsetOutOfRange, RequestRefused
 from kafkaesque.model.record_errors import fail

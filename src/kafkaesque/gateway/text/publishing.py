@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.cluster_state import TopicState
-from kafkaesque.broker.commands import CreateTopic, ProduceResult
-from kafkaesque.broker.topic_names import INTERNAL_TOPICS, check_topic_name
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.metadata.cluster_state import TopicState
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, RequestTimedOut, TopicExists
@@ -31,8 +31,8 @@ _ALL = -1
 class Publisher:
     """Carries out PUBS."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
         #: Topic -> how many messages without a key it was given here.
         self._turns: dict[str, int] = {}
 
@@ -45,7 +45,7 @@ class Publisher:
         name = command.topic
         if name in INTERNAL_TOPICS:
             raise BadCommand(f"topic {name!r} is the brokers' own", PUBLISH)
-        topic = self._broker.state.topics.get(name)
+        topic = self._doors.cluster.state.topics.get(name)
         if topic is not None:
             self._append(topic, command, reply)
             return
@@ -53,20 +53,20 @@ class Publisher:
             check_topic_name(name)
         except InvalidTopic as refusal:
             raise BadCommand(str(refusal), PUBLISH) from None
-        if not self._broker.option("auto.create.topics.enable"):
+        if not self._doors.configuration.get("auto.create.topics.enable"):
             raise BadCommand(f"there is no topic {name!r}", TOPICS)
         self._create(name, reply, lambda created: self._append(created, command, reply))
 
     def _create(self, name: str, reply: Reply, then: Callable[[TopicState], None]) -> None:
-        broker = self._broker
-        deadline_ms = broker.env.clock.now_ms() + CREATE_TIMEOUT_MS
+        doors = self._doors
+        deadline_ms = doors.clock.now_ms() + CREATE_TIMEOUT_MS
 
         def look() -> None:
-            topic = broker.state.topics.get(name)
+            topic = doors.cluster.state.topics.get(name)
             if topic is not None:
                 then(topic)
-            elif broker.env.clock.now_ms() < deadline_ms:
-                broker.env.clock.call_later(LOOK_AGAIN_MS, look)
+            elif doors.clock.now_ms() < deadline_ms:
+                doors.clock.call_later(LOOK_AGAIN_MS, look)
             else:
                 reply.end(write_error(f"topic {name!r} was not created in time", PUBLISH))
 
@@ -76,12 +76,12 @@ class Publisher:
             else:
                 look()
 
-        broker.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
+        doors.cluster.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
 
     def _append(self, topic: TopicState, command: Publish, reply: Reply) -> None:
         message = command.message
         where = TopicPartition(topic.name, self._choose(topic, message.key))
-        timestamp_ms = self._broker.env.clock.wall_ms()
+        timestamp_ms = self._doors.clock.wall_ms()
         record = Record(0, timestamp_ms, message.key, message.value, message.headers)
 
         def on_done(outcome: ProduceResult | RequestRefused) -> None:
@@ -93,13 +93,13 @@ class Publisher:
             else:
                 reply.end(write_ok(where.topic, where.partition, outcome.base_offset))
 
-        self._broker.forwarder.produce(
+        self._doors.publishing.publish(
             where,
             bytes(encode_batch([record])),
-            _ALL,
-            PUBLISH_TIMEOUT_MS,
-            on_done,
-            lambda: reply.is_wanted,
+            acks=_ALL,
+            timeout_ms=PUBLISH_TIMEOUT_MS,
+            on_done=on_done,
+            is_wanted=lambda: reply.is_wanted,
         )
 
     def _choose(self, topic: TopicState, key: bytes | None) -> int:
@@ -109,7 +109,7 @@ class Publisher:
         led = [
             partition.partition
             for partition in topic.partitions
-            if self._broker.leaders.leader(partition.group) is not None
+            if self._doors.cluster.leaders.leader(partition.group) is not None
         ]
         choices = led or [partition.partition for partition in topic.partitions]
         if len(self._turns) >= TURNS_MAX:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaesque.groups.consumer.topics import Partitions, TopicCatalog
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from kafkaesque.groups.consumer.topics import (
 from kafkaesque.groups.results import ListedGroup
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.log_table import LogRecord, WriteToken
+from kafkaesque.tables.log_table import LogRecord, WriteToken
 
 GROUP_TYPE = "consumer"
 

@@ -30,7 +30,7 @@ from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import LeaveGroup, LeavingMember
 from kafkaesque.groups.group import GroupState
 from kafkaesque.groups.results import LeaveResult, LeftMember, Result
-from kafkaesque.model.log_table import RequestToken
+from kafkaesque.tables.log_table import RequestToken
 
 
 class Heartbeats:

@@ -8,7 +8,7 @@ from kafkaesque.groups.consumer.states import MemberState
 from kafkaesque.groups.context import CONSUMER_TIMERS, Context, TimerKind
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.results import Result
-from kafkaesque.model.log_table import LogRecord, RequestToken, WriteToken
+from kafkaesque.tables.log_table import LogRecord, RequestToken, WriteToken
 
 
 class Journal:

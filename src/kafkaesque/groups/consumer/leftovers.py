@@ -14,7 +14,7 @@ from kafkaesque.groups.consumer.records import (
     KeyKind,
     write_consumer_key,
 )
-from kafkaesque.model.log_table import LogRecord
+from kafkaesque.tables.log_table import LogRecord
 
 
 class Leftovers:

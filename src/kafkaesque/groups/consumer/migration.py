@@ -26,7 +26,7 @@ from kafkaesque.groups.rebalance import Rebalancer
 from kafkaesque.groups.results import JoinResult, SyncResult
 from kafkaesque.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.model.log_table import WriteToken
+from kafkaesque.tables.log_table import WriteToken
 
 _UPGRADING = (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 _DOWNGRADING = (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)

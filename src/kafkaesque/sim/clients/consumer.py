@@ -147,6 +147,13 @@ class SimConsumer:
                     f"{self._name}: offset {header.last_offset} was given out above the high "
                     f"watermark {high_watermark}"
                 )
+            if header.is_control:
+                # What brokers write for themselves takes offsets, and is no application's.
+                self._observations.note_control(
+                    self._partition, header.base_offset, header.last_offset
+                )
+                self.position = max(self.position, header.next_offset)
+                continue
             for record in decode_batch(data, BATCH_BYTES_MAX, at=header.at):
                 if record.offset >= self.position:
                     self._observations.note_read(

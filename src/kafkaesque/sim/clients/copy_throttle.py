@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafkaesque.broker.replication_options import (
+from kafkaesque.broker.options.replication import (
     FOLLOWER_RATE,
     LEADER_RATE,
     TOPIC_REPLICATION_OPTIONS,

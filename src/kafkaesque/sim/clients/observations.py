@@ -80,6 +80,8 @@ class Observations:
         #: partition -> the greatest log start that was promised
         self._promised_start: dict[int, int] = defaultdict(int)
         #: partition -> the values of each batch
+        #: Offsets of what brokers write for themselves.
+        self._control: dict[int, set[int]] = defaultdict(set)
         self._batches: dict[int, list[list[bytes]]] = defaultdict(list)
         #: partition and producer -> the greatest offset that was acknowledged
         self._newest: dict[tuple[int, str], int] = {}
@@ -146,6 +148,10 @@ class Observations:
                 f"inconsistent offsets: {who} read {value!r} at {partition}@{offset}, where "
                 f"{known!r} was read before"
             )
+
+    def note_control(self, partition: int, first: int, last: int) -> None:
+        """A consumer got a control batch, which has no records for it."""
+        self._control[partition].update(range(first, last + 1))
 
     def note_polled(
         self, who: str, partition: int, position: int, spans: Sequence[tuple[int, int]]
@@ -297,7 +303,8 @@ class Observations:
         for offset in sorted(records):
             value = records[offset]
             if not self.compacts and any(
-                not self._is_skipped(partition, each) for each in range(expected, offset)
+                not self._is_skipped(partition, each) and each not in self._control[partition]
+                for each in range(expected, offset)
             ):
                 self.note_anomaly(f"gap: {partition}@{expected} does not exist, {offset} does")
                 return

@@ -8,8 +8,8 @@ lasts. Replicas that have not heard of an election yet live on in an earlier era
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.raft_driver import Replica
-from kafkaesque.broker.recovery_state import NO_RECOVERY, FormationPlan
+from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, FormationPlan
+from kafkaesque.broker.replication.raft_driver import Replica
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.model.records import decode_batch

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.broker.cluster_state import PartitionState
-from kafkaesque.broker.partition import Partition
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env import Env
 from kafkaesque.sim.agreement import read_committed
 from kafkaesque.sim.clients.administrator import RecordDeleter

@@ -1,0 +1,1 @@
+"""Coordinators of groups and transactions: where they are, and their tables at work."""

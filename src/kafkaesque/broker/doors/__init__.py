@@ -1,0 +1,35 @@
+"""What gateways and the admin port see of a broker: a few narrow doors, each with its promises."""
+
+from dataclasses import dataclass
+
+from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.doors.cluster import Cluster
+from kafkaesque.broker.doors.condition import Condition
+from kafkaesque.broker.doors.configuration import Configuration
+from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.publishing import Publishing
+from kafkaesque.broker.doors.reading import Reading
+from kafkaesque.broker.doors.topics import Topics
+from kafkaesque.broker.doors.transactions import Transactions
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.dice import Dice
+from kafkaesque.env.network import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """All doors of one broker; a handler takes those that it needs."""
+
+    clock: Clock
+    dice: Dice
+    network: Network
+    #: What the broker has done since its start; gateways count here.
+    activity: Activity
+    cluster: Cluster
+    topics: Topics
+    publishing: Publishing
+    reading: Reading
+    groups: Groups
+    transactions: Transactions
+    configuration: Configuration
+    condition: Condition

@@ -1,0 +1,100 @@
+"""Appending to partitions, wherever they are led; the brokers' own topics are refused here."""
+
+from collections.abc import Callable
+
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.forwarder import Forwarder, OnProduced
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.waiting_produces import OnProduced as OnAppended
+from kafkaesque.model.errors import InvalidTopic
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.storage.log_store import LogStore
+
+
+class Publishing:
+    """Outcomes: a result says appended as far as `acks` asks, a refusal says that nothing was.
+
+    `RequestTimedOut` says that nobody knows. `acks` 0 asks for nothing, 1 for a batch that is
+    durable at the leader, -1 for a committed one: synced on a majority, unless the topic has
+    `write.caching`.
+    """
+
+    __slots__ = ("_forwarder", "_partitions", "_store", "run")
+
+    def __init__(
+        self,
+        *,
+        partitions: PartitionTable,
+        forwarder: Forwarder,
+        checks: BatchChecks,
+        store: LogStore,
+    ) -> None:
+        self._partitions = partitions
+        self._forwarder = forwarder
+        self._store = store
+        #: Does a check that takes long, off the loop, and calls in a later turn.
+        self.run: Callable[[LongCheck, Callable[[], None]], None] = checks.run
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether so much waits to be synced that nothing more should be taken from clients."""
+        return self._store.over_bound
+
+    def append(
+        self,
+        where: TopicPartition,
+        records: bytearray | memoryview,
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnAppended,
+        checked: LongCheck | None = None,
+        transactional_id: str | None = None,
+    ) -> LongCheck | None:
+        """Append a batch to a partition that is led here; see `Partition.produce`.
+
+        Raises:
+            InvalidTopic: only brokers write there.
+            RequestRefused: nothing was appended; `NotLeader` names who leads.
+        """
+        if where.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(f"{where.topic} is written by brokers only")
+        return self._partitions.find(where).produce(
+            records,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            on_done=on_done,
+            checked=checked,
+            transactional_id=transactional_id,
+        )
+
+    def note_refusal(self, where: TopicPartition, records: bytearray | memoryview) -> None:
+        """A batch was not appended and will come again: what was sent after it waits for it.
+
+        Raises:
+            RequestRefused: the partition is not here.
+        """
+        self._partitions.find(where).note_refusal(records)
+
+    def publish(
+        self,
+        where: TopicPartition,
+        records: bytes,
+        *,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnProduced,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Append a batch without producer id at the leader, on whatever broker.
+
+        It is tried again while the leader is unknown or has moved, until `is_wanted` says no; it is
+        never appended twice by that.
+
+        Raises:
+            InvalidTopic: only brokers write there.
+        """
+        if where.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(f"{where.topic} is written by brokers only")
+        self._forwarder.produce(where, records, acks, timeout_ms, on_done, is_wanted)

@@ -1,0 +1,1 @@
+"""The cluster's metadata: records, the state they make, and the controller's decisions."""

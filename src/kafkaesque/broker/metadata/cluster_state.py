@@ -1,0 +1,445 @@
+"""The cluster's metadata, as one broker has it: the state machine behind the controller group.
+
+It changes only by `apply`, with committed records in the log's order, so that every broker that has
+applied the same records has the same state. Whatever decides (validation, placement, new ids) has
+decided before a record is proposed.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kafkaesque.broker.metadata.client_quotas import QuotaEntity
+from kafkaesque.broker.metadata.features import UNSAID
+from kafkaesque.broker.metadata.records import (
+    AnyMetadataRecord,
+    BrokerConfigChanged,
+    BrokerRegistered,
+    BrokerRemoved,
+    ClientQuotaChanged,
+    ControllersChanged,
+    FeatureLevelChanged,
+    GroupConfigChanged,
+    GroupReformed,
+    PartitionPlacement,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    RecordsGivenUp,
+    RecoveryBegun,
+    ReplicasChanged,
+    SurvivorTold,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
+from kafkaesque.model.ids import (
+    NO_NODE,
+    GroupId,
+    NodeId,
+    TopicId,
+    TopicPartition,
+    read_node,
+    write_node,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    """One partition's placement; see `PartitionPlacement`."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    group: GroupId
+    #: Whoever has a copy, or is to get one.
+    replicas: tuple[NodeId, ...]
+    target: tuple[NodeId, ...] = ()
+    origin: tuple[NodeId, ...] = ()
+    founders: tuple[NodeId, ...] = ()
+    late: tuple[NodeId, ...] = ()
+    move: int = 0
+    mover_term: int = 0
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and number."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether replicas are added or removed at the moment."""
+        return bool(self.target)
+
+    @property
+    def wanted(self) -> tuple[NodeId, ...]:
+        """The replicas that there are to be in the end."""
+        return self.target or self.replicas
+
+    @property
+    def remaining(self) -> tuple[NodeId, ...]:
+        """The replicas that have been there and are to stay."""
+        return tuple(node for node in self.settled if node in self.wanted)
+
+    @property
+    def settled(self) -> tuple[NodeId, ...]:
+        """The replicas that there were before the move, if there is one."""
+        return self.origin or self.replicas
+
+    @property
+    def first_voters(self) -> tuple[NodeId, ...]:
+        """The voters of the group before any change."""
+        return self.founders or self.replicas
+
+    @property
+    def adding(self) -> tuple[NodeId, ...]:
+        """The replicas that a move brings."""
+        return tuple(node for node in self.target if node not in self.origin)
+
+    @property
+    def serving(self) -> tuple[NodeId, ...]:
+        """The replicas that have been there, and serve until a move is over."""
+        return tuple(node for node in self.replicas if node not in self.adding)
+
+    @property
+    def removing(self) -> tuple[NodeId, ...]:
+        """The replicas that a move takes away."""
+        target = self.target
+        return tuple(node for node in self.replicas if node not in target) if target else ()
+
+    def place(self, placement: PartitionPlacement) -> None:
+        """Take over a placement."""
+        self.replicas = _nodes(placement.replicas)
+        self.target, self.origin = _nodes(placement.target), _nodes(placement.origin)
+        self.founders, self.late = _nodes(placement.founders), _nodes(placement.late)
+        self.move, self.mover_term = placement.move, placement.mover_term
+
+    def placement(self) -> PartitionPlacement:
+        """Return the placement as it is written down."""
+        return PartitionPlacement(
+            group=self.group,
+            replicas=self.replicas,
+            target=self.target,
+            origin=self.origin,
+            founders=self.founders,
+            late=self.late,
+            move=self.move,
+            mover_term=self.mover_term,
+        )
+
+
+def _nodes(numbers: tuple[int, ...]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(number) for number in numbers)
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicState:
+    """One topic; `configs` holds only what differs from the default."""
+
+    name: str
+    topic_id: TopicId
+    partitions: list[PartitionState]
+    configs: dict[str, str]
+    #: Unix time of the controller that created it; 0 for not known.
+    created_ms: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether the brokers keep state of their own in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+#: Key of the dynamic options that hold for all brokers.
+ALL_BROKERS = NO_NODE
+
+
+class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state, as a list of records that rebuild it, and the two counters."""
+
+    records: list[AnyMetadataRecord]
+    next_group: int
+    next_producer_id: int
+    version: int = 1
+    #: See `ClusterState.first_groups`.
+    first_groups: dict[int, int] = msgspec.field(default_factory=dict)
+    recoveries: dict[int, RecoveryState] = msgspec.field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """All metadata; read freely, change by `apply` only."""
+
+    brokers: dict[NodeId, BrokerRegistered] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
+    partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
+    #: Of groups that are being formed anew, or ever were (ADR 16).
+    recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
+    #: Those of them whose replicas move.
+    moving: dict[GroupId, PartitionState] = field(default_factory=dict)
+    #: Levels that were written down, and how often one was.
+    features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
+    #: Who is to vote in the controllers' group; empty: that was not written down yet.
+    controllers: tuple[NodeId, ...] = ()
+    broker_configs: dict[NodeId, dict[str, str]] = field(default_factory=dict)
+    #: Of groups that have any.
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Of entities that have any.
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    #: Group ids below it have been given to a partition once.
+    next_group: int = 1
+    next_producer_id: int = 0
+    #: Per broker: partitions of this group id and above were placed when the data directory that
+    #: is registered was so already. Group ids grow, so they tell what came first.
+    first_groups: dict[NodeId, int] = field(default_factory=dict)
+    #: Grows with every record; for caches of what is derived from the state.
+    version: int = 0
+
+    def level(self, feature: str) -> int:
+        """Return the level of a feature that is in force."""
+        return self.features.get(feature, UNSAID[0])
+
+    def topic(self, name: str) -> TopicState:
+        """Return a topic by name.
+
+        Raises:
+            UnknownTopicOrPartition: there is none.
+        """
+        state = self.topics.get(name)
+        if state is None:
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        return state
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicState:
+        """Return a topic by id.
+
+        Raises:
+            UnknownTopicId: there is none.
+        """
+        state = self.topics_by_id.get(topic_id)
+        if state is None:
+            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+        return state
+
+    def partition(self, where: TopicPartition) -> PartitionState:
+        """Return a partition's placement.
+
+        Raises:
+            UnknownTopicOrPartition: no such topic, or it has fewer partitions.
+        """
+        name, index = where
+        partitions = self.topic(name).partitions
+        if not 0 <= index < len(partitions):
+            raise UnknownTopicOrPartition(
+                f"topic {name!r} has partitions 0 to {len(partitions) - 1}, not {index}"
+            )
+        return partitions[index]
+
+    def apply(self, record: AnyMetadataRecord) -> None:
+        """Take a committed record.
+
+        Raises:
+            InvariantBroken: the record does not fit the state; the controller let through what it
+                should have refused.
+        """
+        self.version += 1
+        match record:
+            case BrokerRegistered():
+                self._on_registered(NodeId(record.node), record)
+            case BrokerRemoved():
+                self.brokers.pop(NodeId(record.node), None)
+                self.first_groups.pop(NodeId(record.node), None)
+            case ControllersChanged():
+                self.controllers = tuple(NodeId(node) for node in record.voters)
+            case FeatureLevelChanged():
+                self.features[record.name] = record.level
+                self.features_epoch = record.epoch
+            case TopicCreated():
+                self._on_topic_created(record)
+            case PartitionsAdded():
+                topic = self._existing(record.topic_id)
+                self._add_partitions(topic, record.partitions)
+            case ReplicasChanged():
+                self._on_replicas_changed(record.placement)
+            case TopicDeleted():
+                self._on_topic_deleted(record)
+            case TopicConfigChanged():
+                self._existing(record.topic_id).configs = dict(record.configs)
+            case BrokerConfigChanged():
+                self.broker_configs[read_node(record.node)] = dict(record.configs)
+            case GroupConfigChanged():
+                self._on_group_config_changed(record)
+            case ClientQuotaChanged():
+                self._on_quotas_changed(record)
+            case ProducerIdsAllocated():
+                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case RecoveryBegun() | SurvivorTold() | GroupReformed() | RecordsGivenUp():
+                self._on_recovery(record)
+
+    def _on_registered(self, node: NodeId, record: BrokerRegistered) -> None:
+        known = self.brokers.get(node)
+        if known is None or known.directory_id != record.directory_id:
+            self.first_groups[node] = self.next_group
+        self.brokers[node] = record
+
+    def may_have_lost(self, node: NodeId, directory_id: str, group: GroupId) -> bool:
+        """Tell whether a broker may have had a replica of which its directory knows nothing.
+
+        Not if the partition was placed after this directory was registered.
+        """
+        known = self.brokers.get(node)
+        return (
+            known is None
+            or known.directory_id != directory_id
+            or group < self.first_groups.get(node, self.next_group)
+        )
+
+    def _existing(self, topic_id: bytes) -> TopicState:
+        topic = self.topics_by_id.get(TopicId(topic_id))
+        if topic is None:
+            raise InvariantBroken(f"a metadata record names the unknown topic {topic_id.hex()}")
+        return topic
+
+    def _on_topic_created(self, record: TopicCreated) -> None:
+        if record.name in self.topics:
+            raise InvariantBroken(f"topic {record.name!r} was created twice")
+        topic = TopicState(
+            name=record.name,
+            topic_id=TopicId(record.topic_id),
+            partitions=[],
+            configs=dict(record.configs),
+            created_ms=record.at_ms,
+        )
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self._add_partitions(topic, record.partitions)
+
+    def _add_partitions(
+        self, topic: TopicState, placements: tuple[PartitionPlacement, ...]
+    ) -> None:
+        for placement in placements:
+            group = GroupId(placement.group)
+            if group in self.partitions_by_group:
+                raise InvariantBroken(f"group {group} was given to two partitions")
+            state = PartitionState(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=len(topic.partitions),
+                group=group,
+                replicas=(),
+            )
+            topic.partitions.append(state)
+            self.partitions_by_group[group] = state
+            self.next_group = max(self.next_group, group + 1)
+            self._place(state, placement)
+
+    def _on_replicas_changed(self, placement: PartitionPlacement) -> None:
+        state = self.partitions_by_group.get(GroupId(placement.group))
+        if state is None:
+            raise InvariantBroken(f"a metadata record moves the unknown group {placement.group}")
+        self._place(state, placement)
+
+    def _place(self, state: PartitionState, placement: PartitionPlacement) -> None:
+        state.place(placement)
+        if state.is_moving:
+            self.moving[state.group] = state
+        else:
+            self.moving.pop(state.group, None)
+
+    def _on_topic_deleted(self, record: TopicDeleted) -> None:
+        topic = self._existing(record.topic_id)
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        for partition in topic.partitions:
+            del self.partitions_by_group[partition.group]
+            self.recoveries.pop(partition.group, None)
+            self.moving.pop(partition.group, None)
+
+    def _on_recovery(
+        self, record: RecoveryBegun | SurvivorTold | GroupReformed | RecordsGivenUp
+    ) -> None:
+        group = GroupId(record.group)
+        if group not in self.partitions_by_group:
+            raise InvariantBroken(f"a metadata record recovers the unknown group {group}")
+        recovery = self.recoveries.get(group, NO_RECOVERY)
+        match record:
+            case RecoveryBegun():
+                recovery = recovery.begun(record.formation, record.at_ms)
+            case SurvivorTold():
+                recovery = recovery.told(record.report)
+            case GroupReformed():
+                recovery = recovery.decided(record.plan)
+            case RecordsGivenUp():
+                recovery = recovery.gave_up(record.count)
+        self.recoveries[group] = recovery
+
+    def _on_quotas_changed(self, record: ClientQuotaChanged) -> None:
+        if record.quotas:
+            self.client_quotas[record.entity] = dict(record.quotas)
+        else:
+            self.client_quotas.pop(record.entity, None)
+
+    def _on_group_config_changed(self, record: GroupConfigChanged) -> None:
+        if record.configs:
+            self.group_configs[record.group] = dict(record.configs)
+        else:
+            self.group_configs.pop(record.group, None)
+
+    def write_snapshot(self) -> bytes:
+        """Return the whole state as bytes."""
+        records: list[AnyMetadataRecord] = list(self.brokers.values())
+        records += [
+            FeatureLevelChanged(name=name, level=level, epoch=self.features_epoch)
+            for name, level in self.features.items()
+        ]
+        if self.controllers:
+            records.append(ControllersChanged(voters=self.controllers))
+        for topic in self.topics.values():
+            placements = tuple(partition.placement() for partition in topic.partitions)
+            records.append(
+                TopicCreated(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=placements,
+                    configs=topic.configs,
+                    at_ms=topic.created_ms,
+                )
+            )
+        for node, configs in self.broker_configs.items():
+            records.append(BrokerConfigChanged(node=write_node(node), configs=configs))
+        for group, configs in self.group_configs.items():
+            records.append(GroupConfigChanged(group=group, configs=configs))
+        for entity, quotas in self.client_quotas.items():
+            records.append(ClientQuotaChanged(entity=entity, quotas=quotas))
+        image = SnapshotImage(
+            records=records,
+            next_group=self.next_group,
+            next_producer_id=self.next_producer_id,
+            first_groups={int(node): group for node, group in self.first_groups.items()},
+            recoveries={int(group): each for group, each in self.recoveries.items()},
+        )
+        return msgspec.msgpack.encode(image)
+
+    @staticmethod
+    def read_snapshot(payload: bytes | memoryview) -> "ClusterState":
+        """Return the state that `write_snapshot` wrote.
+
+        Raises:
+            InvariantBroken: the bytes are not a snapshot of this release.
+        """
+        try:
+            image = msgspec.msgpack.decode(payload, type=SnapshotImage)
+        except msgspec.MsgspecError as error:
+            raise InvariantBroken(f"the controller's snapshot cannot be read: {error}") from error
+        state = ClusterState()
+        for record in image.records:
+            state.apply(record)
+        state.next_group = max(state.next_group, image.next_group)
+        state.next_producer_id = image.next_producer_id
+        state.recoveries = {GroupId(group): each for group, each in image.recoveries.items()}
+        for node in state.brokers:
+            state.first_groups[node] = image.first_groups.get(node, state.next_group)
+        return state

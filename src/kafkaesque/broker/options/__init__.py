@@ -1,0 +1,1 @@
+"""Every topic and broker option: names, types, ranges, and what is in force."""

@@ -1,0 +1,376 @@
+"""Produce and fetch for clients that cannot find a partition's leader themselves.
+
+A gateway whose protocol knows no leaders asks here; the request is done on this broker or passed to
+the leader. `serve` is the other end.
+
+A batch that comes here has no producer id, so nobody would notice that it comes twice: it is sent
+again only while it is certain that no leader has appended it. The leader itself tells that apart. A
+refusal says that nothing was appended; from the append on there is the result, or a doubt
+(`RequestTimedOut`), for what one leader has appended the next one may have, too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.waiting_read import WaitingRead
+from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.commands import (
+    EARLIEST,
+    LATEST,
+    FetchResult,
+    ForwardFetch,
+    ForwardProduce,
+    ProduceResult,
+)
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk, FileRange
+from kafkaesque.model.errors import (
+    LeaderNotAvailable,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OffsetOutOfRange,
+    RequestRefused,
+    RequestTimedOut,
+    StorageFailed,
+)
+from kafkaesque.model.ids import NodeId, Offset, TopicPartition
+
+RETRY_MS = 50
+#: One answer between brokers carries at most this many bytes of records, or one batch.
+FORWARD_BYTES_MAX = 8 * 1024 * 1024
+
+#: A read waits at a leader for at most this.
+WAIT_MS_MAX = 30_000
+#: What of a read's time is kept for its answer to arrive.
+ANSWER_MS = 1_000
+
+_NEVER_TRIED = "there was no time left to try"
+
+OnOutcome = Callable[[Any], None]
+#: Gets a `ProduceResult` or a `RequestRefused`.
+OnProduced = OnOutcome
+#: Gets a `FetchResult` or a `RequestRefused`.
+OnFetched = OnOutcome
+
+
+class Forwarder:
+    """Brings produce and fetch requests to the leader."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        caller: RemoteCaller,
+        node: NodeId,
+        metadata: MetadataView,
+        leaders: LeadersTable,
+        peers: PeerNetwork,
+        partitions: PartitionTable,
+        batch_checks: BatchChecks,
+        disk: Disk,
+    ) -> None:
+        self._clock = clock
+        self._caller = caller
+        self._node = node
+        self._metadata = metadata
+        self._leaders = leaders
+        self._peers = peers
+        self._partitions = partitions
+        self._batch_checks = batch_checks
+        self._disk = disk
+
+    def produce(
+        self,
+        where: TopicPartition,
+        records: bytes,
+        acks: int,
+        timeout_ms: int,
+        on_done: OnProduced,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Append a batch at the partition's leader.
+
+        It is tried again while the leader is unknown, out of reach or has moved. `RequestTimedOut`
+        means that it may or may not have been appended, any other refusal that it was not. It is
+        not tried any more once `is_wanted` says no: who waited for the answer may be publishing it
+        elsewhere, and so no more batches wait here than there are clients.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+
+        def attempt(left_ms: int, on_outcome: OnProduced) -> None:
+            if not is_wanted():
+                raise RequestRefused("nobody waits for the answer any more")
+            request = ForwardProduce(
+                topic=where.topic,
+                partition=where.partition,
+                acks=acks,
+                timeout_ms=left_ms,
+                records=records,
+            )
+            leader = self._leader(where)
+            if leader == self._node:
+                self.serve(request, on_outcome)
+            else:
+                settle = _settled(_told_by_release_before(where, on_outcome))
+                self._caller.ask(leader, request, ProduceResult, left_ms, settle)
+
+        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+
+    def fetch(
+        self,
+        where: TopicPartition,
+        offset: int,
+        bytes_max: int,
+        timeout_ms: int,
+        on_done: OnFetched,
+        *,
+        wait_ms: int = 0,
+    ) -> None:
+        """Return batches from the partition's leader, none if there are no more within `wait_ms`.
+
+        It is tried again while the leader is unknown, out of reach or has moved. The batches lie
+        before the last stable offset, and what of them was aborted is named beside them.
+        `offset` may be `commands.EARLIEST` or `LATEST`.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+
+        def attempt(left_ms: int, on_outcome: OnFetched) -> None:
+            request = ForwardFetch(
+                topic=where.topic,
+                partition=where.partition,
+                offset=offset,
+                bytes_max=bytes_max,
+                wait_ms=max(0, min(wait_ms, left_ms - ANSWER_MS, WAIT_MS_MAX)),
+            )
+            leader = self._leader(where)
+            if leader == self._node:
+                self.serve(request, on_outcome)
+            else:
+                settle = _settled(on_outcome, is_read=True)
+                self._caller.ask(leader, request, FetchResult, left_ms, settle)
+
+        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+
+    def _leader(self, where: TopicPartition) -> NodeId:
+        state = self._metadata.state.partition(where)
+        leader = self._leaders.leader(state.group)
+        if leader is None:
+            raise LeaderNotAvailable(f"{where} has no leader at the moment")
+        return leader
+
+    def _retry(
+        self,
+        attempt: Callable[[int, OnOutcome], None],
+        deadline_ms: int,
+        on_done: OnOutcome,
+        obstacle: str,
+    ) -> None:
+        """Try until there is an outcome, or time is up; then nothing was done (`obstacle`: why)."""
+        clock = self._clock
+        left_ms = deadline_ms - clock.now_ms()
+        if left_ms <= 0:
+            on_done(LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}"))
+            return
+        if self._peers.closed:
+            on_done(LeaderNotAvailable(f"broker {self._node} stops"))
+            return
+
+        def on_outcome(outcome: object) -> None:
+            if isinstance(outcome, NotLeader | LeaderNotAvailable):
+                why = str(outcome)
+                clock.call_later(
+                    min(RETRY_MS, left_ms),
+                    lambda: self._retry(attempt, deadline_ms, on_done, why),
+                )
+            else:
+                on_done(outcome)
+
+        try:
+            attempt(left_ms, on_outcome)
+        except LeaderNotAvailable as refusal:
+            on_outcome(refusal)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    # -- the leader's end
+
+    def serve(
+        self,
+        request: ForwardProduce | ForwardFetch,
+        on_done: OnOutcome,
+    ) -> None:
+        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
+        try:
+            match request:
+                case ForwardProduce():
+                    self._serve_produce(request, on_done)
+                case ForwardFetch() if request.wait_ms > 0:
+                    self._wait_and_fetch(request, on_done)
+                case ForwardFetch():
+                    self._serve_fetch(request, on_done)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    def _serve_produce(self, request: ForwardProduce, on_done: OnOutcome) -> None:
+        records = bytearray(request.records)
+        where = TopicPartition(request.topic, request.partition)
+
+        def append(checked: LongCheck | None) -> None:
+            check = self._partitions.find(where).produce(
+                records,
+                acks=request.acks,
+                timeout_ms=request.timeout_ms,
+                on_done=_after_append(on_done),
+                checked=checked,
+            )
+            if check is not None:
+                self._batch_checks.run(check, lambda: append_checked(check))
+
+        def append_checked(check: LongCheck) -> None:
+            try:
+                append(check)
+            except RequestRefused as refusal:
+                on_done(refusal)
+
+        append(None)
+
+    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+        partition = self._partitions.find(TopicPartition(request.topic, request.partition))
+        partition.check_leader()
+        if request.offset == EARLIEST:
+            offset = partition.log_start_offset
+        elif request.offset == LATEST:
+            offset = partition.last_stable_offset
+        else:
+            offset = Offset(request.offset)
+        at_once = msgspec.structs.replace(request, offset=offset, wait_ms=0)
+        if not partition.log_start_offset <= offset <= partition.log.end_offset:
+            self._serve_fetch(at_once, on_done)
+            return
+        read = WaitingRead(self._clock, partition, offset, lambda: self.serve(at_once, on_done))
+        read.start(min(request.wait_ms, WAIT_MS_MAX))
+
+    def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+        partition = self._partitions.find(TopicPartition(request.topic, request.partition))
+        partition.check_leader()
+        stable_offset = partition.last_stable_offset
+        start_offset = partition.log_start_offset
+        named = {EARLIEST: start_offset, LATEST: stable_offset}
+        offset = named.get(request.offset, Offset(request.offset))
+        try:
+            partition.check_fetch_offset(offset)
+        except OffsetOutOfRange as refusal:
+            if not partition.is_after_end(offset):
+                raise
+            partition.confirm_refusal(refusal, on_done)
+            return
+        end, aborted = partition.stable_range(offset)
+
+        def answer(records: bytes) -> None:
+            on_done(
+                FetchResult(
+                    records=records,
+                    aborted=aborted,
+                    last_stable_offset=stable_offset,
+                    log_start_offset=start_offset,
+                )
+            )
+
+        def on_located(ranges: list[FileRange] | Exception) -> None:
+            if isinstance(ranges, Exception):
+                on_done(StorageFailed(f"the log cannot be read: {ranges}"))
+            else:
+                self._read_ranges(ranges, answer, on_done)
+
+        bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
+        ranges = partition.read_now(offset, bytes_max, end)
+        if ranges is None:
+            partition.read_later(offset, bytes_max, on_located, end)
+        else:
+            on_located(ranges)
+
+    def _read_ranges(
+        self,
+        ranges: list[FileRange],
+        on_read: Callable[[bytes], None],
+        on_failed: OnOutcome,
+    ) -> None:
+        """Read ranges one after the other, without waiting where they are in memory."""
+        pieces: list[bytes] = []
+        left = list(ranges)
+
+        def step() -> None:
+            while left:
+                piece = left[0]
+                cached = piece.file.read_cached(piece.position, piece.length)
+                if cached is None:
+                    self._disk.read(piece.file, piece.position, piece.length, on_piece)
+                    return
+                pieces.append(cached)
+                left.pop(0)
+            on_read(b"".join(pieces))
+
+        def on_piece(data: bytes | Exception) -> None:
+            if isinstance(data, Exception):
+                on_failed(StorageFailed(f"the log cannot be read: {data}"))
+                return
+            pieces.append(data)
+            left.pop(0)
+            step()
+
+        step()
+
+
+def _doubt(why: object) -> RequestTimedOut:
+    return RequestTimedOut(f"{why}; it may or may not be done")
+
+
+def _after_append(on_done: OnOutcome) -> OnOutcome:
+    """Turn into a doubt what a leader refuses of a batch that it has appended."""
+
+    def settle(outcome: object) -> None:
+        is_doubt = isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut)
+        on_done(_doubt(outcome) if is_doubt else outcome)
+
+    return settle
+
+
+def _settled(on_outcome: OnOutcome, *, is_read: bool = False) -> OnOutcome:
+    """Turn "could not be reached" into a refusal that gateways know.
+
+    What reads may be done twice: of that there is no doubt.
+    """
+
+    def settle(outcome: object) -> None:
+        if isinstance(outcome, PeerNotAsked) or (is_read and isinstance(outcome, PeerUnreachable)):
+            on_outcome(LeaderNotAvailable(str(outcome)))
+        elif isinstance(outcome, PeerUnreachable):
+            on_outcome(_doubt(outcome))
+        else:
+            on_outcome(outcome)
+
+    return settle
+
+
+def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnOutcome:
+    """Do the same with what a leader of the release before has answered.
+
+    It tells only in its refusal's words that it had appended the batch; no leader of this release
+    refuses with these.
+    """
+    words = (f"{where} has another leader", f"{where} went offline: ")
+
+    def settle(outcome: object) -> None:
+        is_doubt = isinstance(outcome, NotEnoughReplicasAfterAppend) or (
+            isinstance(outcome, NotLeader | StorageFailed) and str(outcome).startswith(words)
+        )
+        on_outcome(_doubt(outcome) if is_doubt else outcome)
+
+    return settle

@@ -1,0 +1,551 @@
+"""The partitions on this broker, kept in step with the metadata."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.life import Life
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.live_options import LiveOptions
+from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
+from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_tables import PartitionTableKinds, PartitionTables
+from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.reports import Reports
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.checksum import crc32c
+from kafkaesque.model.errors import DiskFailed, LeaderNotAvailable, NotLeader, RequestRefused
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset, TopicPartition
+from kafkaesque.model.log_line import LogLine
+from kafkaesque.model.options import INT64_MAX
+from kafkaesque.raft.configuration import Configuration
+from kafkaesque.storage.config import SegmentOptions
+from kafkaesque.storage.errors import StorageCorrupt
+from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.log_store import LogStore
+from kafkaesque.transactions.producer_state import ProducerStateConfig
+
+#: Partitions opened or closed in one turn, so that a topic of thousands does not stall the others.
+OPENED_PER_TURN_MAX = 50
+#: A partition whose disk could not be read is tried again after this long.
+OPEN_AGAIN_MS = 1_000
+#: So long it may take to find out whether a log that is elsewhere now surely is; then again.
+LEAVE_MS_MAX = 10_000
+#: Partitions that one report names.
+LOST_NAMED_MAX = 5
+#: Partitions whose leadership is handed back in one sweep.
+HANDED_BACK_PER_SWEEP_MAX = 20
+
+
+class RecoveryState(NamedTuple):
+    """Partitions by name, and what keeps them from serving on this broker."""
+
+    unopened: list[str]
+    #: Made anew from other replicas.
+    copied: list[str]
+    #: With what is wrong, where, and what helps.
+    damaged: dict[str, str]
+
+
+class PartitionEvents(Protocol):
+    """What a table of partitions tells the rest of its broker, and asks it."""
+
+    def on_opened(self, group: GroupId) -> None:
+        """A partition is open."""
+
+    def on_leadership(self, partition: Partition) -> None:
+        """A partition has another leader: what is coordinated from it may have to move."""
+
+    def on_removed(self, partition: Partition) -> None:
+        """A partition is here no more."""
+
+    def on_start_wanted(self, group: GroupId, start: Offset) -> None:
+        """What lies before an offset is to be given up, here and on the other replicas."""
+
+    def is_given_up(self, group: GroupId, log: GroupLog) -> bool:
+        """Return whether the group was recovered without what this log has."""
+
+    def on_given_up(self, state: PartitionState, log: GroupLog) -> None:
+        """Such a log is deleted: its copy is got again from the leader."""
+
+
+class PartitionTable:
+    """Opens what the metadata places here and closes what it no longer does."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        metadata: MetadataView,
+        node: NodeId,
+        life: Life,
+        store: LogStore,
+        reports: Reports,
+        driver: RaftDriver,
+        options: LiveOptions,
+        disk: Disk,
+        leaders: LeadersTable,
+        activity: Activity,
+        events: PartitionEvents,
+    ) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._node = node
+        self._life = life
+        self._store = store
+        self._reports = reports
+        self._driver = driver
+        self._options = options
+        self._disk = disk
+        self._leaders = leaders
+        self._activity = activity
+        self._events = events
+        self._partitions: dict[GroupId, Partition] = {}
+        #: Kinds of tables that live on partitions; complete before the first is opened.
+        self.table_kinds: list[PartitionTableKinds] = []
+        self._asked = False
+        #: Partitions whose copies here are made anew, to be reported.
+        self._lost: list[str] = []
+        #: Something could not be opened, and a timer runs.
+        self._is_retry_asked = False
+        #: Groups whose logs here cannot be used, and why.
+        self._damaged: dict[GroupId, str] = {}
+        #: Closed groups that are elsewhere, as far as this broker has heard: their logs go when it
+        #: has heard all that was decided before it was asked for, and they were not opened again.
+        self._leaving: dict[GroupId, None] = {}
+        self._is_leaving = False
+        #: When retention was applied last.
+        self._retained_ms: int | None = None
+        self._rebalanced_ms = self._clock.now_ms()
+
+    def get(self, group: GroupId) -> Partition | None:
+        """Return the partition of a group."""
+        return self._partitions.get(group)
+
+    def find(self, where: TopicPartition) -> Partition:
+        """Return a partition's replica on this broker, leading or not.
+
+        Raises:
+            UnknownTopicOrPartition: not in this cluster.
+            NotLeader: it exists and is elsewhere.
+            LeaderNotAvailable: it is to be here and is being opened.
+        """
+        state = self._metadata.state.partition(where)
+        partition = self._partitions.get(state.group)
+        if partition is not None and partition.replica is not None:
+            return partition
+        if self._node in state.replicas:
+            raise LeaderNotAvailable(f"{where} is being opened")
+        raise NotLeader(f"{where} is not on this broker", self._leaders.leader(state.group))
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def recovery_state(self) -> RecoveryState:
+        """Return which partitions that are placed here do not serve yet, or not at all.
+
+        A copy that a move brings here counts when the move is over: until then it is the others'.
+        """
+        found = RecoveryState([], [], {})
+        node = self._node
+        for group, state in self._metadata.state.partitions_by_group.items():
+            if node not in state.replicas:
+                continue
+            partition = self._partitions.get(group)
+            if group in self._damaged:
+                found.damaged[str(state.topic_partition)] = self._damaged[group]
+            elif node in state.adding:
+                continue
+            elif partition is None or partition.replica is None:
+                found.unopened.append(str(state.topic_partition))
+            elif partition.log.amnesia:
+                found.copied.append(partition.name)
+        return found
+
+    # -- following the metadata
+
+    def reconcile_soon(self) -> None:
+        """Compare with the metadata in the next turn."""
+        if not self._asked:
+            self._asked = True
+            self._clock.call_soon(self.reconcile)
+
+    def reconcile(self) -> None:
+        """Open and close what has changed, a bounded number at a time."""
+        self._asked = False
+        if self._life.is_stopping or self._life.failure is not None:
+            return
+        placed = self._metadata.state.partitions_by_group
+        changed = 0
+        for group in list(self._partitions):
+            if group not in placed or self._node not in placed[group].replicas:
+                self._remove(group)
+                changed += 1
+            elif self._partitions[group].state is not placed[group]:
+                self._partitions[group].state = placed[group]  # from a snapshot
+                self.on_replicas_changed(group)
+        changed += self._delete_strays()
+        # A log that is not there may have been deleted already: until all is applied again that
+        # this broker has known, nobody can tell, and a replica that has forgotten its votes must
+        # not take part.
+        may_make = self._metadata.is_caught_up
+        for group, state in placed.items():
+            if changed >= OPENED_PER_TURN_MAX:
+                self.reconcile_soon()
+                return
+            if group in self._damaged:
+                continue
+            if group not in self._partitions and self._node in state.replicas:
+                if self._is_there_or_may_be_made(group, may_make=may_make):
+                    self._open_or_report(state)
+                    changed += 1
+
+    def _is_there_or_may_be_made(self, group: GroupId, *, may_make: bool) -> bool:
+        store = self._store
+        if store.get(group) is not None or group in store.damaged:
+            return True
+        if may_make and not store.may_be_made(group):
+            # It was here before, and comes back.
+            self._make_later()
+            return False
+        return may_make
+
+    def _make_later(self) -> None:
+        """Make a log that was deleted here when a restart would not find the deletion any more."""
+        self._store.request_checkpoint()
+        self._retry_later()
+
+    def on_replicas_changed(self, group: GroupId) -> None:
+        """Replicas of a partition are to move, or have moved."""
+        partition = self._partitions.get(group)
+        if partition is not None and partition.replica is not None:
+            partition.replica.set_wanted_voters(partition.state.remaining)
+        self.reconcile_soon()
+
+    def _open_or_report(self, state: PartitionState) -> None:
+        """Open a partition; one whose log is damaged stays closed here, and others serve it."""
+        try:
+            self._open(state)
+        except StorageCorrupt as error:
+            self._damaged[state.group] = str(error)
+            self._driver.set_offline(state.group)
+            name = str(state.topic_partition)
+            sentence = f"{name} stays offline on this broker: {error}"
+            self._reports.error(
+                LogLine("replica.offline", sentence, partition=name, reason=str(error))
+            )
+        except DiskFailed as error:
+            self._driver.set_offline(state.group)
+            self._reports.error(f"{state.topic_partition} cannot be opened, trying again: {error}")
+            self._retry_later()
+
+    def _note_lost(self, state: PartitionState) -> None:
+        if len(state.replicas) == 1:
+            self._reports.error(
+                f"{state.topic_partition} is lost: its only replica was on this broker, whose "
+                "directory does not have it; delete the topic to create it anew"
+            )
+            return
+        if not self._lost:
+            self._clock.call_soon(self._report_lost)
+        self._lost.append(str(state.topic_partition))
+
+    def _report_lost(self) -> None:
+        names, self._lost = self._lost, []
+        more = len(names) - LOST_NAMED_MAX
+        named = ", ".join(names[:LOST_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        self._reports.error(
+            f"broker {self._node} does not have its copies of {named}: they are made anew "
+            "from other replicas, and have no vote until then; with a majority of a partition's "
+            "replicas lost or down it has no leader"
+        )
+
+    def _retry_later(self) -> None:
+        if not self._is_retry_asked:
+            self._is_retry_asked = True
+            self._clock.call_later(OPEN_AGAIN_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._is_retry_asked = False
+        self.reconcile_soon()
+
+    def _delete_strays(self) -> int:
+        """Delete logs of topics that were deleted while this broker was away, and damaged ones.
+
+        Group ids grow: one below the next that is not there now never will be again, and one above
+        it is of a record that this broker has yet to apply again. One that is elsewhere now may
+        have been moved here since: that is found out first.
+        """
+        store = self._store
+        if not self._metadata.is_caught_up:
+            return 0
+        placed, next_group = (
+            self._metadata.state.partitions_by_group,
+            self._metadata.state.next_group,
+        )
+        count = 0
+        elsewhere: list[GroupId] = []
+        for number in [*(log.group for log in store.logs), *store.damaged]:
+            group = GroupId(number)
+            if group == CONTROLLER_GROUP or group in self._partitions or group >= next_group:
+                continue
+            if group not in placed:
+                self._delete_stray(group)
+                count += 1
+            elif self._node not in placed[group].replicas:
+                elsewhere.append(group)
+        self._leave(elsewhere)
+        return count
+
+    def _delete_stray(self, group: GroupId) -> None:
+        store = self._store
+        log = store.get(group)
+        if log is not None:
+            store.delete_log(log)
+        else:
+            store.delete_damaged(group)
+        if self._damaged.pop(group, None) is not None:
+            self._driver.close_group(group)
+
+    def _leave(self, elsewhere: list[GroupId]) -> None:
+        """Delete the logs of groups that are elsewhere, when they surely are.
+
+        A broker that hears late of what was decided may be in a group by a move that it has not
+        heard of yet, and hear of the one before, by which it was to leave: the group may have no
+        other copy any more. From here on it acknowledges nothing there; what it has acknowledged
+        was for a move that was decided before, and is heard of until the answer comes (ADR 17).
+        """
+        if self._is_leaving or not elsewhere:
+            return
+        self._is_leaving = True
+        self._leaving = dict.fromkeys(elsewhere)
+        self._metadata.when_current(LEAVE_MS_MAX, self._on_metadata_current)
+
+    def _on_metadata_current(self, is_current: bool) -> None:
+        leaving, self._leaving, self._is_leaving = self._leaving, {}, False
+        if self._life.is_stopping or self._life.failure is not None:
+            return
+        if not is_current:
+            self._retry_later()
+            return
+        placed = self._metadata.state.partitions_by_group
+        for group in leaving:
+            is_there = self._store.get(group) is not None or group in self._store.damaged
+            if is_there and (group not in placed or self._node not in placed[group].replicas):
+                self._delete_stray(group)
+        self.reconcile_soon()
+
+    def _config(self, state: PartitionState) -> TopicConfig:
+        topic = self._metadata.state.topics_by_id[state.topic_id]
+        config = make_topic_config(topic.configs, self._options.values)
+        if topic.name in INTERNAL_TOPICS:
+            # Coordinators write at once, and know by the order of their calls what is where.
+            return replace(
+                config,
+                compression=None,
+                timestamp_before_max_ms=INT64_MAX,
+                timestamp_after_max_ms=INT64_MAX,
+            )
+        return config
+
+    def _open_log(self, state: PartitionState, config: TopicConfig) -> GroupLog:
+        recovery = self._metadata.state.recoveries.get(state.group, NO_RECOVERY)
+        return self._store.open_log(
+            group=state.group,
+            topic=state.topic,
+            partition=state.partition,
+            topic_id=state.topic_id,
+            options=_segment_options(config, state),
+            write_caching=config.write_caching,
+            # One that was moved here begins like one that has lost what it had: it may have been
+            # here before, and have voted (ADR 17). So does one that is made anew after an unclean
+            # election (ADR 16): empty, it is nobody to go on with.
+            may_be_lost=self._node in state.late
+            or recovery.is_without(self._node)
+            or self._metadata.state.may_have_lost(
+                self._node, self._store.directory_id, state.group
+            ),
+        )
+
+    def _open(self, state: PartitionState) -> None:
+        config = self._config(state)
+        log = self._open_log(state, config)
+        self._leaving.pop(state.group, None)
+        if self._events.is_given_up(state.group, log):
+            self._events.on_given_up(state, log)
+            self._store.delete_log(log)
+            self._make_later()
+            return
+        if log.amnesia and self._node not in state.adding:
+            self._note_lost(state)
+        expiration_ms = int(self._options.get("producer.id.expiration.ms"))
+        producers = PartitionProducers(
+            ProducerStateConfig(producer_expiration_ms=expiration_ms),
+            self._clock.wall_ms,
+            self._disk,
+        )
+        partition = Partition(
+            state=state,
+            config=config,
+            clock=self._clock,
+            producers=producers,
+            on_leadership=self._events.on_leadership,
+            activity=self._activity,
+        )
+        tables = [kind.make_host(self._clock) for kind in self.table_kinds if kind.is_for(state)]
+        if tables:
+            partition.tables = PartitionTables(tables, producers.note_control)
+        partition.restore(log)
+        self._partitions[state.group] = partition
+        is_new = log.last_index == 0
+        partition.replica = self._driver.open(
+            group=state.group,
+            log=log,
+            configuration=Configuration(voters=state.first_voters),
+            wanted_voters=state.remaining,
+            min_insync=config.min_insync_replicas,
+            write_caching=config.write_caching,
+            listener=partition,
+            campaign=is_new and state.first_voters[0] == self._node,
+        )
+        report = self._leaders.get(state.group)
+        if report is not None:
+            self._driver.on_leader_report(report)
+        self._events.on_opened(state.group)
+
+    def make_anew(self, partition: Partition) -> None:
+        """Give up a replica's copy; it is got again from the leader."""
+        self._events.on_given_up(partition.state, partition.log)
+        self._delete(partition.state.group)
+        self.reconcile_soon()
+
+    def _remove(self, group: GroupId) -> None:
+        leaders = self._leaders
+        if group not in self._metadata.state.partitions_by_group:
+            self._delete(group)
+            leaders.forget(group)
+            return
+        # It is elsewhere now (see `_leave`); who leads it there is still to be told to clients.
+        self._close(group)
+        report = leaders.get(group)
+        if report is not None and report.leader == self._node:
+            leaders.retire(group, report.term)
+
+    def _delete(self, group: GroupId) -> None:
+        self._store.delete_log(self._close(group).log)
+
+    def _close(self, group: GroupId) -> Partition:
+        """Take part in a group no more; its log stays."""
+        partition = self._partitions.pop(group)
+        self._driver.close_group(group)
+        self._events.on_removed(partition)
+        return partition
+
+    def refresh_configs(self) -> None:
+        """Options have changed: pass them on to the partitions."""
+        topics = self._metadata.state.topics_by_id
+        for partition in self._partitions.values():
+            if partition.state.topic_id not in topics:
+                continue
+            config = self._config(partition.state)
+            if config == partition.config:
+                continue
+            partition.set_config(config)
+            if partition.replica is not None:
+                partition.log.set_options(
+                    _segment_options(config, partition.state), write_caching=config.write_caching
+                )
+                partition.replica.set_min_insync(config.min_insync_replicas)
+                partition.replica.set_write_caching(config.write_caching)
+
+    # -- every now and then
+
+    def on_sweep(self, now_ms: int) -> None:
+        """Expire waiting requests; apply retention when its time has come."""
+        for partition in self._partitions.values():
+            if partition.has_waiting:
+                partition.expire_waiting(now_ms)
+        self._rebalance(now_ms)
+        # The interval counts as it is now, not as it was at the last time: it may be long.
+        interval_ms = int(self._options.get("log.retention.check.interval.ms"))
+        if self._retained_ms is None or now_ms >= self._retained_ms + interval_ms:
+            self._retained_ms = now_ms
+            wall_ms = self._clock.wall_ms()
+            for partition in self._partitions.values():
+                partition.producers.expire(wall_ms)
+                self._retain(partition, wall_ms)
+                if partition.replica is not None:
+                    partition.producers.maybe_save(partition.log, partition.high_watermark)
+
+    def _rebalance(self, now_ms: int) -> None:
+        """Hand leadership back to preferred replicas that are in sync again, a few at a time."""
+        interval_ms = 1000 * int(self._options.get("leader.imbalance.check.interval.seconds"))
+        if now_ms < self._rebalanced_ms + interval_ms:
+            return
+        handed = 0
+        if self._options.get("auto.leader.rebalance.enable"):
+            for partition in self._partitions.values():
+                if handed >= HANDED_BACK_PER_SWEEP_MAX:
+                    return  # the next sweep goes on
+                handed += self._hand_back(partition)
+        self._rebalanced_ms = now_ms
+
+    def _hand_back(self, partition: Partition) -> bool:
+        preferred = partition.state.replicas[0]
+        replica = partition.replica
+        if replica is None or not partition.is_leader or preferred == self._node:
+            return False
+        if preferred not in replica.in_sync():
+            return False
+        try:
+            self._driver.transfer_leadership(partition.state.group, preferred)
+        except RequestRefused:
+            return False  # it has just gone, has a damaged copy, or a transfer is under way
+        return True
+
+    def _retain(self, partition: Partition, wall_ms: int) -> None:
+        """Delete old segments; the leader decides, followers go by its start offset."""
+        config = partition.config
+        if not partition.is_leader or "delete" not in config.cleanup_policy:
+            return
+        start = partition.log.retention_candidate(
+            wall_ms, config.retention_ms, config.retention_bytes, partition.settled_offset
+        )
+        if start is not None:
+            self.advance_start(partition, start)
+
+    def advance_start(self, partition: Partition, start: Offset) -> None:
+        """Give up what is before an offset, here and, by the next leader report, on followers."""
+        if partition.replica is not None:
+            self._events.on_start_wanted(partition.state.group, start)
+
+    def close(self) -> None:
+        """Save what makes the next start quick; without it that start is a slow one."""
+        if self._store.failure is not None:
+            return
+        for partition in self._partitions.values():
+            try:
+                partition.save()
+            except (DiskFailed, FileNotFoundError) as error:
+                self._reports.info(f"{partition.name}: its next start reads more: {error}")
+
+
+def _segment_options(config: TopicConfig, state: PartitionState) -> SegmentOptions:
+    # Anything does that is spread evenly, and the same at the next start.
+    seed = crc32c(str(state.topic_partition).encode())
+    return SegmentOptions(
+        segment_bytes_max=config.segment_bytes,
+        segment_ms_max=config.segment_ms_max(seed),
+        # Kafka's 0 is an entry for each batch, as 1 is.
+        index_interval_bytes=max(1, config.index_interval_bytes),
+    )

@@ -1,0 +1,39 @@
+"""Produce requests that wait for their acknowledgement, in the order of their offsets."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.ids import Offset
+
+OnProduced = Callable[[ProduceResult | RequestRefused], None]
+
+
+@dataclass(slots=True)
+class WaitingProduce:
+    """A produce request that waits; it is done when a mark reaches `next_offset`.
+
+    Treat as immutable; not frozen, as every produce makes one.
+    """
+
+    next_offset: Offset
+    deadline_ms: int
+    result: ProduceResult
+    on_done: OnProduced
+
+
+def insert_in_order(waiting: deque[WaitingProduce], item: WaitingProduce) -> None:
+    """Put an item where its offset belongs."""
+    position = len(waiting)
+    while position > 0 and waiting[position - 1].next_offset > item.next_offset:
+        position -= 1
+    waiting.insert(position, item)
+
+
+def answer_until(waiting: deque[WaitingProduce], mark: Offset) -> None:
+    """Answer all that a mark has reached."""
+    while waiting and waiting[0].next_offset <= mark:
+        item = waiting.popleft()
+        item.on_done(item.result)

@@ -1,0 +1,1 @@
+"""The Raft groups of a broker: their driver, their replicas, and who leads them."""

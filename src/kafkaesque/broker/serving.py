@@ -1,0 +1,57 @@
+"""Which part of a broker serves which request of another broker."""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.controller.voters import ControllerVoters
+from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.requests.commands import (
+    AdvanceStart,
+    AskControllers,
+    ControllerCommand,
+    Done,
+    ForwardFetch,
+    ForwardProduce,
+    TransferLeadership,
+)
+from kafkaesque.broker.requests.desk import OnServed, RequestDesk
+from kafkaesque.broker.upkeep.log_starts import LogStarts
+from kafkaesque.model.ids import GroupId, NodeId
+
+#: So long another broker's deletion of records waits until they are committed here.
+ADVANCE_TIMEOUT_MS = 5_000
+
+
+def register_servers(
+    desk: RequestDesk,
+    *,
+    metadata: MetadataView,
+    controller: ControllerClient,
+    voters: ControllerVoters,
+    driver: RaftDriver,
+    forwarder: Forwarder,
+    log_starts: LogStarts,
+    tables: Sequence[RegisteredTables],
+) -> None:
+    """Register the servers of all requests that there are."""
+
+    def transfer(_: NodeId, request: TransferLeadership, on_done: OnServed) -> None:
+        driver.transfer_leadership(GroupId(request.group), NodeId(request.to_node))
+        on_done(Done())
+
+    for command in get_args(ControllerCommand):
+        desk.register(command, controller.serve)
+    desk.register(AskControllers, lambda _, __, done: done(voters.view(metadata.state)))
+    desk.register(TransferLeadership, transfer)
+    desk.register(
+        AdvanceStart, lambda _, request, done: log_starts.serve(request, ADVANCE_TIMEOUT_MS, done)
+    )
+    desk.register(ForwardProduce, lambda _, request, done: forwarder.serve(request, done))
+    desk.register(ForwardFetch, lambda _, request, done: forwarder.serve(request, done))
+    for kind in tables:
+        for register in kind.servers:
+            register(desk)
