@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import (
@@ -219,13 +220,14 @@ def test_a_commit_reaches_a_topic_that_its_coordinator_does_not_know_for_long(
     coordinator = client.scenario.broker(client.coordinator)
     assert NAME not in coordinator.state.topics
     questions: list[int] = []
-    ask = coordinator.metadata.when_current
+    ask = MetadataView.when_current
 
-    def count(timeout_ms: int, on_done: Callable[[bool], None]) -> None:
-        questions.append(timeout_ms)
-        ask(timeout_ms, on_done)
+    def count(view: MetadataView, timeout_ms: int, on_done: Callable[[bool], None]) -> None:
+        if view is coordinator.metadata:
+            questions.append(timeout_ms)
+        ask(view, timeout_ms, on_done)
 
-    monkeypatch.setattr(coordinator, "when_metadata_current", count)
+    monkeypatch.setattr(MetadataView, "when_current", count)
     client.write()
     client.end(is_commit=True)
     client.loop.run_for(40_000)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +13,9 @@ from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
+from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.model.ids import NodeId
@@ -91,7 +94,11 @@ class Ground:
         self.cluster.start()
         self.run_until(lambda: len(self.cluster.brokers) == 3)
         self.broker = self.cluster.brokers["b1"]
-        self.gateway = AdminGateway(self.broker.doors, "1.2.3", self.lines.append)
+        self.serve(self.broker.doors)
+
+    def serve(self, doors: Doors) -> None:
+        """Open the admin port, on these doors."""
+        self.gateway = AdminGateway(doors, "1.2.3", self.lines.append)
         self.gateway.start(Address("b1", PORT))
 
     def run_until(self, condition: Callable[[], bool]) -> None:
@@ -299,10 +306,9 @@ def test_one_connection_too_many_is_closed(ground: Ground) -> None:
     assert len(ground.gateway.connections) == CONNECTIONS_MAX
 
 
-def test_a_defect_in_a_handler_is_answered_and_reported(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ground.broker, "activity", None)
+def test_a_defect_in_a_handler_is_answered_and_reported(ground: Ground) -> None:
+    ground.gateway.stop()
+    ground.serve(replace(ground.broker.doors, activity=cast(Activity, None)))
     assert ground.visit().ask("/metrics")[0] == 500
     assert "could not be answered" in ground.lines[0]
     assert ground.visit().ask("/health/live")[0] == 200
@@ -322,7 +328,9 @@ def test_members_are_what_gossip_knows(ground: Ground) -> None:
 
 
 def test_there_are_no_members_without_gossip(ground: Ground) -> None:
-    ground.broker.gossip = None
+    ground.gateway.stop()
+    doors = ground.broker.doors
+    ground.serve(replace(doors, condition=replace(doors.condition, gossip=None)))
     status, body = ground.visit().ask("/members")
     assert (status, "no secret" in body) == (404, True)
 

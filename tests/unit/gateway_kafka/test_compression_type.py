@@ -207,30 +207,25 @@ def test_what_is_forwarded_keeps_its_order(live: LiveCluster) -> None:
     assert {each.codec for each in headers} == {Codec.ZSTD}
 
 
-def test_a_codec_that_changes_meanwhile_is_the_one_that_counts(live: LiveCluster) -> None:
+def test_a_codec_that_changes_meanwhile_is_the_one_that_counts(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live.create_topic("packed", configs=wanting(compression_type="zstd"))
     checks = live.broker.batch_checks
+    run = checks.run
     held: list[Any] = []
-
-    class Held:
-        def run(self, check: Any, on_done: Any) -> None:
-            held.append((check, on_done))
-
-    live.broker.batch_checks = Held()  # type: ignore[assignment]
-    try:
-        done: list[object] = []
-        batch = bytes(encode_batch(RECORDS))
-        where = TopicPartition("packed", 0)
-        live.broker.forwarder.produce(where, batch, -1, 5000, done.append, lambda: True)
-        live.wait(lambda: len(held) == 1, "it waits")
-        resource = changing.AlterConfigsResource(
-            TOPIC, "packed", [changing.AlterableConfig("compression.type", SET, "producer")]
-        )
-        live.ask(changing.IncrementalAlterConfigsRequest([resource]))
-        live.wait(lambda: live.partition("packed").config.compression is None, "it is heard of")
-        checks.run(*held.pop())
-        live.wait(lambda: len(done) == 1, "it is answered")
-        assert [each.codec for each in stored(live, "packed")[1]] == [Codec.NONE]
-    finally:
-        live.broker.batch_checks = checks
+    monkeypatch.setattr(checks, "run", lambda check, on_done: held.append((check, on_done)))
+    done: list[object] = []
+    batch = bytes(encode_batch(RECORDS))
+    where = TopicPartition("packed", 0)
+    live.broker.forwarder.produce(where, batch, -1, 5000, done.append, lambda: True)
+    live.wait(lambda: len(held) == 1, "it waits")
+    resource = changing.AlterConfigsResource(
+        TOPIC, "packed", [changing.AlterableConfig("compression.type", SET, "producer")]
+    )
+    live.ask(changing.IncrementalAlterConfigsRequest([resource]))
+    live.wait(lambda: live.partition("packed").config.compression is None, "it is heard of")
+    run(*held.pop())
+    live.wait(lambda: len(done) == 1, "it is answered")
+    assert [each.codec for each in stored(live, "packed")[1]] == [Codec.NONE]
     live.loop.run_until_complete(asyncio.sleep(0))
