@@ -42,6 +42,7 @@ NOT_COMPILED = (
     "broker/coordinators/table_host.py",
     "broker/coordinators/table_hosts.py",
     "broker/coordinators/transactions.py",
+    "broker/partitions/partition_tables.py",
     "groups/consumer/classic_members.py",
     "model/histogram.py",
     "model/log_line.py",
