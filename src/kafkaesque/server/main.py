@@ -5,11 +5,14 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from kafkaesque import __version__
 from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
+from kafkaesque.chassis.gateway import drain_all
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import DiskFailed, DiskFull, KafkaesqueError
@@ -66,9 +69,10 @@ class Server:
             report_warning=_log.warning,
         )
         doors = self._broker.doors
-        self._kafka = KafkaGateway(doors, _log.info)
-        self._text = TextGateway(doors, _log.info)
-        self._admin = AdminGateway(doors, __version__, _log.info)
+        chassis = make_chassis(doors, _log.info)
+        self._kafka = KafkaGateway(doors, chassis)
+        self._text = TextGateway(doors, chassis)
+        self._admin = AdminGateway(doors, chassis, __version__)
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False
 
@@ -122,7 +126,7 @@ class Server:
             self._admin.stop()
             on_stopped()
 
-        self._broker.stop(on_broker_stopped)
+        self._broker.stop(on_broker_stopped, partial(drain_all, [self._kafka, self._text]))
 
     def _end(self) -> None:
         self.is_doomed = True

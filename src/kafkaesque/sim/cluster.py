@@ -1,13 +1,18 @@
 """A whole cluster of real brokers in one process, on simulated machines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig, PeerTimings
+from kafkaesque.broker.doors import Doors
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
@@ -44,11 +49,21 @@ _SHORT_SESSIONS: Final[dict[str, OptionValue]] = {
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
 }
 
+#: Makes a gateway of a broker.
+MakeGateway = Callable[[Doors, Chassis], Gateway]
+GATEWAYS: Final[Mapping[int, MakeGateway]] = {KAFKA_PORT: KafkaGateway}
+
 
 class SimCluster:
     """Machines `b1`, `b2`, ... with a broker each."""
 
-    def __init__(self, world: World, options: SimOptions | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        options: SimOptions | None = None,
+        gateways: Mapping[int, MakeGateway] = GATEWAYS,
+    ) -> None:
+        """`gateways` are those that every broker has, by port."""
         self.world = world
         self.options = options or SimOptions()
         self.names = name_brokers(self.options.brokers)
@@ -56,7 +71,8 @@ class SimCluster:
         self.brokers: dict[str, Broker] = {}
         #: Told of each broker that is made, before it is started.
         self.prepare: Callable[[Broker], None] = lambda _: None
-        self._gateways: dict[str, KafkaGateway] = {}
+        self._gateways: dict[str, list[Gateway]] = {}
+        self._make_gateways = dict(gateways)
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
         #: The machine whose disk may give anything, for as long as it may.
@@ -124,15 +140,15 @@ class SimCluster:
         if broker is None or not machine.running or broker.life.is_stopping:
             return
 
-        gateway = self._gateways[machine.name]
+        gateways = self._gateways[machine.name]
 
         def on_stopped() -> None:
-            gateway.stop()
+            _stop(gateways)
             self.world.loop.after(0, "exit", machine.kill)
             self._boot_later(machine, RESTART_MS)
 
         self.world.loop.tell(machine.name, "is asked to stop")
-        broker.stop(on_stopped)
+        broker.stop(on_stopped, partial(drain_all, gateways))
 
     def retire(self, name: str) -> None:
         """Take a machine away for good."""
@@ -168,19 +184,21 @@ class SimCluster:
 
         broker = Broker(env=env, config=self._config(name), report=report)
         self.prepare(broker)
-        gateway = KafkaGateway(broker.doors, report)
+        chassis = make_chassis(broker.doors, report)
+        gateways = [make(broker.doors, chassis) for make in self._make_gateways.values()]
         try:
-            broker.on_failed = gateway.stop
-            broker.start(lambda: self._open_port(gateway, name))
+            broker.on_failed = lambda: _stop(gateways)
+            broker.start(lambda: self._open_ports(gateways, name))
         except KafkaesqueError as error:
             report(f"cannot start: {error}")
             env.clock.call_soon(lambda: self._start_again(machine))
         else:
             self.brokers[name] = broker
-            self._gateways[name] = gateway
+            self._gateways[name] = gateways
 
-    def _open_port(self, gateway: KafkaGateway, name: str) -> None:
-        gateway.start(Address(name, KAFKA_PORT))
+    def _open_ports(self, gateways: Sequence[Gateway], name: str) -> None:
+        for port, gateway in zip(self._make_gateways, gateways, strict=True):
+            gateway.start(Address(name, port), str(port))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
@@ -241,3 +259,8 @@ class SimCluster:
                 free_bytes_min=8 * _KIB,
             ),
         )
+
+
+def _stop(gateways: Sequence[Gateway]) -> None:
+    for gateway in gateways:
+        gateway.stop()

@@ -18,6 +18,7 @@ from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
@@ -98,7 +99,7 @@ class Ground:
 
     def serve(self, doors: Doors) -> None:
         """Open the admin port, on these doors."""
-        self.gateway = AdminGateway(doors, "1.2.3", self.lines.append)
+        self.gateway = AdminGateway(doors, make_chassis(doors, self.lines.append), "1.2.3")
         self.gateway.start(Address("b1", PORT))
 
     def run_until(self, condition: Callable[[], bool]) -> None:
@@ -140,6 +141,28 @@ def test_metrics_are_what_the_official_parser_reads(ground: Ground) -> None:
     assert found["kafkaesque_wal_sync_seconds_count"] > 0
     assert found["kafkaesque_wal_sync_records_sum"] > 0
     assert before <= found["kafkaesque_metadata_applied_offset"] <= applied()
+
+
+def test_listeners_are_metered_by_protocol_and_name(ground: Ground) -> None:
+    ground.gateway.start(Address("b1", PORT + 1), "second")
+    visitor = ground.visit()
+    visitor.ask("/health/live")
+    _, body = visitor.ask("/metrics")
+    found = {
+        (sample.labels["protocol"], sample.labels["listener"], sample.name): sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+        if "listener" in sample.labels
+    }
+
+    def of(listener: str, name: str) -> float:
+        return found["admin", listener, f"kafkaesque_listener_{name}"]
+
+    assert of("admin", "connections") == of("admin", "connections_accepted_total") == 1
+    assert (of("admin", "requests_total"), of("admin", "connections_refused_total")) == (2, 0)
+    assert of("admin", "bytes_in_total") > 50
+    assert of("admin", "bytes_out_total") > 50
+    assert {of("second", name) for name in ("connections", "requests_total")} == {0}
 
 
 def test_a_broker_that_the_others_cannot_reach_says_why_it_is_not_ready() -> None:

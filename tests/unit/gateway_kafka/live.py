@@ -15,6 +15,7 @@ from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
 from kafkaesque.model.ids import NO_NODE, NodeId, TopicPartition
@@ -75,7 +76,8 @@ class LiveBroker:
         root.mkdir(parents=True, exist_ok=True)
         self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
         self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
-        self.gateway = KafkaGateway(self.broker.doors, cluster.reports.append)
+        self.chassis = make_chassis(self.broker.doors, cluster.reports.append)
+        self.gateway = KafkaGateway(self.broker.doors, self.chassis)
         self.is_ready = False
         self.is_stopped = False
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None

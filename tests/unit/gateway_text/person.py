@@ -31,7 +31,7 @@ class TextCluster:
         self.addresses: dict[int, Address] = {}
         self._people: list[Person] = []
         for number, node in self.live.nodes.items():
-            gateway = TextGateway(node.broker.doors, self.live.reports.append)
+            gateway = TextGateway(node.broker.doors, node.chassis)
             self.gateways[number] = gateway
             self.addresses[number] = gateway.start(Address("127.0.0.1", 0))
 
