@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kafkaesque import __version__
 from kafkaesque.admin.connection import AdminConnection
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.health import answer_live, answer_ready
@@ -13,20 +14,20 @@ from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.env.report_limit import ReportLimit
 
-PROTOCOL: Final = "admin"
 CONNECTIONS_MAX: Final = 100
 
 
 class AdminGateway(Gateway):
     """One broker's admin ports."""
 
-    def __init__(self, doors: Doors, chassis: Chassis, version: str) -> None:
+    def __init__(self, doors: Doors, chassis: Chassis, version: str = __version__) -> None:
         super().__init__(chassis)
         self.doors = doors
         self._failures = ReportLimit(chassis.report, chassis.clock.call_later)
@@ -43,14 +44,14 @@ class AdminGateway(Gateway):
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
-    def start(self, address: Address, listener: str = PROTOCOL) -> Address:
+    def start(self, address: Address, listener: str = ADMIN) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
         options = PortOptions(
-            protocol=PROTOCOL,
+            protocol=ADMIN,
             listener=listener,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,

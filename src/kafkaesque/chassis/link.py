@@ -148,6 +148,11 @@ class ClientConnection(ABC):
         return self.connection is not None
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that the client came by."""
+        return self.shared.options.listener
+
+    @property
     def is_muted(self) -> bool:
         """Whether its client is throttled at the moment."""
         return self._unmute is not None

@@ -8,6 +8,7 @@ from typing import Final
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import KAFKA, default_listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
@@ -243,7 +244,7 @@ class SimCluster:
             node=self._id(name),
             cluster_id="sim",
             peer_address=Address(name, PEER_PORT),
-            kafka_address=Address(name, KAFKA_PORT),
+            listeners=(default_listener(KAFKA, Address(name, KAFKA_PORT)),),
             controllers=controllers,
             secrets=(SECRET,),
             timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),

@@ -16,6 +16,7 @@ from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -77,11 +78,15 @@ class Visitor:
         return len(body) >= length or self.is_closed
 
 
+def _with_admin_port(config: BrokerConfig, address: Address) -> BrokerConfig:
+    return replace(config, listeners=[*config.listeners, default_listener(ADMIN, address)])
+
+
 class ClusterWithPorts(SimCluster):
     """Every broker has an admin port, as it says at its registration."""
 
     def _config(self, name: str) -> BrokerConfig:
-        return replace(super()._config(name), admin_address=Address(name, PORT))
+        return _with_admin_port(super()._config(name), Address(name, PORT))
 
 
 class Ground:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.listeners import KAFKA, default_listener
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
@@ -138,7 +139,7 @@ class LiveCluster:
                 cluster_id="live",
                 rack=(racks or {}).get(node),
                 peer_address=peers[node],
-                kafka_address=Address("127.0.0.1", ports[node].kafka),
+                listeners=[default_listener(KAFKA, Address("127.0.0.1", ports[node].kafka))],
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),

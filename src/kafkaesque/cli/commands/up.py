@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs
-from kafkaesque.cli.broker_ports import BrokerPorts, ports_from
+from kafkaesque.cli.broker_ports import PROTOCOLS, BrokerPorts, narrowed, ports_from
 from kafkaesque.cli.cluster_file import ClusterFile, read_cluster_file
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
@@ -70,6 +70,14 @@ def up(
             show_default="8080, or as before",
         ),
     ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help=f"Protocols to open, with commas between them, of {', '.join(PROTOCOLS)}.",
+            show_default="all, or as before",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     option: Annotated[
         list[str] | None,
@@ -86,10 +94,15 @@ def up(
     Example:
       kafkaesque up
       kafkaesque up --brokers 1 --data ./data --port 19092 --option num.partitions=6
+      kafkaesque up --protocols kafka,admin
     """
+    given = (port, text_port, peer_port, admin_port)
+    ports = choose_ports(read_cluster_file(data), brokers, given)
+    if protocols is not None:
+        ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
     cluster = LocalCluster(
         data,
-        choose_ports(read_cluster_file(data), brokers, (port, text_port, peer_port, admin_port)),
+        ports,
         host=host,
         options=parse_pairs(option or (), "--option", "num.partitions=6"),
     )

@@ -41,16 +41,16 @@ def on_describe_cluster(gateway: "KafkaGateway", call: Call) -> None:
     if request.endpoint_type != _BROKER_ENDPOINT:
         call.answer(_wrong_endpoint(request.endpoint_type))
         return
-    view = ClusterView(gateway.doors)
+    view = ClusterView(gateway.doors, call.connection.listener)
     brokers = [
         DescribeClusterBroker(
             broker_id=found.node,
-            host=found.host,
-            port=found.kafka_port,
+            host=view.address(found).host,
+            port=view.address(found).port,
             rack=found.rack,
             is_fenced=view.find_broker(found.node) is None,
         )
-        for _, found in sorted(gateway.doors.cluster.state.brokers.items())
+        for found in view.registered
         if request.include_fenced_brokers or view.find_broker(found.node) is not None
     ]
     wants_operations = request.include_cluster_authorized_operations
@@ -83,7 +83,7 @@ def on_describe_topic_partitions(gateway: "KafkaGateway", call: Call) -> None:
     """Describe topics in the order of their names, from where the last page ended."""
     request: DescribeTopicPartitionsRequest = call.read()
     try:
-        page = _Page(ClusterView(gateway.doors), request)
+        page = _Page(ClusterView(gateway.doors, call.connection.listener), request)
     except InvalidRequest as refusal:
         topics = [
             DescribeTopicPartitionsResponseTopic(error_code=code_of(refusal), name=topic.name)

@@ -49,7 +49,7 @@ def _hosts(doors: Doors, key_type: int) -> Groups | Transactions | None:
 
 
 def _respond(doors: Doors, call: Call, key_type: int, keys: Sequence[str]) -> None:
-    view = ClusterView(doors)
+    view = ClusterView(doors, call.connection.listener)
     found = [_answer(view, key_type, key) for key in keys]
     call.is_in_vain = view.is_cut_off and all(
         each.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for each in found
@@ -76,8 +76,8 @@ def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
         return Coordinator(
             key=key,
             node_id=outcome.node,
-            host=outcome.host,
-            port=outcome.kafka_port,
+            host=view.address(outcome).host,
+            port=view.address(outcome).port,
             error_message=None,
         )
     code, message = outcome

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.gateway.kafka.call import Call
-from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.fetch_sessions import FetchSessions
 from kafkaesque.gateway.kafka.handlers import HANDLERS, Handler
@@ -16,7 +16,6 @@ from kafkaesque.gateway.kafka.metadata_cache import MetadataCache
 from kafkaesque.gateway.kafka.topic_creator import TopicCreator
 from kafkaesque.protocols.kafka.api import ADVERTISED, SUPPORTED, VersionRange
 
-PROTOCOL = "kafka"
 CONNECTIONS_MAX = 20_000
 #: Bytes of answers that a client may leave unread, beside what the kernel takes of them.
 UNSENT_BYTES_MAX = 1024 * 1024
@@ -44,14 +43,14 @@ class KafkaGateway(Gateway):
         }
         self._handlers: dict[int, Handler] = dict(HANDLERS)
 
-    def start(self, address: Address, listener: str = PROTOCOL) -> Address:
+    def start(self, address: Address, listener: str = KAFKA) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
         options = PortOptions(
-            protocol=PROTOCOL,
+            protocol=KAFKA,
             listener=listener,
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=int(self.doors.configuration.get("socket.request.max.bytes")),
@@ -71,4 +70,4 @@ class KafkaGateway(Gateway):
 
     def is_cut_off(self) -> bool:
         """Whether other brokers know, and may do, what this one cannot."""
-        return ClusterView(self.doors).is_cut_off
+        return self.doors.cluster.is_cut_off()

@@ -96,7 +96,7 @@ def _answer_metadata(
     gateway: "KafkaGateway", call: Call, frame: memoryview, request: MetadataRequest | None
 ) -> None:
     doors = gateway.doors
-    view = ClusterView(doors)
+    view = ClusterView(doors, call.connection.listener)
     cache = gateway.metadata_cache
     body = frame[call.header.body_offset :]
     cache.refresh(doors.cluster.state, view.as_of())
@@ -164,7 +164,7 @@ class _MetadataAnswer:
         )
         self.message = MetadataResponse(
             brokers=[
-                MetadataResponseBroker(found.node, found.host, found.kafka_port, found.rack)
+                MetadataResponseBroker(found.node, *view.address(found), found.rack)
                 for found in view.brokers
             ],
             cluster_id=view.doors.cluster.cluster_id,

@@ -1,6 +1,7 @@
 """The text port: accepts people with telnet and bounds what they may use."""
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import TEXT
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -28,7 +29,6 @@ from kafkaesque.protocols.text.commands import (
 )
 from kafkaesque.protocols.text.errors import BadCommand
 
-PROTOCOL = "text"
 CONNECTIONS_MAX = 1_000
 CONNECTION_IDLE_MS_MAX = 600_000
 #: With so many bytes of answers unread, no more lines are carried out.
@@ -45,14 +45,14 @@ class TextGateway(Gateway):
         self._publisher = Publisher(doors)
         self._consumer = Consumer(doors)
 
-    def start(self, address: Address, listener: str = PROTOCOL) -> Address:
+    def start(self, address: Address, listener: str = TEXT) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
         options = PortOptions(
-            protocol=PROTOCOL,
+            protocol=TEXT,
             listener=listener,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
