@@ -100,24 +100,23 @@ def up(
     ports = choose_ports(read_cluster_file(data), brokers, given)
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
-    cluster = LocalCluster(
-        data,
-        ports,
-        host=host,
-        options=parse_pairs(option or (), "--option", "num.partitions=6"),
-    )
-    screen = Screen(json=json)
+    options = parse_pairs(option or (), "--option", "num.partitions=6")
+    cluster = LocalCluster(data, ports, host=host, options=options)
+    if not _run(cluster, Screen(json=json)):
+        raise typer.Exit(FAILED)
+
+
+def _run(cluster: LocalCluster, screen: Screen) -> bool:
+    """Start the cluster, watch it, stop it; return whether its end was wanted."""
     cluster.prepare()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda signum, _: cluster.events.put(Signalled(number=signum)))
     began = time.monotonic()
     try:
         cluster.start()
-        is_wanted = Watcher(cluster, screen, began).run()
+        return Watcher(cluster, screen, began).run()
     finally:
         _stop(cluster, screen)
-    if not is_wanted:
-        raise typer.Exit(FAILED)
 
 
 def choose_ports(
