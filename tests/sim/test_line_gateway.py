@@ -120,7 +120,7 @@ def test_a_subscriber_that_does_not_read_is_sent_no_more_than_its_bound() -> Non
 
 
 def test_a_broker_that_stops_in_order_waits_for_what_it_has_begun() -> None:
-    ground = Ground(4)
+    ground = Ground(11)
     place = ground.others()[0]
     writer, idle = ground.connect(place), ground.connect(place)
     # It leads nothing of the topic, so that it has soon handed over what it leads.
