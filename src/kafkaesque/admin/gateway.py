@@ -40,9 +40,7 @@ class AdminGateway(Gateway):
         self.doors = doors
         self._failures = ReportLimit(chassis.report, chassis.clock.call_later)
         self._loop_watch = LoopWatch(chassis.clock)
-        metrics = MetricsPage(
-            doors, chassis, version, self._loop_watch.lag, process_facts
-        )
+        metrics = MetricsPage(doors, chassis, version, self._loop_watch.lag, process_facts)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(doors)),

@@ -213,9 +213,7 @@ class SimCluster:
         broker = Broker(env=env, config=self._config(name), report=report)
         self.prepare(broker)
         chassis = make_chassis(broker.doors, report)
-        gateways = {
-            port: make(broker.doors, chassis) for port, make in self._make_gateways.items()
-        }
+        gateways = {port: make(broker.doors, chassis) for port, make in self._make_gateways.items()}
         try:
             broker.on_failed = lambda: _stop(_for_clients(gateways))
             broker.start(lambda: self._open_ports(gateways, name, early=False))

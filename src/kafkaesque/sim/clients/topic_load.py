@@ -75,7 +75,7 @@ class TopicLoad:
         label: str = "",
         observations: Observations | None = None,
     ) -> None:
-        """`label` tells producers of namesakes apart; `observations` are more than the usual ones."""
+        """`label` tells producers of namesakes apart; `observations` may know more than usual."""
         self.spec: Final = spec
         self.observations: Final = observations or Observations(
             findings, spec.name, expires=spec.expires, compacts=spec.compacts

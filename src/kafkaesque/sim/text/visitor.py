@@ -65,7 +65,7 @@ class _Visit:
     def page(self) -> tuple[int, str] | None:
         """The status and the body, once all of it is there."""
         status, length = _STATUS.match(self.received), _LENGTH.search(self.received)
-        head, gap, body = self.received.partition(b"\r\n\r\n")
+        _, gap, body = self.received.partition(b"\r\n\r\n")
         if status is None or length is None or not gap or len(body) != int(length[1]):
             return None
         return int(status[1]), body.decode()
