@@ -138,7 +138,8 @@ def test_a_group_that_is_moved_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
         return GroupOffset(topic=topic, partition=partition, offset=offset + 1)
 
     monkeypatch.setattr(consuming, "GroupOffset", _every(9, GroupOffset, one_more))
-    _expect("lines: poll skip: lines.group-1", _found())
+    # Once it is at the end it says so to Kafka's clients; before that it skips.
+    _expect("lines: lost commit", _found())
 
 
 def test_a_group_that_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
