@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
@@ -31,14 +31,8 @@ from kafkaesque.sim.namesakes.load import NamesakeLoad
 from kafkaesque.sim.nemesis import (
     LOSING,
     OF_CLOCKS,
-    OF_LINKS,
-    OF_PROCESSES,
     Nemesis,
-    PlanOptions,
     check_plan,
-    make_plan,
-    plan_around_controller,
-    plan_cut_links,
     plan_lost_majorities,
 )
 from kafkaesque.sim.options import SimOptions, draw_options
@@ -49,6 +43,7 @@ from kafkaesque.sim.pipeline.load import (
     WORKERS,
     PipelineLoad,
 )
+from kafkaesque.sim.plans import draw_plan
 from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
 from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
 from kafkaesque.sim.text.load import TextLoad
@@ -128,32 +123,6 @@ def run_seeds(
     return reports
 
 
-def _draw_plan(
-    seed: int, brokers: Sequence[str], workers: Sequence[str], options: SimOptions
-) -> list[Fault]:
-    kinds = options.kinds
-    if options.steady_clocks and "namesakes" in options.activities:
-        kinds = tuple(each for each in kinds if each not in OF_CLOCKS)
-    drawn = PlanOptions(
-        duration_ms=options.duration_ms,
-        between_ms=options.between_ms,
-        kinds=kinds,
-        all_one_in=options.all_one_in,
-        damaged=options.damaged,
-    )
-    plan = make_plan(seed, brokers, drawn)
-    if "namesakes" in options.activities and "block" in kinds:
-        plan += plan_cut_links(seed, brokers, drawn)
-    if workers:
-        alone = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_PROCESSES))
-        links = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_LINKS))
-        plan += make_plan(seed, workers, alone, "workers") if alone.kinds else []
-        plan += make_plan(seed, [*brokers, *workers], links, "links") if links.kinds else []
-    if options.strikes_controller:
-        plan += plan_around_controller(seed, brokers, drawn)
-    return plan
-
-
 class StuckClient(SimStuck):
     """A client does not come to its end though nothing is wrong any more."""
 
@@ -188,7 +157,7 @@ class _Run:
         names = self._cluster.names
         workers = [*WORKERS] if "exactly-once" in options.activities else []
         workers += CANDIDATES if "lock" in options.activities else []
-        self._plan = _draw_plan(seed, names, workers, options) if plan is None else list(plan)
+        self._plan = draw_plan(seed, names, workers, options) if plan is None else list(plan)
         self._losses = self._draw_losses()
         self._plan += self._losses if plan is None else []
         check_plan(self._plan, [*names, *workers])
