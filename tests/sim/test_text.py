@@ -128,9 +128,10 @@ def test_a_broker_that_keeps_the_end_to_itself(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_that_counts_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        consuming, "write_consumed", lambda count, *others: write_consumed(count + 1, *others)
-    )
+    def one_more(count: int, *others: str) -> bytes:
+        return write_consumed(count + 1, *others)
+
+    monkeypatch.setattr(consuming, "write_consumed", _every(8, write_consumed, one_more))
     _expect("lines: bad answer", _found())
 
 
