@@ -59,7 +59,7 @@ class AdminGateway(Gateway):
         )
         if not self.ports:
             self._loop_watch.start()
-        return self.listen(address, options, lambda shared: AdminConnection(self, shared))
+        return self.listen(address, options, lambda shared: AdminConnection(self.handle, shared))
 
     def stop(self) -> None:
         """Accept no more and close what is open."""

@@ -14,7 +14,6 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import PortOptions, Shared
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.env.network import Framing
-from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
@@ -207,7 +206,7 @@ class Port:
         self._gateway = KafkaGateway(cast(Doors, doors), chassis)
         self.wire = Wire()
         options = PortOptions(protocol="kafka", listener="kafka", framing=Framing.LENGTH_PREFIXED)
-        self._connection = KafkaConnection(self._gateway, Shared(chassis, options))
+        self._connection = self._gateway._connect(Shared(chassis, options))
         self._connection.on_open(cast(Any, self.wire))
         self._correlation = 0
         self._sent: list[tuple[int, int, int]] = []

@@ -278,7 +278,7 @@ class LiveCluster:
     def clean(self) -> None:
         """Removes all topics and dynamic options, so that the next test finds none."""
         self._check()
-        creator = self.nodes[1].gateway.topic_creator
+        creator = self.nodes[1].gateway.context.topic_creator
         self.wait(lambda: not creator.under_way, "topics are created")
         state = self.broker.state
         names = [DeleteTopicState(name) for name in state.topics]

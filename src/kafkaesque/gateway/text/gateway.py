@@ -60,7 +60,7 @@ class TextGateway(Gateway):
             idle_ms_max=lambda: CONNECTION_IDLE_MS_MAX,
             refuses_http=True,
         )
-        return self.listen(address, options, lambda shared: TextConnection(self, shared))
+        return self.listen(address, options, lambda shared: TextConnection(self.carry_out, shared))
 
     # -- commands
 
