@@ -137,7 +137,7 @@ def test_a_broker_that_is_not_there_is_said_at_once(bootstrap_servers: str) -> N
         )
         assert time.monotonic() - begun < REQUEST_TIMEOUT_S
         assert done.exit_code == 1
-        assert "there is no broker 99 at work; there are 1, 2, 3" in done.stderr
+        assert "broker 99 is not running; these are: 1, 2, 3" in done.stderr
 
 
 def test_what_is_wrong_is_said_before_anything_is_done(config: Cli) -> None:

@@ -127,7 +127,7 @@ def check_what_is_told(servers: str) -> None:
         assert row["formation"] == 1
         assert row["recovery"].startswith("recovered at 20")
         assert row["recovery"].endswith("(unclean)")
-        assert "what came from offset 100 on; 50 known" in row["given_up"]
+        assert "records from offset 100 on given up; 50 known" in row["given_up"]
         assert row["recovery"] in run("topic", "describe", topic, servers=servers)
     status = json.loads(run("cluster", "status", "--json", servers=servers))["recoveries"]
     assert (status["count"], status["open"]) == (2, 0)

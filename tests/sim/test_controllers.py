@@ -272,7 +272,7 @@ def test_founders_with_empty_disks_found_no_second_cluster(seed: int) -> None:
     await_voters(scenario, 3, 4, 5)
     settle(scenario)
     assert {noted(each) for each in running(scenario)} == {"1234567"}
-    assert scenario.told("knows: it gets its copies from the other brokers")
+    assert scenario.told("not new: it copies its replicas from the other brokers")
 
 
 def test_if_only_founders_were_asked_they_would(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_a_follower_that_has_taken_a_moved_batch_is_asked_seldom(
     stuck = scenario.end(far)
     scenario.loop.run_for(WINDOW_MS)
     assert len(scenario.told("dropping a Raft message")) == LINES_MAX
-    (kept_back,) = scenario.told("more of the kind")
+    (kept_back,) = scenario.told("more of this kind")
     (count,) = re.findall(r"and (\d+) more", kept_back)
     assert int(count) <= 40, "about four in a second, when the leader asks again"
     scenario.write(10)

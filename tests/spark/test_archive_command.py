@@ -69,7 +69,7 @@ def test_compact_vacuum_and_expire(table: Path) -> None:
     [
         (["history", "/nowhere"], 2, "there is no table at /nowhere"),
         (["offsets", "TABLE", "--version", "9"], 2, "its log has the versions 0 to 2"),
-        (["offsets", "TABLE", "--version", "1", "--at", "P1D"], 2, "not given both"),
+        (["offsets", "TABLE", "--version", "1", "--at", "P1D"], 2, "--version or --at, not both"),
         (["offsets", "TABLE", "--at", "P1D"], 2, "has no version of"),
         (["expire", "TABLE", "--before", "soon"], 2, "neither an offset nor a time"),
         (["backfill", "TABLE", "--topic", "a", "--to", "b", "-b", "127.0.0.1:9"], 3, "no broker"),

@@ -132,7 +132,7 @@ def without_controller(*numbers: int, of: Facts | None = None) -> Facts:
         knows_none = replace(
             admin(kafkaesque_controller_node=-1),
             controllers=(1, 2, 3),
-            reasons=[f"broker {number} knows no controller: none may be elected"],
+            reasons=[f"broker {number} knows no controller: perhaps none is elected"],
         )
         found = with_broker(found, number, view=view(controller=number), admin=knows_none)
     return found

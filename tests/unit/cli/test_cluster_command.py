@@ -64,7 +64,7 @@ def run(
         asked.append(bootstrap)
         if quorum_is is not None:
             return quorum_is
-        raise CommandFailed("nobody says who the controllers are")
+        raise CommandFailed("the controllers are not known")
 
     monkeypatch.setattr(kafka, "Connection", lambda _: None)
     monkeypatch.setattr(cluster, "read_status", read_status)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 #: What the controller's log may hold. 1: as before levels. 2: replicas that move (ADR 17), and
-#: groups that are formed anew (ADR 16). 3: controllers that change (ADR 19). 4: options of groups.
+#: groups that are recovered (ADR 16). 3: controllers that change (ADR 19). 4: options of groups.
 METADATA: Final = "kafkaesque.metadata.version"
 LEVEL_WITH_MOVES: Final = 2
 LEVEL_WITH_RECOVERY: Final = 2

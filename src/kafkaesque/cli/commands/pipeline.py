@@ -154,7 +154,8 @@ def run(
         raise wrong_usage("--full-refresh-all goes with neither --refresh nor --full-refresh")
     if continuous and (full_refresh_all or selection.refresh or selection.full_refresh):
         raise wrong_usage(
-            "--continuous runs all flows from where they are", "a run with --full-refresh before it"
+            "--continuous runs all flows, from their checkpoints",
+            "run once with --full-refresh, then with --continuous",
         )
     pace = Pace(
         trigger_ms=_milliseconds("--trigger", trigger),

@@ -247,7 +247,7 @@ class Watcher:
             for line in broker.log_tail() or ["(nothing)"]:
                 note(f"  {line}")
         if not is_over:
-            note("The others go on. To start it again, in another terminal:")
+            note("The others continue. To start it again, in another terminal:")
             note(f"  kafkaesque broker --config {broker.config_path}")
         elif not self._is_ready:
             note("The cluster cannot start without it.")

@@ -108,7 +108,7 @@ class TextConnection:
         if connection.unsent_bytes():
             connection.abort()
         else:
-            connection.write((write_error("nothing was said for too long; goodbye", HELP),))
+            connection.write((write_error("no input for too long; goodbye", HELP),))
             connection.close()
 
     def close(self) -> None:
