@@ -141,10 +141,10 @@ def test_a_broker_that_is_not_there_is_said_at_once(bootstrap_servers: str) -> N
 
 
 def test_what_is_wrong_is_said_before_anything_is_done(config: Cli) -> None:
-    assert "name one" in config("set", "retention.ms=1", code=2).errors
+    assert "say whose options" in config("set", "retention.ms=1", code=2).errors
     twice = config("set", "retention.ms=1", "retention.ms=2", "--topic", "a", code=2).errors
     assert "option retention.ms is given twice: '1' and '2'" in twice
-    assert "name one" in config("describe", "--topic", "a", "--broker", "1", code=2).errors
+    assert "say whose options" in config("describe", "--topic", "a", "--broker", "1", code=2).errors
     assert "name=value" in config("set", "retention.ms", "--topic", "a", code=2).errors
     unknown = config("describe", "num.partition", "--broker", "1", code=2).errors
     assert "did you mean num.partitions?" in unknown

@@ -120,7 +120,7 @@ def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
 
 
 def check_what_is_told(servers: str) -> None:
-    """When each partition was formed anew, how, and what is known to be lost."""
+    """When each partition was recovered, how, and what is known to be lost."""
     for topic in TOPICS:
         (found,) = json.loads(run("topic", "describe", topic, "--json", servers=servers))
         (row,) = found["partitions"]

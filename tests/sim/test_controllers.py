@@ -448,7 +448,7 @@ def test_a_former_controller_that_is_elected_once_more_says_what_it_is() -> None
     for name in others:
         scenario.boot(name)
     scenario.loop.run_for(10_000)
-    assert scenario.told("broker 1 is no controller any more")
+    assert scenario.told("broker 1 is no longer a controller")
     (line,) = scenario.told("leads the controller group")[led:]
     assert "broker 1" not in line
 

@@ -1,4 +1,4 @@
-"""Projects are run once and on and on, killed and run again: each result is there once."""
+"""Projects are run once and continuously, killed and run again: each result is there once."""
 
 from __future__ import annotations
 

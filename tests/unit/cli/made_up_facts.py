@@ -160,7 +160,7 @@ def with_copy_anew(found: Facts, *numbers: int) -> Facts:
 
 
 def reformed(found: Facts, voters: Sequence[int], told: Sequence[int] | None = None) -> Facts:
-    """Have orders-1 been formed anew of some; with `told` it is again, and waits."""
+    """Have orders-1 been recovered with some; with `told` it is again, and waits."""
     (replicas,) = [each.replicas for name, each in found.view.partitions.items() if name.number]
     known = replace(
         recovery(0 if told is None else 24_000, told or ()),

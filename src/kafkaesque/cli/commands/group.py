@@ -284,10 +284,12 @@ def _at_work(group: str, members: int) -> CommandFailed:
 
 
 def _dry_run_note(group: str, plan: "ResetPlan") -> str:
-    note = "Nothing was changed. The same with --execute does it"
+    note = "Nothing was changed. Add --execute to do it"
     if plan.members:
-        return f"{note} when the group has no members; it has {plan.members} now."
-    return f"{note}." if plan.exists else f"{note}, and makes group {group}, which does not exist."
+        return f"{note}, when the group has no members; it has {plan.members} now."
+    return (
+        f"{note}." if plan.exists else f"{note}; group {group} does not exist, and is created then."
+    )
 
 
 def _end_with(screen: Screen, problems: Sequence[str]) -> None:
