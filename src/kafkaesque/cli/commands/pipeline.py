@@ -107,7 +107,7 @@ def dry_run(
         "topics_read": sorted({each.options.get("subscribe", "") for each in found.reads} - {""}),
         "topics_written": sorted({each.options.get("topic", "") for each in found.writes} - {""}),
     }
-    Screen(json=json).done(f"{loaded.name} can be run", {"pipeline": loaded.name, **counts})
+    Screen(json=json).done(f"project {loaded.name} can be run", {"pipeline": loaded.name, **counts})
 
 
 @app.command()
