@@ -180,7 +180,7 @@ def test_an_election_that_nobody_is_there_for_says_what_is_left_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Cluster(monkeypatch, BEFORE)
-    refused = {ORDERS: "reports came from: nobody"}
+    refused = {ORDERS: "reports came from: no broker"}
     monkeypatch.setattr(replica_moves, "elect_leaders", lambda *_, **__: ([], refused))
     done = CliRunner().invoke(app, ["topic", "elect", "orders", "--unclean", "--yes"])
     assert done.exit_code == 1

@@ -177,7 +177,7 @@ class UncleanElection:
         if recovery is NO_RECOVERY or self._open is None:
             return f"no controller has begun to recover {name} in time"
         if recovery.is_open:
-            told = ", ".join(str(report.node) for report in recovery.reports) or "nobody"
+            told = ", ".join(str(report.node) for report in recovery.reports) or "no broker"
             return (
                 f"{name} was not recovered in time: its replicas are on brokers "
                 f"{', '.join(map(str, self._partition.replicas))}; reports came from: {told}"
