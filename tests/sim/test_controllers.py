@@ -83,7 +83,7 @@ def change(scenario: Scenario, node: int, *, is_added: bool) -> None:
     """Ask for a change, again where the leader went away."""
     for _ in range(10):
         outcome = ask(scenario, node, is_added=is_added)
-        if outcome == Done() or "already" in str(outcome) or "is no controller" in str(outcome):
+        if outcome == Done() or "already" in str(outcome) or "is not a controller" in str(outcome):
             return
         scenario.loop.run_for(500)
     pytest.fail(f"{outcome}")

@@ -129,7 +129,7 @@ def test_who_alone_has_everything_goes_on_leading(byte: int, is_cut: bool) -> No
     assert scenario.partition(leader).leader_epoch == term
     assert reader.position >= offset, "what is good is read here"
     assert 1 <= len(scenario.told("the log cannot be read")) <= 4, "told, and not all the time"
-    assert not scenario.told("is asked to lead")
+    assert not scenario.told("to lead instead")
     scenario.boot(near)
     scenario.loop.run_until(lambda: scenario.end(far) == scenario.end(near), 30_000)
     assert scenario.committed(far) == scenario.committed(near)
