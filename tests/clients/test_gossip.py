@@ -127,7 +127,7 @@ def test_the_secret_is_changed_by_files_of_two_lines(tmp_path: Path) -> None:
             pair.start(node, [3 - node], secrets=secrets)
             pair.wait_until_ready(PATIENT_S)
         logs = pair.log(1) + pair.log(2)
-        assert "not believed" not in logs
+        assert "is rejected" not in logs
         assert "turns this broker away" not in logs
     finally:
         pair.close()
