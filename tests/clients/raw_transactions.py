@@ -39,7 +39,8 @@ from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from tests.clients.bad_input import Wire, batch
-from tests.clients.kafka_helpers import DEADLINE_S, unique
+from tests.clients.kafka_helpers import unique
+from tests.waiting import DEADLINE_S
 
 GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 60_000

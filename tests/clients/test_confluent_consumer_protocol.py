@@ -22,14 +22,7 @@ from bench.processes import ask_metadata
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.coordinator_partition import coordinator_partition
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    doomed_member,
-    eventually,
-    unique,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, doomed_member, unique
 from tests.clients.test_confluent_groups import (
     Member,
     group_of,
@@ -38,6 +31,7 @@ from tests.clients.test_confluent_groups import (
     wait_for_shares,
     wait_for_values,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 #: The coordinator says how often members speak: in tests, often.
 OPTIONS = {

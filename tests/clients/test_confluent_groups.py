@@ -13,16 +13,15 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka.admin import NewPartitions
 
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     Sent,
     TopicMaker,
     admin_client,
     checked,
     doomed_member,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 
 class Member:
