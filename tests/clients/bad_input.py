@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from bench.processes import BrokerProcess, ask_metadata, wait_until_ready
@@ -83,12 +82,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, data: bytes | bytearray) -> None:
@@ -200,12 +194,7 @@ class Victim:
             command = ["sh", "-c", " && ".join([*self._limits, 'exec "$@"']), "sh", *command]
         return command
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Its input ends, so it does.
         self._bystander.communicate()
         self.process.stop()
