@@ -246,6 +246,12 @@ class Victim:
         with self.connect() as wire:
             return wire.ask(api, version, message)
 
+    def make_topic_with(self, *values: bytes, partitions: int = 1) -> str:
+        """Create a topic with records in its first partition."""
+        name = self.make_topic(partitions)
+        self.ask(ApiKey.PRODUCE, 9, produce_request(name, batch(*values)))
+        return name
+
     def find_coordinators(self) -> None:
         """Have the topic for committed offsets made, and wait until all groups are loaded."""
         keys = [f"group-{number}" for number in range(20)]
