@@ -1,0 +1,138 @@
+"""Messages that are ready: by priority, in the order of the log but for those that went to the tail.
+
+A message that went to the tail has the place of the log's end at that time: it comes after all that
+was there, and before what arrives later.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkaesque.queues.column import Column
+from kafkaesque.queues.offset_set import OffsetSet
+from kafkaesque.queues.runs import Run, runs_of
+
+#: Of so many picks one is from the lowest priority, where the policy is fair.
+FAIR_EVERY = 8
+
+
+class Placed(NamedTuple):
+    """A message that went to the tail."""
+
+    place: int
+    offset: int
+
+
+class Ready:
+    """What may be given out, and which is first."""
+
+    __slots__ = ("_places", "_sets", "_tails", "count", "priorities")
+
+    def __init__(self) -> None:
+        #: Of messages that live, whether they are ready or not.
+        self.priorities = Column("B")
+        self._sets: dict[int, OffsetSet] = {0: OffsetSet()}
+        self._tails: dict[int, list[Placed]] = {}
+        self._places: dict[int, int] = {}
+        self.count = 0
+
+    def __contains__(self, offset: int) -> bool:
+        if offset in self._places:
+            return True
+        found = self._sets.get(self.priorities[offset])
+        return found is not None and offset in found
+
+    def put(self, first: int, end: int) -> None:
+        """Let a run be ready, in its old place."""
+        for priority, run in self._by_priority(first, end):
+            self._sets.setdefault(priority, OffsetSet()).add(*run)
+        self.count += end - first
+
+    def put_at_tail(self, offset: int, place: int) -> None:
+        """Let a message be ready behind all that is before a place."""
+        tail = self._tails.setdefault(self.priorities[offset], [])
+        insort(tail, Placed(place, offset))
+        self._places[offset] = place
+        self.count += 1
+
+    def take(self, first: int, end: int) -> tuple[Placed, ...]:
+        """Let a run not be ready any more; return those that were at the tail.
+
+        Raises:
+            InvariantBroken: some of it was not ready.
+        """
+        at_tail: list[Placed] = []
+        if self._places:
+            at_tail = [Placed(p, o) for o in range(first, end) if (p := self._places.pop(o, 0))]
+        for placed in at_tail:
+            tail = self._tails[self.priorities[placed.offset]]
+            del tail[bisect_left(tail, placed)]
+        for run in _without(first, end, at_tail):
+            for priority, part in self._by_priority(*run):
+                self._sets.setdefault(priority, OffsetSet()).remove(*part)
+        self.count -= end - first
+        return tuple(at_tail)
+
+    def put_back(self, first: int, end: int, at_tail: tuple[Placed, ...]) -> None:
+        """Take back a `take`."""
+        for run in _without(first, end, at_tail):
+            self.put(*run)
+        for placed in at_tail:
+            self.put_at_tail(placed.offset, placed.place)
+
+    def next_run(self, count_max: int, *, from_lowest: bool = False) -> Run | None:
+        """Return what is to be given out next: some that lie together, of one priority."""
+        for priority in sorted(self._sets.keys() | self._tails.keys(), reverse=not from_lowest):
+            run = self._next_of(priority, count_max)
+            if run is not None:
+                return run
+        return None
+
+    def first(self) -> int | None:
+        """Return the message that has been ready in its old place for the longest; None: none."""
+        firsts = [first for each in self._sets.values() if (first := each.first()) is not None]
+        return min(firsts, default=None)
+
+    def offsets(self, start: int = 0) -> Iterator[int]:
+        """Return those without a priority and in their old place, rising."""
+        return self._sets[0].offsets(start)
+
+    def all(self) -> list[int]:
+        """Return all, rising."""
+        found = [*self._places]
+        for each in self._sets.values():
+            found += each.offsets()
+        return sorted(found)
+
+    def places(self) -> list[Placed]:
+        """Return those at the tail, in order."""
+        return sorted(placed for tail in self._tails.values() for placed in tail)
+
+    # -- inside
+
+    def _next_of(self, priority: int, count_max: int) -> Run | None:
+        tail, found = self._tails.get(priority), self._sets.get(priority)
+        run = found.first_run(count_max) if found else None
+        if not tail or (run is not None and run.first < tail[0].place):
+            if tail and run is not None:
+                return Run(run.first, min(run.end, tail[0].place))
+            return run
+        return Run(tail[0].offset, tail[0].offset + 1)
+
+    def _by_priority(self, first: int, end: int) -> Iterator[tuple[int, Run]]:
+        if not self.priorities:
+            yield 0, Run(first, end)
+            return
+        values = self.priorities.values(first, end)
+        start = first
+        for offset in range(first + 1, end + 1):
+            if offset == end or values[offset - first] != values[start - first]:
+                yield values[start - first], Run(start, offset)
+                start = offset
+
+
+def _without(first: int, end: int, at_tail: "list[Placed] | tuple[Placed, ...]") -> tuple[Run, ...]:
+    if not at_tail:
+        return (Run(first, end),)
+    left = set(range(first, end)).difference(placed.offset for placed in at_tail)
+    return runs_of(sorted(left))
