@@ -141,6 +141,8 @@ def read_arrival(reader: Reader) -> Arrival:
     details, offset = [], 0
     for _ in range(reader.count()):
         offset += reader.number()
-        numbers = [reader.number() for _ in range(4)]
-        details.append(Details(offset, *numbers, reader.bytes()))
+        priority, group, not_before_ms, not_after_ms = (reader.number() for _ in range(4))
+        details.append(
+            Details(offset, priority, group, not_before_ms, not_after_ms, reader.bytes())
+        )
     return Arrival(runs=runs, wall_ms=wall_ms, sizes=sizes, details=tuple(details))

@@ -75,9 +75,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """All that was delayed to then, by the wall's time, is ready."""
+    """What was delayed to then, by the wall's time, is ready: the earliest, at most so many."""
 
     until_ms: int
+    count_max: int
 
 
 @dataclass(frozen=True, slots=True)

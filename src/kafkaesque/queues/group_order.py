@@ -1,4 +1,4 @@
-"""Order within groups: of each group one message at a time is in flight, or waits to be tried again.
+"""Order within groups: one message of each is in flight at a time, or waits to be tried again.
 
 Theory of operation. A group is *held* while a message of it is in flight or waits after an attempt.
 Looking for what may be given out goes over the ready messages in order. One of a held group is set
@@ -9,7 +9,6 @@ of which nothing is in flight, and a million messages of one group are no hindra
 What is set aside is still ready: where a message lies is found out by the leader, and is no part of
 the state.
 """
-
 
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.offset_set import OffsetSet
@@ -119,5 +118,3 @@ class GroupOrder:
             self._ready.put(offset, offset + 1)
         if not waiting:
             del self._waiting[group]
-
-

@@ -6,6 +6,7 @@ otherwise without reading all that waits: priorities and groups are taken from m
 arrive, and sizes of messages that arrived before bytes were counted are taken as their mean.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 
@@ -150,11 +151,12 @@ def read_policy(reader: Reader) -> Policy:
         value = reader.text() if is_text else reader.number()
         if number >= len(known):
             continue
-        name, kind = known[number].name, type(known[number].default)
+        name = known[number].name
+        kind: Callable[[int | str], int | str] = type(known[number].default)  # type: ignore[assignment]
         if isinstance(value, str) != (kind is str):
             raise BadDecision(f"option {name} is {value!r}")
         try:
-            options[name] = value if isinstance(value, str) else kind(value)
+            options[name] = kind(value)
         except ValueError as error:
             raise BadDecision(f"option {name} is {value}") from error
     policy = Policy(**options)  # type: ignore[arg-type]

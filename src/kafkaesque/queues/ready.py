@@ -1,4 +1,4 @@
-"""Messages that are ready: by priority, in the order of the log but for those that went to the tail.
+"""Messages that are ready: by priority, then in the order of the log or of return to the tail.
 
 A message that went to the tail has the place of the log's end at that time: it comes after all that
 was there, and before what arrives later.
@@ -80,18 +80,17 @@ class Ready:
         for placed in at_tail:
             self.put_at_tail(placed.offset, placed.place)
 
-    def next_run(self, count_max: int, *, from_lowest: bool = False) -> Run | None:
-        """Return what is to be given out next: some that lie together, of one priority."""
+    def peek(self, count_max: int, *, from_lowest: bool = False) -> list[Run]:
+        """Return what is to be given out next, in that order, at most so many."""
+        found: list[Run] = []
+        left = min(count_max, self.count)
         for priority in sorted(self._sets.keys() | self._tails.keys(), reverse=not from_lowest):
-            run = self._next_of(priority, count_max)
-            if run is not None:
-                return run
-        return None
-
-    def first(self) -> int | None:
-        """Return the message that has been ready in its old place for the longest; None: none."""
-        firsts = [first for each in self._sets.values() if (first := each.first()) is not None]
-        return min(firsts, default=None)
+            for run in self._in_order(priority, left):
+                found.append(Run(run.first, min(run.end, run.first + left)))
+                left -= found[-1].end - run.first
+                if not left:
+                    return found
+        return found
 
     def offsets(self, start: int = 0) -> Iterator[int]:
         """Return those without a priority and in their old place, rising."""
@@ -110,14 +109,29 @@ class Ready:
 
     # -- inside
 
-    def _next_of(self, priority: int, count_max: int) -> Run | None:
-        tail, found = self._tails.get(priority), self._sets.get(priority)
-        run = found.first_run(count_max) if found else None
-        if not tail or (run is not None and run.first < tail[0].place):
-            if tail and run is not None:
-                return Run(run.first, min(run.end, tail[0].place))
-            return run
-        return Run(tail[0].offset, tail[0].offset + 1)
+    def _in_order(self, priority: int, count_max: int) -> Iterator[Run]:
+        """Return all of a priority: those at the tail between those that arrived before and after.
+
+        `count_max` is how many are wanted; there may be more.
+        """
+        found = self._sets.get(priority, _NOTHING)
+        tail = self._tails.get(priority, ())
+        first = None if tail else found.first_run(count_max)
+        if first is not None and first.end - first.first >= count_max:
+            yield first
+            return
+        at = 0
+        for run in found.runs():
+            start = run.first
+            while at < len(tail) and tail[at].place < run.end:
+                if tail[at].place > start:
+                    yield Run(start, tail[at].place)
+                    start = tail[at].place
+                yield Run(tail[at].offset, tail[at].offset + 1)
+                at += 1
+            yield Run(start, run.end)
+        for placed in tail[at:]:
+            yield Run(placed.offset, placed.offset + 1)
 
     def _by_priority(self, first: int, end: int) -> Iterator[tuple[int, Run]]:
         if not self.priorities:
@@ -129,6 +143,9 @@ class Ready:
             if offset == end or values[offset - first] != values[start - first]:
                 yield values[start - first], Run(start, offset)
                 start = offset
+
+
+_NOTHING = OffsetSet()
 
 
 def _without(first: int, end: int, at_tail: "list[Placed] | tuple[Placed, ...]") -> tuple[Run, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 from kafkaesque.queues import decisions as d
 from kafkaesque.queues.arrival import Arrival, Details
 from kafkaesque.queues.decisions import Decision, Reason
-from kafkaesque.queues.runs import Run, length_of, offsets_of
+from kafkaesque.queues.runs import Run, length_of, offsets_of, runs_of
 from kafkaesque.queues.state import Place, State, Undo
 
 
@@ -65,8 +65,6 @@ def _count_bytes(state: State, arrival: Arrival, count: int) -> None:
     state.set("arrived_count", state.arrived_count + count)
     state.set("arrived_bytes", state.arrived_bytes + total)
     if not state.policy.is_sized:
-        if state.size_assumed:
-            state.set("bytes_live", state.bytes_live + state.size_assumed * count)
         return
     if len(sizes) != count:
         sizes = sizes * count
@@ -76,7 +74,6 @@ def _count_bytes(state: State, arrival: Arrival, count: int) -> None:
         values = [max(1, size) for size in sizes[at : at + end - first]]
         state.sizes.put(first, values)
         state.do(state.sizes.clear, first, end)
-        state.set("bytes_live", state.bytes_live + sum(values))
         at += end - first
 
 
@@ -168,9 +165,10 @@ def _give_back(state: State, decision: d.Release, first: int, end: int) -> None:
 
 
 def _due(state: State, decision: d.Due) -> None:
-    for _, offset in state.delayed.pop_due(decision.until_ms, state.delayed.count):
-        state.end_delay(offset, offset + 1)
-        state.put_ready(offset, offset + 1)
+    due = state.delayed.pop_due(decision.until_ms, decision.count_max)
+    for run in runs_of(sorted(offset for _, offset in due)):
+        state.end_delay(*run)
+        state.put_ready(*run)
 
 
 def _remove(state: State, decision: d.Remove) -> None:
@@ -230,9 +228,7 @@ def _configure(state: State, decision: d.Configure) -> None:
     if decision.policy.is_sized and not was_sized and not state.size_assumed:
         mean = max(1, state.arrived_bytes // max(1, state.arrived_count))
         state.set("size_assumed", mean)
-        state.set("bytes_live", sum(state.size_of(*run) for run in state.live.runs()))
-        in_flight = [run for owned in state.owned.values() for run in owned.runs()]
-        state.set("flight_bytes", sum(state.size_of(*run) for run in in_flight))
+        state.count_bytes_anew()
 
 
 def _open_session(state: State, decision: d.OpenSession) -> None:

@@ -21,7 +21,7 @@ class Claim(NamedTuple):
     """
 
     first: int
-    count: int
+    end: int
     attempt: int
 
 

@@ -16,7 +16,7 @@ VERSION = 1
 _NUMBERS = (
     "end",
     "size_assumed",
-    "bytes_live",
+    "waiting_bytes",
     "arrived_count",
     "arrived_bytes",
     "session_last",

@@ -59,7 +59,6 @@ class State:
         "arrived_bytes",
         "arrived_count",
         "attempts",
-        "bytes_live",
         "delayed",
         "end",
         "excused",
@@ -86,6 +85,7 @@ class State:
         "size_assumed",
         "sizes",
         "staged",
+        "waiting_bytes",
     )
 
     def __init__(self) -> None:
@@ -112,7 +112,9 @@ class State:
         self.excused = Column("I")
         #: Bytes of messages, where they are counted; `size_assumed` for others.
         self.sizes = Column("I")
-        self.size_assumed = self.bytes_live = 0
+        self.size_assumed = 0
+        #: Bytes of those that are ready or delayed.
+        self.waiting_bytes = 0
         self.arrived_count = self.arrived_bytes = 0
         #: Why messages are parked, plus one.
         self.parked = Column("B")
@@ -225,15 +227,18 @@ class State:
         """Let a run be ready, each in its old place."""
         self.ready.put(first, end)
         self.do(self._take, first, end)
+        self._count_waiting(self.size_of(first, end))
 
     def put_ready_at_tail(self, offset: int) -> None:
         """Let a message be ready, behind all that are there."""
         self.ready.put_at_tail(offset, self.end)
         self.do(self._take, offset, offset + 1)
+        self._count_waiting(self.size_of(offset, offset + 1))
 
     def take_ready(self, first: int, end: int) -> None:
         """Let a run not be ready any more."""
         self.do(self.ready.put_back, first, end, self._take(first, end))
+        self._count_waiting(-self.size_of(first, end))
 
     def _take(self, first: int, end: int) -> tuple[Placed, ...]:
         order = self.group_order
@@ -283,11 +288,13 @@ class State:
         """Let a run be delayed to then."""
         self.set_times(self.delayed, first, end, due_ms)
         self._hold_tried(first, end)
+        self._count_waiting(self.size_of(first, end))
 
     def end_delay(self, first: int, end: int) -> None:
         """Let a run not be delayed any more."""
         self.clear_times(self.delayed, first, end)
         self._unhold_tried(first, end)
+        self._count_waiting(-self.size_of(first, end))
 
     def stage(self, offset: int, transaction: int) -> None:
         """Let a transaction settle a message in flight."""
@@ -344,15 +351,24 @@ class State:
         """Let a run that was taken out of its place not live any more."""
         self.live.remove(first, end)
         self.do(self.live.add, first, end)
-        self._change_bytes(-self.size_of(first, end))
         columns = (self.attempts, self.excused, self.sizes, self.ready.priorities)
         for column in (*columns, self.group_order.groups):
             self.clear_column(column, first, end)
         self.clear_times(self.expiry, first, end)
 
-    def _change_bytes(self, change: int) -> None:
+    def count_bytes_anew(self) -> None:
+        """Count what is there as it is counted now."""
+        in_flight = [run for owned in self.owned.values() for run in owned.runs()]
+        flight_bytes = sum(self.size_of(*run) for run in in_flight)
+        aside = [*self.moving, *(offset for offset, _ in self.parked.items())]
+        aside_bytes = sum(self.size_of(offset, offset + 1) for offset in aside)
+        live_bytes = sum(self.size_of(*run) for run in self.live.runs())
+        self.set("flight_bytes", flight_bytes)
+        self.set("waiting_bytes", live_bytes - flight_bytes - aside_bytes)
+
+    def _count_waiting(self, change: int) -> None:
         if change:
-            self.set("bytes_live", self.bytes_live + change)
+            self.set("waiting_bytes", self.waiting_bytes + change)
 
     # -- groups
 

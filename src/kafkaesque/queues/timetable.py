@@ -37,6 +37,8 @@ class Timetable:
         self._times = Column("Q")
         #: How many offsets have a time.
         self.count = 0
+        #: Times before this bucket of `_far` have their entries in `_near`.
+        self._near_until = 0
         self._forget_entries()
 
     def __getitem__(self, offset: int) -> int:
@@ -85,8 +87,10 @@ class Timetable:
                 break
             base = number << _NEAR_SHIFT
             stop = min(now_ms - base, _NEAR_MASK) + 1 << _OFFSET_SHIFT
-            for entry in self._pop_confirmed(number, stop, count_max - len(due)):
-                due.append((base + (entry >> _OFFSET_SHIFT), entry & _OFFSET_MASK))
+            due += (
+                (base + (entry >> _OFFSET_SHIFT), entry & _OFFSET_MASK)
+                for entry in self._pop_confirmed(number, stop, count_max - len(due))
+            )
         return due
 
     def next_due_ms(self) -> int | None:
@@ -119,9 +123,7 @@ class Timetable:
 
     def enter_anew(self) -> None:
         """Make the entries from the times that are in force."""
-        near_until = self._near_until
         self._forget_entries()
-        self._near_until = near_until
         for offset, due_ms in self._times.items():
             self._enter(offset, offset + 1, due_ms)
 
@@ -131,8 +133,6 @@ class Timetable:
         self._entries = 0
         self._near: dict[int, array[int]] = {}
         self._far: dict[int, tuple[array[int], array[int]]] = {}
-        #: Times before this bucket of `_far` have their entries in `_near`.
-        self._near_until = 0
         self._sorted: int | None = None
 
     def _enter(self, first: int, end: int, due_ms: int) -> None:
