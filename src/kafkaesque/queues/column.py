@@ -27,11 +27,12 @@ def _little(block: "array[int]") -> "array[int]":
 class Column:
     """Numbers by offset."""
 
-    __slots__ = ("_blocks", "_typecode", "_used")
+    __slots__ = ("_blocks", "_used", "_zeros")
 
     def __init__(self, typecode: str) -> None:
         """`typecode` is that of an array, without a sign: `B`, `I` or `Q`."""
-        self._typecode = typecode
+        #: A block of nothing.
+        self._zeros = array(typecode, bytes(_BLOCK * array(typecode).itemsize))
         self._blocks: dict[int, dict[int, int] | array[int]] = {}
         #: How many numbers each array has that are not 0.
         self._used: dict[int, int] = {}
@@ -69,7 +70,7 @@ class Column:
             else:
                 block = self._dense(number)
                 zeros = block[at:high].count(0)
-                block[at:high] = array(self._typecode, [value]) * (high - at)
+                block[at:high] = array(block.typecode, [value]) * (high - at)
                 self._used[number] += zeros
             first = (number + 1) << _SHIFT
 
@@ -78,13 +79,14 @@ class Column:
         while first < end:
             number, at = first >> _SHIFT, first & _MASK
             high = min(end - (number << _SHIFT), _BLOCK)
-            if number in self._blocks:
-                if high - at == _BLOCK:
-                    del self._blocks[number]
-                    self._used.pop(number, None)
-                else:
-                    for offset in range(first, first + high - at):
-                        self[offset] = 0
+            block = self._blocks.get(number)
+            if isinstance(block, dict):
+                for offset in range(first, first + high - at):
+                    self[offset] = 0
+            elif block is not None:
+                self._used[number] -= high - at - block[at:high].count(0)
+                block[at:high] = self._zeros[at:high]
+                self._maybe_sparse(number, block)
             first = (number + 1) << _SHIFT
 
     def values(self, first: int, end: int) -> list[int]:
@@ -138,7 +140,7 @@ class Column:
                     writer.number(at)
                     writer.number(value)
             else:
-                writer.bytes(_little(array(self._typecode, block)).tobytes())
+                writer.bytes(_little(block[:]).tobytes())
 
     def read(self, reader: Reader) -> None:
         """Read what `write` wrote, into a column that is empty."""
@@ -148,14 +150,14 @@ class Column:
                 self._read_dense(number, reader.bytes())
             for _ in range(count):
                 at, value = reader.number(), reader.number()
-                if at > _MASK or value >> 8 * array(self._typecode).itemsize:
+                if at > _MASK or value >> 8 * self._zeros.itemsize:
                     raise BadDecision(f"number {value} at {at} of a block")
                 self[(number << _SHIFT) + at] = value
 
     # -- inside
 
     def _read_dense(self, number: int, data: bytes) -> None:
-        block = array(self._typecode)
+        block = self._zeros[:0]
         if len(data) != _BLOCK * block.itemsize:
             raise BadDecision(f"a block of {len(data)} bytes")
         block.frombytes(data)
@@ -173,20 +175,24 @@ class Column:
     def _set_dense(self, number: int, block: "array[int]", at: int, value: int) -> None:
         self._used[number] += bool(value) - bool(block[at])
         block[at] = value
-        if self._used[number] <= _SPARSE_MAX // 2:
-            sparse = {at: value for at, value in enumerate(block) if value}
-            del self._used[number]
-            if sparse:
-                self._blocks[number] = sparse
-            else:
-                del self._blocks[number]
+        self._maybe_sparse(number, block)
+
+    def _maybe_sparse(self, number: int, block: "array[int]") -> None:
+        used = self._used[number]
+        if used > _SPARSE_MAX // 2:
+            return
+        del self._used[number]
+        if used:
+            self._blocks[number] = {at: value for at, value in enumerate(block) if value}
+        else:
+            del self._blocks[number]
 
     def _dense(self, number: int) -> "array[int]":
         """Return a block as an array, and make it one if it is not."""
         block = self._blocks.get(number, {})
         if not isinstance(block, dict):
             return block
-        dense = array(self._typecode, bytes(_BLOCK * array(self._typecode).itemsize))
+        dense = self._zeros[:]
         for at, value in block.items():
             dense[at] = value
         self._blocks[number] = dense

@@ -88,7 +88,7 @@ class GroupOrder:
         aside: list[int] = []
         met: set[int] = set()
         self.looked_at = 0
-        for offset in self._ready.offsets():
+        for offset in self._ready.in_order():
             if len(free) >= count_max or self.looked_at >= LOOKED_AT_MAX:
                 break
             self.looked_at += 1
@@ -96,7 +96,8 @@ class GroupOrder:
             if not group:
                 free.append(offset)
             elif group in self.held or group in met:
-                aside.append(offset)
+                if not self._ready.is_at_tail(offset):
+                    aside.append(offset)
             else:
                 met.add(group)
                 free.append(offset)

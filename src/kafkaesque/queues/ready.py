@@ -92,9 +92,15 @@ class Ready:
                     return found
         return found
 
-    def offsets(self, start: int = 0) -> Iterator[int]:
-        """Return those without a priority and in their old place, rising."""
-        return self._sets[0].offsets(start)
+    def in_order(self) -> Iterator[int]:
+        """Return all in the order in which they are to be given out."""
+        for priority in sorted(self._sets.keys() | self._tails.keys(), reverse=True):
+            for run in self._in_order(priority, self.count):
+                yield from range(*run)
+
+    def is_at_tail(self, offset: int) -> bool:
+        """Whether a message went to the tail."""
+        return offset in self._places
 
     def all(self) -> list[int]:
         """Return all, rising."""
