@@ -39,7 +39,8 @@ class Held:
     not_before_ms: int = 0
     not_after_ms: int = 0
     transaction: int | None = None
-    is_at_tail: bool = False
+    #: Before which offset it comes, since it went to the tail; 0: it did not.
+    tail: int = 0
     was_at_tail: bool = False
 
 
@@ -138,7 +139,7 @@ class Model:
         for offset, held in self._each(decision.runs, Place.READY):
             assert not self._is_group_held(held), f"the group of {offset} is held"
             assert not self._is_overtaking(offset, held), f"{offset} overtakes its group"
-            held.was_at_tail, held.is_at_tail = held.is_at_tail, False
+            held.was_at_tail, held.tail = held.tail > 0, 0
             held.attempts += 1
             held.failures += 1
             held.place, held.owner, held.until_ms = (
@@ -168,7 +169,7 @@ class Model:
         assert all(held.priority <= least for _, held in left), "a higher priority waits"
         for priority in {held.priority for _, held in given}:
             last = [o for o, held in given if held.priority == priority and not held.was_at_tail]
-            first = [o for o, held in left if held.priority == priority and not held.is_at_tail]
+            first = [o for o, held in left if held.priority == priority and not held.tail]
             assert not last or not first or max(last) < min(first), "one is overtaken"
 
     def _is_group_held(self, held: Held) -> bool:
@@ -200,11 +201,10 @@ class Model:
             self._ready(held)
             if decision.due_ms:
                 held.place, held.not_before_ms = Place.DELAYED, decision.due_ms
-            held.is_at_tail = decision.to_tail and not decision.due_ms
+            elif decision.to_tail:
+                held.tail = self.end
 
-    def _check_end_of_flight(
-        self, offset: int, held: Held, asked: set[tuple[int, int]]
-    ) -> None:
+    def _check_end_of_flight(self, offset: int, held: Held, asked: set[tuple[int, int]]) -> None:
         """A message in flight is taken from its owner if he asks, or is gone, or in time."""
         if held.place is not Place.IN_FLIGHT or (offset, held.attempts) in asked:
             return
@@ -214,7 +214,7 @@ class Model:
 
     def _ready(self, held: Held) -> None:
         held.place, held.owner, held.until_ms = Place.READY, -1, 0
-        held.not_before_ms, held.transaction = 0, None
+        held.not_before_ms, held.transaction, held.tail = 0, None, 0
 
     def _due(self, decision: d.Due) -> None:
         due = sorted(
@@ -300,9 +300,7 @@ class Model:
     def _purge(self, decision: d.Purge) -> None:
         assert self.asked.is_purged
         stays = (Place.IN_FLIGHT, Place.MOVING)
-        for offset in [
-            each for each, held in self.messages.items() if held.place not in stays
-        ]:
+        for offset in [each for each, held in self.messages.items() if held.place not in stays]:
             if offset < decision.end:
                 self._go(offset, Reason.PURGED)
 
@@ -371,7 +369,7 @@ class Model:
         self._compare_counts(state)
 
     def _compare_counts(self, state: State) -> None:
-        by_place = {place: 0 for place in Place}
+        by_place = dict.fromkeys(Place, 0)
         for held in self.messages.values():
             by_place[held.place] += 1
         assert state.ready_count == by_place[Place.READY]
@@ -382,7 +380,17 @@ class Model:
         assert ready == sorted(
             offset for offset, held in self.messages.items() if held.place is Place.READY
         )
+        if not state.group_order.groups:
+            assert list(state.ready.in_order()) == self._in_order()
         self._compare_bytes(state)
+
+    def _in_order(self) -> list[int]:
+        """Return the ready messages as they are to be given out."""
+        ready = {o: held for o, held in self.messages.items() if held.place is Place.READY}
+        return sorted(
+            ready,
+            key=lambda o: (-ready[o].priority, ready[o].tail or o, ready[o].tail == 0, o),
+        )
 
     def _compare_bytes(self, state: State) -> None:
         sizes = {offset: state.size_of(offset, offset + 1) for offset in self.messages}
@@ -416,4 +424,3 @@ _DO: dict[type[Decision], Callable[[Model, Any], None]] = {
     d.Finish: Model._finish,
     d.Redrive: Model._redrive,
 }
-

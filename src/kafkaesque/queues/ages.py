@@ -1,9 +1,8 @@
 """When messages arrived, so that the oldest can be found whose time is up.
 
-One entry stands for all that arrived within a quarter of a second. There are at most 4,096: when
-there are more, every second one is dropped, and the messages of both count as arrived with the
-later one. So a message may live longer by a thousandth of the time that the queue spans, and none
-shorter.
+One entry stands for all that arrived within a grain of time, and counts them as arrived at its end.
+The grain is a quarter of a second, or what makes 2,048 of the time that the queue spans. So a
+message may live longer by a two-thousandth of that, and none shorter.
 """
 
 from bisect import bisect_right
@@ -11,8 +10,8 @@ from typing import NamedTuple
 
 from kafkaesque.queues.runs import Reader, Writer
 
-_GRAIN_MS = 250
-_ENTRIES_MAX = 4_096
+_GRAIN_MS_MIN = 250
+_GRAINS = 2_048
 _ENTRIES_MIN = 64
 
 
@@ -23,6 +22,7 @@ class _Entries(NamedTuple):
     walls_ms: list[int]
     #: With so many entries it is time to look for those that are not needed.
     full_at: int
+    grain_ms: int
 
 
 class Ages:
@@ -31,7 +31,7 @@ class Ages:
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries = _Entries([], [], _ENTRIES_MIN)
+        self._entries = _Entries([], [], _ENTRIES_MIN, _GRAIN_MS_MIN)
 
     def note(self, first: int, wall_ms: int, floor: int) -> _Entries | None:
         """Messages from an offset on have arrived then; what is before the floor is past.
@@ -47,7 +47,7 @@ class Ages:
         else:
             before = entries._replace(firsts=[], walls_ms=[], full_at=-1)
         entries.firsts.append(first)
-        entries.walls_ms.append(wall_ms + _GRAIN_MS)
+        entries.walls_ms.append(wall_ms + entries.grain_ms)
         self._entries = entries
         return before
 
@@ -61,18 +61,19 @@ class Ages:
 
     def arrived_by(self, wall_ms: int, end: int) -> int:
         """Return the offset before which everything has arrived by then."""
-        firsts, walls_ms, _ = self._entries
+        firsts, walls_ms = self._entries[:2]
         position = bisect_right(walls_ms, wall_ms)
         return firsts[position] if position < len(firsts) else end
 
     def arrived_ms(self, offset: int) -> int:
         """Return when a message has arrived, or a little later."""
-        firsts, walls_ms, _ = self._entries
+        firsts, walls_ms = self._entries[:2]
         return walls_ms[max(0, bisect_right(firsts, offset) - 1)] if firsts else 0
 
     def write(self, writer: Writer) -> None:
-        firsts, walls_ms, full_at = self._entries
+        firsts, walls_ms, full_at, grain_ms = self._entries
         writer.number(full_at)
+        writer.number(grain_ms)
         writer.number(len(firsts))
         before = before_ms = 0
         for first, each_ms in zip(firsts, walls_ms, strict=True):
@@ -81,7 +82,7 @@ class Ages:
             before, before_ms = first, each_ms
 
     def read(self, reader: Reader) -> None:
-        full_at = reader.number()
+        full_at, grain_ms = reader.number(), reader.number()
         firsts, walls_ms = [], []
         first = each_ms = 0
         for _ in range(reader.count()):
@@ -89,14 +90,23 @@ class Ages:
             each_ms += reader.number()
             firsts.append(first)
             walls_ms.append(each_ms)
-        self._entries = _Entries(firsts, walls_ms, full_at)
+        self._entries = _Entries(firsts, walls_ms, full_at, grain_ms)
 
 
 def _thinned(entries: _Entries, floor: int) -> _Entries:
-    """Return copies without what is past, and without every second one if there are too many."""
+    """Return copies without what is past, in grains that fit to the time that is left."""
     start = max(0, bisect_right(entries.firsts, floor) - 1)
-    firsts, walls_ms = entries.firsts[start:], entries.walls_ms[start:]
-    if len(firsts) >= _ENTRIES_MAX:
-        # An entry that stays begins with the one before it.
-        firsts, walls_ms = firsts[::2], [*walls_ms[1::2], *walls_ms[-1:][: len(walls_ms) % 2]]
-    return _Entries(firsts, walls_ms, max(_ENTRIES_MIN, min(2 * len(firsts), _ENTRIES_MAX)))
+    span_ms = entries.walls_ms[-1] - entries.walls_ms[start]
+    grain_ms = max(_GRAIN_MS_MIN, span_ms // _GRAINS)
+    firsts: list[int] = []
+    walls_ms: list[int] = []
+    begun_ms = 0
+    for position in range(start, len(entries.firsts)):
+        wall_ms = entries.walls_ms[position]
+        if firsts and wall_ms < begun_ms + grain_ms:
+            walls_ms[-1] = wall_ms
+            continue
+        begun_ms = wall_ms
+        firsts.append(entries.firsts[position])
+        walls_ms.append(wall_ms)
+    return _Entries(firsts, walls_ms, max(_ENTRIES_MIN, 2 * len(firsts)), grain_ms)

@@ -71,7 +71,9 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
         (names.IDENTITY, message.identity),
     )
     return tuple(
-        (name, value if isinstance(value, bytes) else b"%d" % value) for name, value in said if value
+        (name, value if isinstance(value, bytes) else b"%d" % value)
+        for name, value in said
+        if value
     )
 
 
