@@ -92,7 +92,7 @@ class Cluster:
         self.clocks = [1_000, 50_000, 7]
         self.skews_ms = [0, 0, 0]
         self.true_ms = 0
-        self.led_since_ms = 0
+        self.grace_until_ms = 0
         #: Requests that wait for their answers, and claims that clients know of.
         self.waiting: dict[RequestToken, Request] = {}
         self.claims: list[Claim] = []
@@ -306,8 +306,7 @@ class Cluster:
     def pass_time(self, ms: int) -> None:
         self.clocks = [each + ms for each in self.clocks]
         self.true_ms += ms
-        grace_ms = self.table.state.policy.grace_ms
-        if self.led_since_ms + grace_ms <= self.true_ms:
+        if self.grace_until_ms <= self.true_ms:
             for session in self.table.state.sessions.values():
                 if session not in self.attached:
                     self.leave(session)
@@ -384,7 +383,7 @@ class Cluster:
         self.waiting.clear()
         self.attached.clear()
         self.moves.clear()
-        self.led_since_ms = self.true_ms
+        self.grace_until_ms = self.true_ms + self.table.state.policy.grace_ms
         self.table.lead(self.instant())
         for part in self.table.snapshot_parts():
             self.log(part)

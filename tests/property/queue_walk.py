@@ -46,7 +46,7 @@ def step(c: Cluster, rng: random.Random) -> None:
 
     flip = rng.random() < 0.5
     which, count = rng.randrange(3), rng.randint(1, 4)
-    old = rng.choice((0, 0, 1, 2, 5))
+    old = rng.choice((0, 0, 0, 1, 3))
     actions: list[tuple[int, Callable[[], None]]] = [
         (9, lambda: c.put(messages(rng))),
         (7, lambda: c.take(count, rng.choice((None, 0, 5, 50)), rng.choice((0, 30)), which)),
@@ -54,7 +54,7 @@ def step(c: Cluster, rng: random.Random) -> None:
         (3, lambda: c.grant(which, count, rng.choice((1, 300, 2**62)))),
         (1, lambda: c.detach(which, flip)),
         (5, lambda: c.settle(old, flip)),
-        (4, lambda: c.give_back(old, flip, rng.random() < 0.3, rng.choice((None, 0, 12)))),
+        (6, lambda: c.give_back(old, flip, rng.random() < 0.6, rng.choice((None, 0, 0, 12)))),
         (2, lambda: c.reject(old)),
         (2, lambda: c.extend(old, rng.choice((0, 3, 40)))),
         (1, lambda: c.stage(old, count)),

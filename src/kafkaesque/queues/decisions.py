@@ -151,7 +151,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Messages in flight are settled if a transaction is committed; until then nothing ends them."""
+    """Messages in flight are settled if a transaction is committed; nothing ends them before."""
 
     transaction: int
     runs: Runs
