@@ -80,6 +80,36 @@ class OffsetSet:
         blocks = self._blocks
         return all(blocks.get(number, 0) & mask == mask for number, mask in _pieces(first, end))
 
+    def add_block(self, number: int, bits: int) -> None:
+        """Add offsets of one block, by their bits.
+
+        Raises:
+            InvariantBroken: some of them are there already.
+        """
+        block = self._blocks.get(number, 0)
+        if block & bits:
+            raise InvariantBroken(f"some of block {number} are there twice")
+        if not block:
+            self._new_block(number)
+        block |= bits
+        self._blocks[number] = _FULL if block == _FULL else block
+        self.count += bits.bit_count()
+
+    def remove_block(self, number: int, bits: int) -> None:
+        """Remove offsets of one block, by their bits.
+
+        Raises:
+            InvariantBroken: some of them are not there.
+        """
+        block = self._blocks.get(number, 0)
+        if block & bits != bits:
+            raise InvariantBroken(f"some of block {number} are not there")
+        if block == bits:
+            del self._blocks[number]
+        else:
+            self._blocks[number] = block ^ bits
+        self.count -= bits.bit_count()
+
     def first(self) -> int | None:
         """Return the lowest offset, or None."""
         number = self._first_block()
@@ -191,6 +221,20 @@ def _pieces(first: int, end: int) -> Iterator[tuple[int, int]]:
         high = min(end - (number << _SHIFT), BLOCK)
         yield number, ((1 << (high - low)) - 1) << low
         first = (number + 1) << _SHIFT
+
+
+def block_parts(first: int, end: int) -> Iterator[tuple[int, Run]]:
+    """Return a run in parts that lie in one block each, with the block's number."""
+    while first < end:
+        number = first >> _SHIFT
+        stop = min(end, (number + 1) << _SHIFT)
+        yield number, Run(first, stop)
+        first = stop
+
+
+def bits_of(run: Run, marks: bytes) -> int:
+    """Return the bits of a part of a block: those that are marked with `1` and not with `0`."""
+    return int(marks[::-1], 2) << (run.first & _MASK)
 
 
 def _lowest(block: int) -> int:

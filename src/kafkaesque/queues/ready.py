@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaesque.queues.column import Column
-from kafkaesque.queues.offset_set import OffsetSet
+from kafkaesque.queues.offset_set import OffsetSet, bits_of, block_parts
 from kafkaesque.queues.runs import Run, runs_of
 
+#: A longer run of mixed priorities is looked at by blocks.
+_ONE_BY_ONE_MAX = 64
+#: For each priority what marks it among others.
+_MARKS = [bytes(0x31 if each == mark else 0x30 for each in range(256)) for mark in range(256)]
 #: Of so many picks one is from the lowest priority, where the policy is fair.
 FAIR_EVERY = 8
 
@@ -44,9 +48,13 @@ class Ready:
 
     def put(self, first: int, end: int) -> None:
         """Let a run be ready, in its old place."""
+        self.count += end - first
+        if self.priorities and end - first > _ONE_BY_ONE_MAX:
+            for priority, number, bits in self._blocks_by_priority(first, end):
+                self._sets.setdefault(priority, OffsetSet()).add_block(number, bits)
+            return
         for priority, run in self._by_priority(first, end):
             self._sets.setdefault(priority, OffsetSet()).add(*run)
-        self.count += end - first
 
     def put_at_tail(self, offset: int, place: int) -> None:
         """Let a message be ready behind all that is before a place."""
@@ -67,10 +75,9 @@ class Ready:
         for placed in at_tail:
             tail = self._tails[self.priorities[placed.offset]]
             del tail[bisect_left(tail, placed)]
-        for run in _without(first, end, at_tail):
-            for priority, part in self._by_priority(*run):
-                self._sets.setdefault(priority, OffsetSet()).remove(*part)
         self.count -= end - first
+        for run in _without(first, end, at_tail):
+            self._take_in_place(*run)
         return tuple(at_tail)
 
     def put_back(self, first: int, end: int, at_tail: tuple[Placed, ...]) -> None:
@@ -138,6 +145,21 @@ class Ready:
             yield Run(start, run.end)
         for placed in tail[at:]:
             yield Run(placed.offset, placed.offset + 1)
+
+    def _take_in_place(self, first: int, end: int) -> None:
+        if self.priorities and end - first > _ONE_BY_ONE_MAX:
+            for priority, number, bits in self._blocks_by_priority(first, end):
+                self._sets.setdefault(priority, OffsetSet()).remove_block(number, bits)
+            return
+        for priority, part in self._by_priority(first, end):
+            self._sets.setdefault(priority, OffsetSet()).remove(*part)
+
+    def _blocks_by_priority(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Return the bits that a run has in each priority's blocks."""
+        for number, part in block_parts(first, end):
+            values = bytes(self.priorities.values(*part))
+            for priority in set(values):
+                yield priority, number, bits_of(part, values.translate(_MARKS[priority]))
 
     def _by_priority(self, first: int, end: int) -> Iterator[tuple[int, Run]]:
         if not self.priorities:

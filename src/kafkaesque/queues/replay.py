@@ -91,33 +91,42 @@ def _note_identities(state: State, arrival: Arrival) -> None:
 
 def _place(state: State, run: Run, details: dict[int, Details], wall_ms: int) -> None:
     due_ms = wall_ms + state.policy.delay_ms if state.policy.delay_ms else 0
-    start = run.first
-    for offset in [each for each in details if run.first <= each < run.end]:
-        if start < offset:
-            _place_plain(state, start, offset, due_ms)
-        _place_one(state, details[offset], due_ms, wall_ms)
-        start = offset + 1
-    if start < run.end:
-        _place_plain(state, start, run.end, due_ms)
+    said = [details.get(offset) for offset in range(*run)] if details else []
+    if not any(said):
+        _place_run(state, run.first, run.end, due_ms)
+        return
+    known = [each or Details(offset) for offset, each in enumerate(said, run.first)]
+    _note_details(state, run, known)
+    times = [each.not_before_ms or due_ms for each in known]
+    start = 0
+    for at in range(1, len(times) + 1):
+        if at == len(times) or times[at] != times[start]:
+            due_ms = times[start] if times[start] > wall_ms else 0
+            _place_run(state, run.first + start, run.first + at, due_ms)
+            start = at
 
 
-def _place_plain(state: State, first: int, end: int, due_ms: int) -> None:
+def _note_details(state: State, run: Run, known: list[Details]) -> None:
+    """Keep what messages say of themselves, so far as the policy cares."""
+    policy = state.policy
+    priorities = [min(each.priority, policy.priorities - 1) for each in known]
+    if any(priorities):
+        state.ready.priorities.put(run.first, priorities)
+        state.do(state.ready.priorities.clear, *run)
+    groups = [each.group for each in known]
+    if policy.is_ordered and any(groups):
+        state.group_order.groups.put(run.first, groups)
+        state.do(state.group_order.groups.clear, *run)
+    for each in known:
+        if each.not_after_ms:
+            state.set_times(state.expiry, each.offset, each.offset + 1, each.not_after_ms)
+
+
+def _place_run(state: State, first: int, end: int, due_ms: int) -> None:
     if due_ms:
         state.begin_delay(first, end, due_ms)
     else:
         state.put_ready(first, end)
-
-
-def _place_one(state: State, details: Details, due_ms: int, wall_ms: int) -> None:
-    offset, policy = details.offset, state.policy
-    priority = min(details.priority, policy.priorities - 1)
-    state.set_column(state.ready.priorities, offset, priority)
-    if policy.is_ordered:
-        state.set_column(state.group_order.groups, offset, details.group)
-    if details.not_after_ms:
-        state.set_times(state.expiry, offset, offset + 1, details.not_after_ms)
-    due_ms = details.not_before_ms or due_ms
-    _place_plain(state, offset, offset + 1, due_ms if due_ms > wall_ms else 0)
 
 
 # -- decisions

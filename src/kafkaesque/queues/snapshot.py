@@ -10,7 +10,7 @@ from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.policy import read_policy, write_policy
 from kafkaesque.queues.ready import Placed
 from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
-from kafkaesque.queues.state import Moving, Place, State
+from kafkaesque.queues.state import Moving, State
 
 VERSION = 1
 _NUMBERS = (
@@ -164,10 +164,10 @@ def _conclude(state: State, places: list[Placed]) -> None:
         for ready in _without(run, elsewhere):
             state.ready.put(*ready)
     order = state.group_order
-    for offset, group in order.groups.items():
-        place = state.place_of(offset)
-        if place is Place.IN_FLIGHT or (place is Place.DELAYED and state.attempts[offset]):
-            order.hold(group)
+    tried = (offset for offset, _ in state.delayed.items() if state.attempts[offset])
+    for offset in (*tried, *(offset for offset, _ in state.owners.items())):
+        if order.groups[offset]:
+            order.hold(order.groups[offset])
 
 
 def _keys(state: State) -> list[list[int]]:

@@ -124,8 +124,16 @@ class Timetable:
     def enter_anew(self) -> None:
         """Make the entries from the times that are in force."""
         self._forget_entries()
+        near, far, near_until = self._near, self._far, self._near_until
         for offset, due_ms in self._times.items():
-            self._enter(offset, offset + 1, due_ms)
+            if due_ms >> _FAR_SHIFT >= near_until:
+                times, offsets = far.setdefault(due_ms >> _FAR_SHIFT, (array("I"), array("Q")))
+                times.append(due_ms & _FAR_MASK)
+                offsets.append(offset)
+            else:
+                bucket = near.setdefault(due_ms >> _NEAR_SHIFT, array("Q"))
+                bucket.append(((due_ms & _NEAR_MASK) << _OFFSET_SHIFT) + offset)
+        self._entries = self.count
 
     # -- inside
 
