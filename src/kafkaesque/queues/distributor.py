@@ -19,6 +19,8 @@ from kafkaesque.tables.log_table import RequestToken
 
 #: Messages that one demand is given in one turn.
 SHARE_MAX = 4_096
+#: Messages that are given out in one turn, before others have theirs.
+SERVED_MAX = 16_384
 #: Demands that may wait in one queue.
 DEMANDS_MAX = 100_000
 
@@ -39,7 +41,7 @@ class _Demand:
 class Distributor:
     """See the module."""
 
-    __slots__ = ("_context", "_credit", "_demands", "_picks", "_sessions", "is_behind")
+    __slots__ = ("_context", "_credit", "_demands", "_has_more", "_picks", "_sessions", "is_behind")
 
     def __init__(self, context: Context, sessions: Sessions) -> None:
         self._context = context
@@ -49,6 +51,8 @@ class Distributor:
         self._picks = 0
         #: Whether there may be more to give than the last turn had time for.
         self.is_behind = False
+        #: Whether a search has not come to the end of what is ready.
+        self._has_more = False
 
     @property
     def is_full(self) -> bool:
@@ -89,7 +93,19 @@ class Distributor:
 
     def serve(self) -> None:
         """Give what there is to those who wait."""
-        self.is_behind = False
+        self.is_behind = self._has_more = False
+        served = 0
+        while served < SERVED_MAX:
+            now_served = self._serve_each()
+            served += now_served
+            if not now_served:
+                self.is_behind = self._has_more
+                return
+        self.is_behind = True
+
+    def _serve_each(self) -> int:
+        """Give each its share once; return how many messages were given."""
+        before = self._context.state.flight_count
         for _ in range(len(self._demands)):
             if self._room() <= 0 or not self._context.state.ready.count:
                 break
@@ -100,6 +116,7 @@ class Distributor:
                 self._demands.append(demand)
             elif demand.token is None and demand.session is not None:
                 del self._credit[demand.session]
+        return self._context.state.flight_count - before
 
     def expire(self) -> None:
         """Answer those who have waited long enough."""
@@ -162,7 +179,8 @@ class Distributor:
 
     def _share(self, demand: _Demand) -> int:
         """Return how many one demand is given, so that others are given some, too."""
-        if demand.token is not None:
+        is_shared = self._context.state.policy.sharing is Sharing.ALL
+        if demand.token is not None or not is_shared:
             return SHARE_MAX
         share = -(-self._context.state.ready_count // (len(self._demands) + 1))
         return max(1, min(share, SHARE_MAX))
@@ -172,7 +190,7 @@ class Distributor:
         state = self._context.state
         if state.group_order.groups:
             free = state.group_order.free_offsets(count_max)
-            self.is_behind = state.group_order.looked_at >= LOOKED_AT_MAX
+            self._has_more = state.group_order.looked_at >= LOOKED_AT_MAX
             return list(runs_of(free))
         if state.policy.is_fair and state.policy.priorities > 1:
             return self._next_fairly(count_max)
