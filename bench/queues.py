@@ -255,15 +255,15 @@ def main() -> None:
     count = parser.parse_args().messages
     print(f"{count:,} messages that wait:")
     for kind in KINDS:
-        size, write, read = snapshot_ms(kind, count)
+        length, write, read = snapshot_ms(kind, count)
         print(
             f"  {kind:24} {bytes_each(kind, count):6.2f} bytes each; first after"
-            f" {first_ms(kind, count):5.2f} ms; snapshot {size:,} bytes,"
+            f" {first_ms(kind, count):5.2f} ms; snapshot {length:,} bytes,"
             f" {write:.0f} ms to write, {read:.0f} ms to read"
         )
     for each in (64, 8, 1):
-        us, size = round_trip_us(64_000, each)
-        print(f"put, taken, settled, {each:2} at a time: {us:5.2f} us and {size:.2f} bytes each")
+        us, logged = round_trip_us(64_000, each)
+        print(f"put, taken, settled, {each:2} at a time: {us:5.2f} us and {logged:.2f} bytes each")
     slowest, turns = poison_ms(count)
     print(f"behind a held group: {turns} turns, the slowest {slowest:.1f} ms")
     for name, (slowest, turns) in steps_of(count).items():

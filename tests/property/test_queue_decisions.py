@@ -36,7 +36,9 @@ def runs(draw: st.DrawFn) -> tuple[Run, ...]:
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     small = st.integers(0, 10**9)
-    options = {each.name: draw(small) for each in fields(Policy) if type(each.default) is int}
+    options: dict[str, Any] = {
+        each.name: draw(small) for each in fields(Policy) if type(each.default) is int
+    }
     options |= {"priorities": draw(st.integers(1, 32)), "is_ordered": False}
     try:
         policy = Policy(

@@ -24,6 +24,13 @@ def _little(block: "array[int]") -> "array[int]":
     return block
 
 
+def _write_pairs(pairs: list[tuple[int, int]], writer: Writer) -> None:
+    writer.number(len(pairs))
+    for at, value in pairs:
+        writer.number(at)
+        writer.number(value)
+
+
 class Column:
     """Numbers by offset."""
 
@@ -130,16 +137,13 @@ class Column:
         writer.number(len(self._blocks))
         for number in sorted(self._blocks):
             block = self._blocks[number]
-            pairs = block if isinstance(block, dict) else {}
-            if not isinstance(block, dict) and self._used[number] <= _SPARSE_MAX:
-                pairs = {at: value for at, value in enumerate(block) if value}
             writer.number(number)
-            writer.number(len(pairs))
-            if pairs:
-                for at, value in sorted(pairs.items()):
-                    writer.number(at)
-                    writer.number(value)
+            if isinstance(block, dict):
+                _write_pairs(sorted(block.items()), writer)
+            elif self._used[number] <= _SPARSE_MAX:
+                _write_pairs([(at, value) for at, value in enumerate(block) if value], writer)
             else:
+                writer.number(0)
                 writer.bytes(_little(block[:]).tobytes())
 
     def read(self, reader: Reader) -> None:

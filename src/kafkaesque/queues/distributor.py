@@ -37,6 +37,11 @@ class _Demand:
         self.token: RequestToken | None = None
         self.deadline_ms: int | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be given more; credit of bytes may be overdrawn by one message."""
+        return self.messages > 0 and self.bytes > 0
+
 
 class Distributor:
     """See the module."""
@@ -70,10 +75,12 @@ class Distributor:
         if demand is None:
             demand = _Demand(grant.session, 0, 0, 0)
             self._credit[grant.session] = demand
-            self._demands.append(demand)
+        has_waited = demand.is_open
         demand.messages = min(demand.messages + grant.messages, UNBOUNDED)
         demand.bytes = min(demand.bytes + grant.bytes, UNBOUNDED)
         demand.lock_ms = self._lock_ms(grant.lock_ms)
+        if not has_waited:
+            self._maybe_wait(demand)
 
     def take(self, take: Take) -> None:
         """Let a demand wait: at the end of this turn it has something, or waits on."""
@@ -112,10 +119,7 @@ class Distributor:
             demand = self._demands.popleft()
             if self._may_have(demand):
                 self._serve_one(demand)
-            if demand.messages > 0 and demand.bytes > 0:
-                self._demands.append(demand)
-            elif demand.token is None and demand.session is not None:
-                del self._credit[demand.session]
+            self._maybe_wait(demand)
         return self._context.state.flight_count - before
 
     def expire(self) -> None:
@@ -136,6 +140,11 @@ class Distributor:
         return min((each for each in deadlines if each is not None), default=None)
 
     # -- inside
+
+    def _maybe_wait(self, demand: _Demand) -> None:
+        """Let a demand be served again if it may have more."""
+        if demand.is_open:
+            self._demands.append(demand)
 
     def _lock_ms(self, asked_ms: int | None) -> int:
         return self._context.state.policy.lock_ms if asked_ms is None else asked_ms

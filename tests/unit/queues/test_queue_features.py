@@ -379,14 +379,13 @@ def test_credit_is_shared_and_used_up() -> None:
     assert given == {b"a": 3, b"b": 3}
 
 
-def test_credit_of_bytes_lets_one_large_message_through() -> None:
+def test_credit_of_bytes_is_overdrawn_by_one_message_and_no_more() -> None:
     host = queue(counts_bytes=True)
     host.attach(b"a")
     host.put(*[Message(value=b"v" * 100, priority=1)] * 5)
-    host.ask(Grant, session=b"a", messages=10, bytes=250)
-    assert host.table.state.flight_count == 2
-    host.ask(Grant, session=b"a", messages=10, bytes=1)
-    assert host.table.state.flight_count == 3
+    for size, in_flight in ((250, 3), (50, 3), (1, 4), (99, 4), (1_000, 5)):
+        host.ask(Grant, session=b"a", messages=10, bytes=size)
+        assert host.table.state.flight_count == in_flight
 
 
 def test_no_more_than_allowed_are_in_flight() -> None:
