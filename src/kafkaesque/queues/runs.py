@@ -96,7 +96,10 @@ class Reader:
         self._at = 0
 
     def number(self) -> int:
-        value = 0
+        at, value = self._at, 0
+        if at < len(self._data) and self._data[at] < 0x80:
+            self._at = at + 1
+            return self._data[at]
         for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
             if self._at >= len(self._data):
                 raise BadDecision("a number is cut off")

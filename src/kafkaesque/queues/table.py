@@ -31,12 +31,13 @@ _ZERO = Offset(0)
 class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     """See the module, and `kafkaesque.tables.replicated` for how it is driven."""
 
-    __slots__ = ("_context", "_engine", "_has_own_log", "state")
+    __slots__ = ("_context", "_decided", "_engine", "_has_own_log", "state")
 
     def __init__(
         self, number: int, start_offset: Offset = _ZERO, *, has_own_log: bool = True
     ) -> None:
         self._has_own_log = has_own_log
+        self._decided: Decision | None = None
         super().__init__(number, start_offset)
 
     # -- what may be asked without deciding
@@ -74,7 +75,8 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
         self._engine: Engine | None = None
 
     def _apply(self, decision: bytes) -> Undo:
-        return replay(self.state, read_decision(decision))
+        decided, self._decided = self._decided, None
+        return replay(self.state, decided or read_decision(decision))
 
     def _undo(self, changes: Undo) -> None:
         undo(changes)
@@ -121,6 +123,8 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     # -- inside
 
     def _log(self, decision: Decision) -> None:
+        # It is applied within the call: there is no need to read what was just written.
+        self._decided = decision
         self.log(write_decision(decision))
 
     def _leading_engine(self) -> Engine:

@@ -80,6 +80,8 @@ class Timetable:
 
         Each comes once, though its time stays what it is; after `enter_anew` all come again.
         """
+        if not self._entries:
+            return []
         self._come_near(now_ms)
         due: list[tuple[int, int]] = []
         for number in sorted(number for number in self._near if number <= now_ms >> _NEAR_SHIFT):
