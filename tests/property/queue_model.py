@@ -377,7 +377,8 @@ class Model:
         assert state.flight_count == by_place[Place.IN_FLIGHT]
         assert len(state.moving) == by_place[Place.MOVING]
         for offset, moving in state.moving.items():
-            assert self.killed[moving.target][moving.sequence] == offset, "a number is wrong"
+            numbered = dict(enumerate(self.killed[moving.target]))
+            assert numbered.get(moving.sequence) == offset, "a number is wrong"
         ready = sorted([*state.ready.all(), *state.group_order.waiting()])
         assert ready == sorted(
             offset for offset, held in self.messages.items() if held.place is Place.READY

@@ -10,9 +10,12 @@ What is set aside is still ready: where a message lies is found out by the leade
 the state.
 """
 
+from itertools import groupby
+
 from kafkaesque.queues.column import Column
 from kafkaesque.queues.offset_set import OffsetSet
 from kafkaesque.queues.ready import Ready
+from kafkaesque.queues.runs import Run, runs_of
 
 #: Ready messages that are looked at in search of a free group, before the next turn.
 LOOKED_AT_MAX = 8_192
@@ -101,13 +104,17 @@ class GroupOrder:
             else:
                 met.add(group)
                 free.append(offset)
-        for offset in aside:
-            self._set_aside(offset)
+        for run in runs_of(sorted(aside)):
+            self._set_aside(run)
         return free
 
-    def _set_aside(self, offset: int) -> None:
-        self._ready.take(offset, offset + 1)
-        self._waiting.setdefault(self.groups[offset], OffsetSet()).add(offset, offset + 1)
+    def _set_aside(self, run: Run) -> None:
+        self._ready.take(*run)
+        start = run.first
+        for group, some in groupby(self.groups.values(*run)):
+            end = start + sum(1 for _ in some)
+            self._waiting.setdefault(group, OffsetSet()).add(start, end)
+            start = end
 
     def _bring_back(self, group: int) -> None:
         waiting = self._waiting.get(group)
