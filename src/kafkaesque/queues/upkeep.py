@@ -20,6 +20,8 @@ STEP_MAX = 10_000
 PURGE_STEP = 262_144
 #: Messages that are on their way at once while a queue is redriven.
 REDRIVEN_MAX = 1_000
+#: By the wall's time nothing is waited for longer than this without looking: it may be set.
+LOOK_AGAIN_MS = 10_000
 
 
 class Upkeep:
@@ -187,10 +189,6 @@ class Upkeep:
         else:
             self._redriven_to = living[-1] + 1
             self.is_behind = True
-
-
-#: By the wall's time nothing is waited for longer than this without looking: it may be set.
-LOOK_AGAIN_MS = 10_000
 
 
 def counted(context: Context) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Put, take, settle; locks that end; a new leader."""
 
-from kafkaesque.queues.requests import Claim, Done, Extend, GiveBack, Taken
+from kafkaesque.queues.requests import Claim, Done, Extend, GiveBack, Take, Taken
 from kafkaesque.queues.state import Place
 from tests.unit.queues.queue_host import PLAIN, QueueHost
 
@@ -68,8 +68,6 @@ def test_nothing_is_given_out_before_it_is_committed() -> None:
 
 def test_a_taker_waits_until_there_is_something() -> None:
     host = QueueHost()
-    from kafkaesque.queues.requests import Take
-
     assert host.ask(Take, wait_ms=100) is None
     token = host._last_token
     (offset,) = host.put(PLAIN)
@@ -78,8 +76,6 @@ def test_a_taker_waits_until_there_is_something() -> None:
 
 def test_a_taker_does_not_wait_for_ever() -> None:
     host = QueueHost()
-    from kafkaesque.queues.requests import Take
-
     host.ask(Take, wait_ms=100)
     host.pass_time(99)
     assert host._last_token not in host.answers
