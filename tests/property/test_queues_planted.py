@@ -162,7 +162,7 @@ def lives_that_end_early(patch: pytest.MonkeyPatch) -> None:
 
 def limits_that_count_too_much(patch: pytest.MonkeyPatch) -> None:
     real = Upkeep._excess
-    patch.setattr(Upkeep, "_excess", lambda self: (real(self) + 1) * bool(real(self)))
+    patch.setattr(Upkeep, "_excess", lambda self: tuple(each + (each > 0) for each in real(self)))
 
 
 def full_queues_admit(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Due, Purge, Reason, Redrive
 from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.requests import Done
-from kafkaesque.queues.runs import runs_of
+from kafkaesque.queues.runs import offsets_of, runs_of
 from kafkaesque.queues.state import Place
 from kafkaesque.tables.log_table import RequestToken
 
@@ -131,36 +131,37 @@ class Upkeep:
             yield offset
 
     def _keep_limits(self) -> None:
-        policy = self._context.state.policy
-        if policy.overflow is Overflow.REJECT:
+        state = self._context.state
+        if state.policy.overflow is Overflow.REJECT:
             return
-        reason, dropped = Reason.TOO_LONG, 0
-        while dropped < STEP_MAX and self._excess() > 0:
-            heads = self._heads(min(self._excess(), STEP_MAX - dropped))
-            if not heads:
-                return
-            dropped += len(heads)
-            self._context.give_up(reason, heads)
-        self.is_behind = self.is_behind or dropped >= STEP_MAX
+        count, size = self._excess()
+        heads: list[int] = []
+        for offset in self._heads() if count > 0 or size > 0 else ():
+            if len(heads) == STEP_MAX or (count <= 0 and size <= 0):
+                break
+            heads.append(offset)
+            count, size = count - 1, size - state.size_of(offset, offset + 1)
+        self._context.give_up(Reason.TOO_LONG, sorted(heads))
+        self.is_behind = self.is_behind or len(heads) == STEP_MAX
 
-    def _excess(self) -> int:
-        """Return how many messages a queue is too long by; at least 1 if it is so by bytes."""
+    def _excess(self) -> tuple[int, int]:
+        """Return how many messages and bytes a queue is too long by; not more than 0: it is not."""
         policy = self._context.state.policy
         count, size = counted(self._context)
-        excess = max(0, count - policy.messages_max) if policy.messages_max else 0
-        if policy.bytes_max and size > policy.bytes_max:
-            mean = max(1, size // max(1, count))
-            excess = max(excess, (size - policy.bytes_max) // mean // 2, 1)
-        return excess
+        return (
+            count - policy.messages_max if policy.messages_max else 0,
+            size - policy.bytes_max if policy.bytes_max else 0,
+        )
 
-    def _heads(self, count_max: int) -> list[int]:
-        """Return the messages that a queue that is too long loses first."""
+    def _heads(self) -> Iterator[int]:
+        """Return the messages that a queue that is too long loses first, in that order."""
         state = self._context.state
         if state.policy.priorities > 1 and state.ready.count:
-            lowest = state.ready.peek(count_max, from_lowest=True)
-            return sorted(offset for run in lowest for offset in range(*run))
-        waiting = (offset for offset in state.live.offsets() if self._context.waits(offset))
-        return list(islice(waiting, count_max))
+            yield from offsets_of(state.ready.peek(STEP_MAX, from_lowest=True))
+            return
+        for offset in state.live.offsets():
+            if self._context.waits(offset):
+                yield offset
 
     def _go_on_purging(self) -> None:
         while self._purges:
