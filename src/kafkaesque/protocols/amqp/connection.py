@@ -24,6 +24,8 @@ from kafkaesque.protocols.amqp.content_path import (
     read_ack,
     read_content_head,
     read_publish,
+    read_whole_ack,
+    read_whole_publish,
     write_content,
 )
 from kafkaesque.protocols.amqp.errors import AmqpError, ReplyCode
@@ -79,6 +81,9 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 CHANNEL_MAX = 65_535
 FRAME_BYTES_MAX = 2**31 - 1
 
+#: Pairs of exchange and key whose publishes are not read again.
+NAMES_MAX = 64
+
 _MANDATORY, _IMMEDIATE = 1, 2
 #: The channel that the connection itself has.
 _CONTROL = 0
@@ -109,6 +114,7 @@ class Connection:
         "_frames",
         "_has_failed",
         "_is_unreadable",
+        "_names",
         "_proposed",
         "channel_max",
         "frame_bytes_max",
@@ -123,6 +129,8 @@ class Connection:
         self._frames = FrameReader()
         self._has_failed = False
         self._is_unreadable = False
+        #: Payloads of publishes, and what they say.
+        self._names: dict[bytes, tuple[str, str, int]] = {}
         self._proposed = ConnectionTune()
         self.state = ConnectionState.AWAITS_HEADER
         # What was agreed upon; before that, what holds anyway.
@@ -147,6 +155,8 @@ class Connection:
             self._receive_header(events)
         try:
             while not self.is_paused:
+                self._take_messages(events)
+                self._take_acks(events)
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -174,6 +184,53 @@ class Connection:
             # Where the next one begins is not known any longer.
             self._is_unreadable = True
             raise
+
+    def _take_messages(self, events: list[Event]) -> None:
+        """Take in messages that have come as a whole, and need no second look."""
+        frames, channels, checker = self._frames, self._channels, self._checker
+        data, at, body_bytes_max = frames.data, frames.at, self._body_bytes_max
+        while (found := read_whole_publish(data, at, self.frame_bytes_max)) is not None:
+            end, number, method, properties, body = found
+            channel = channels.get(number)
+            if channel is None or channel.state is not ChannelState.OPEN:
+                break
+            names = self._names.get(method)
+            if names is None:
+                names = self._read_names(method)
+            exchange, key, flags = names
+            if flags & _IMMEDIATE or len(body) > body_bytes_max or checker.check(properties):
+                break
+            frames.at = at = end
+            events.append(
+                Published(
+                    channel=number,
+                    exchange=exchange,
+                    routing_key=key,
+                    mandatory=flags & _MANDATORY != 0,
+                    properties=properties,
+                    body=body,
+                )
+            )
+
+    def _take_acks(self, events: list[Event]) -> None:
+        """Take in acknowledgements that have come as a whole."""
+        frames, channels = self._frames, self._channels
+        data = frames.data
+        while (found := read_whole_ack(data, frames.at)) is not None:
+            end, number, tag, multiple = found
+            channel = channels.get(number)
+            if channel is None or channel.state is not ChannelState.OPEN:
+                break
+            frames.at = end
+            events.append(Acknowledged(channel=number, delivery_tag=tag, multiple=multiple))
+
+    def _read_names(self, method: bytes) -> tuple[str, str, int]:
+        """Return what a publish says, and remember it: the next ones often say the same."""
+        names = read_publish(method)
+        if len(self._names) == NAMES_MAX:
+            self._names.clear()
+        self._names[method] = names
+        return names
 
     def _receive_header(self, events: list[Event]) -> None:
         is_ours = self._frames.take_header()
