@@ -261,16 +261,16 @@ def test_channels_close_from_either_side_and_from_both_at_once() -> None:
     broker = opened()
     connection = broker.connection
     broker.receive(method(1, m.ChannelClose()))
-    assert len(connection.channels) == 0
+    assert list(connection.channels) == []
     broker.receive(method(1, m.ChannelOpen()))
     connection.close_channel(1, AmqpError(ReplyCode.NOT_FOUND, "no queue 'q'", 50, 10))
     with pytest.raises(InvariantBroken, match="closing"):
         connection.send(1, m.BasicAck())
     (event,) = broker.receive(method(1, m.ChannelClose()))
     assert isinstance(event, MethodReceived)
-    assert len(connection.channels) == 1
+    assert list(connection.channels) == [1]
     broker.receive(method(1, m.ChannelCloseOk()))
-    assert len(connection.channels) == 0
+    assert list(connection.channels) == []
     assert broker.receive(method(1, m.ChannelCloseOk())) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ BODY: dict[str, object] = {
 }
 
 
-def rule(*steps: dict[str, object], when: str | None = None) -> Rule:
+def rule(*steps: Mapping[str, object], when: str | None = None) -> Rule:
     raw = {"name": "r", "steps": list(steps)} | ({"when": when} if when else {})
     return read_rule(json.dumps(raw).encode())
 
