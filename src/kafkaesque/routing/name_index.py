@@ -26,6 +26,8 @@ from kafkaesque.routing.subscribers import SUBSCRIBER_MAX, Subscribers, with_one
 
 #: Shapes that are looked up for one name; further ones are in the tree.
 SHAPES_MAX = 64
+#: For names of more levels it is found out each time which shapes may match.
+PLANNED_LEVELS_MAX = 256
 #: Names whose subscribers are remembered.
 CACHED_NAMES_MAX = 1024
 #: More subscribers than these of one name are found anew each time: to send to them takes longer.
@@ -176,13 +178,14 @@ class NameIndex:
     # -- shapes
 
     def _plan(self, count: int, begins_with_dollar: bool) -> list[_Mask]:
-        """Return the masks for a name of so many levels, and remember them."""
+        """Return the masks for a name of so many levels, and remember them if these are few."""
         plan = [
             _mask(shape, count)
             for shape in self._shapes
             if _may_match(shape, count) and not (shape.skips_dollar and begins_with_dollar)
         ]
-        self._plans[-count if begins_with_dollar else count] = plan
+        if count <= PLANNED_LEVELS_MAX:
+            self._plans[-count if begins_with_dollar else count] = plan
         return plan
 
     def _has_place(self, new: _Shape) -> bool:

@@ -398,6 +398,14 @@ def key_of_levels(name: Levels) -> NameKey:
     return NameKey("/".join([write(level, len(name)) for level in name]))
 
 
+def key_of_routing_key(text: str) -> NameKey:
+    """Return the key of a name in AMQP's grammar, which may be longer than AMQP allows."""
+    if text and not _NEEDS_CARE.search(text):
+        return NameKey(text.replace(".", "/"))
+    levels = text.split(".")
+    return key_of_levels(tuple(AMQP.read_level(level, len(levels)) for level in levels))
+
+
 def levels_of_key(key: NameKey) -> Levels:
     """Return the name that has this key."""
     levels = key.split("/")

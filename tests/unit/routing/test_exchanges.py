@@ -360,6 +360,25 @@ def test_an_exchange_with_bindings_is_in_use() -> None:
         host.route("")
 
 
+def test_only_exchanges_pass_messages_to_an_internal_one() -> None:
+    host = Host("q1")
+    host.apply(declared("e1", "fanout", is_internal=True))
+    host.bind("e1", "q1")
+    host.bind("amq.direct", "e1", "a")
+    assert host.queues("amq.direct", "a") == ["q1"]
+    for _ in range(2):
+        with pytest.raises(errors.ExchangeInternal, match="internal exchange 'e1' in vhost '/'"):
+            host.route("e1")
+
+
+def test_names_of_other_protocols_may_be_longer_than_amqps() -> None:
+    host = Host("q1")
+    host.bind("amq.topic", "q1", "a.#")
+    for name in ("a." + "é" * 1000, ".".join("a" * 500), "a.%2E." + "x" * 300):
+        assert host.queues("amq.topic", name) == ["q1"]
+    assert host.route("amq.topic", "b." + "x" * 300).is_unroutable
+
+
 def test_a_record_that_contradicts_the_state_is_a_defect_of_ours() -> None:
     host = Host("q1")
     for record in (

@@ -1,6 +1,7 @@
 """Exchanges that choose one of their bindings: by hash, or by lot."""
 
 import math
+from bisect import insort
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import NamedTuple
@@ -68,9 +69,9 @@ class ConsistentHashMatcher(_Hashed):
 
     def add(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         weight = read_weight(key)
-        self._members.append(_Member(destination, key, row, _digest(repr(destination)), weight))
         # In an order that does not depend on who was bound first.
-        self._members.sort()
+        seed = _digest(repr(destination))
+        insort(self._members, _Member(destination, key, row, seed, weight))
 
     def remove(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         self._members = [each for each in self._members if each.row != row]
@@ -99,8 +100,7 @@ class ModulusHashMatcher(_Hashed):
         self._members: list[tuple[Destination, str, int]] = []
 
     def add(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
-        self._members.append((destination, key, row))
-        self._members.sort()
+        insort(self._members, (destination, key, row))
 
     def remove(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         self._members.remove((destination, key, row))

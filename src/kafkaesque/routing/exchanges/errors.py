@@ -23,6 +23,10 @@ class ExchangeInUse(RequestRefused):
     """The exchange was to be deleted only if it has no bindings, and it has some."""
 
 
+class ExchangeInternal(RequestRefused):
+    """Only other exchanges pass messages to this one."""
+
+
 class InequivalentExchange(RequestRefused):
     """An exchange of this name exists, and is another one."""
 

@@ -19,7 +19,7 @@ from kafkaesque.routing.exchanges.kinds import Kind, matching_kind
 from kafkaesque.routing.exchanges.records import Arguments, Destination
 from kafkaesque.routing.message import RoutedMessage
 from kafkaesque.routing.name_index import NameIndex
-from kafkaesque.routing.names import AMQP
+from kafkaesque.routing.names import AMQP, key_of_routing_key
 from kafkaesque.routing.subscribers import Subscribers, with_one, without
 
 Keys = Sequence[str]
@@ -109,10 +109,10 @@ class TopicMatcher:
 
     def rows(self, keys: Keys, message: RoutedMessage) -> Iterable[int]:
         if len(keys) == 1:
-            return self._index.match(AMQP.key_of(keys[0]))
+            return self._index.match(key_of_routing_key(keys[0]))
         rows = array("I")
         for key in keys:
-            rows.extend(self._index.match(AMQP.key_of(key)))
+            rows.extend(self._index.match(key_of_routing_key(key)))
         return rows
 
 

@@ -12,7 +12,7 @@ host.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkaesque.routing.exchanges.errors import BadHeader, NoSuchExchange
+from kafkaesque.routing.exchanges.errors import BadHeader, ExchangeInternal
 from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE, Topology, Vhost
 from kafkaesque.routing.message import RoutedMessage
 
@@ -114,8 +114,8 @@ class Router:
 
         Raises:
             NoSuchVhost, NoSuchExchange: there is none of this name.
+            ExchangeInternal: nobody may publish to it.
             BadHeader: the header CC or BCC is not a list of texts, or too long a one.
-            BadName: a topic exchange was reached, and the key is too long for a name.
         """
         vhost = self._topology.vhost(vhost_name)
         keys = keys_of(message)
@@ -123,8 +123,10 @@ class Router:
             found = vhost.routes.get((exchange, message.key))
             if found is not None:
                 return Route(found)
-        if exchange not in vhost.exchanges:
-            raise NoSuchExchange(f"no exchange '{exchange}' in vhost '{vhost_name}'")
+        if vhost.exchange(exchange).definition.is_internal:
+            raise ExchangeInternal(
+                f"cannot publish to internal exchange '{exchange}' in vhost '{vhost_name}'"
+            )
         return self._walk(vhost, exchange, message, keys)
 
     def _walk(
