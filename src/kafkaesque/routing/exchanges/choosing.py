@@ -70,7 +70,7 @@ class ConsistentHashMatcher(_Hashed):
     def add(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
         weight = read_weight(key)
         # In an order that does not depend on who was bound first.
-        seed = _digest(repr(destination))
+        seed = _digest(f"{destination.is_exchange:d}{destination.name}")
         insort(self._members, _Member(destination, key, row, seed, weight))
 
     def remove(self, row: int, destination: Destination, key: str, arguments: Arguments) -> None:
