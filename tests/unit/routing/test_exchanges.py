@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
@@ -377,6 +378,34 @@ def test_names_of_other_protocols_may_be_longer_than_amqps() -> None:
     for name in ("a." + "é" * 1000, ".".join("a" * 500), "a.%2E." + "x" * 300):
         assert host.queues("amq.topic", name) == ["q1"]
     assert host.route("amq.topic", "b." + "x" * 300).is_unroutable
+
+
+class Seconds(int):
+    """A whole number of a type of its own, as AMQP's timestamps are."""
+
+
+def test_arguments_of_a_protocols_own_types_are_kept_as_plain_ones() -> None:
+    host = Host("q1", "q2")
+    host.bind("amq.headers", "q1", at=Seconds(5), price=Decimal("1.50"))
+    (binding,) = host.topology.vhost("/").bindings()
+    assert binding.arguments == {"at": 5, "price": "1.50"}
+    assert type(binding.arguments["at"]) is int
+    for at in (5, Seconds(5)):
+        assert host.queues("amq.headers", at=at, price=Decimal("1.50")) == ["q1"]
+    assert host.queues("amq.headers", at=True, price=Decimal("1.50")) == []
+    host.declare("e1", "x-modulus-hash", hash_header="at")
+    for queue in ("q1", "q2"):
+        host.bind("e1", queue)
+    for at in range(10):
+        assert host.queues("e1", at=at) == host.queues("e1", at=Seconds(at))
+    wanted = Unbound(
+        vhost="/",
+        source="amq.headers",
+        destination=Destination("q1"),
+        arguments={"price": Decimal("1.50"), "at": Seconds(5)},
+    )
+    host.apply(*planner.unbind(host.topology, wanted))
+    assert host.queues("amq.headers", at=5, price="1.50") == []
 
 
 def test_a_record_that_contradicts_the_state_is_a_defect_of_ours() -> None:

@@ -1,6 +1,7 @@
 """Selectors: what they mean, what is wrong with texts that are none, and their bounds."""
 
 import time
+from decimal import Decimal
 
 import pytest
 
@@ -174,6 +175,15 @@ def test_a_long_selector_is_refused_and_one_below_the_bound_runs() -> None:
 )
 def test_a_body_that_cannot_be_read_is_unknown(body: bytes) -> None:
     assert Selector("$.a = 1").value(RoutedMessage(body=body)) is None
+
+
+def test_numbers_of_a_protocols_own_types() -> None:
+    class Seconds(int):
+        pass
+
+    message = RoutedMessage(headers={"price": Decimal("1.5")}, properties={"timestamp": Seconds(5)})
+    assert Selector("properties.timestamp = 5 AND JMSTimestamp + 1 = 6").matches(message)
+    assert Selector("price BETWEEN 1 AND 2").matches(message)
 
 
 def test_a_body_is_looked_into_only_if_a_selector_says_so() -> None:

@@ -42,6 +42,9 @@ class _Hashed:
 
 def _text(value: object) -> str:
     """Return what is hashed of a value; messages without it all go the same way."""
+    if isinstance(value, int):
+        # AMQP's timestamps are whole numbers, too, and are shown otherwise.
+        return str(int(value))
     return value if isinstance(value, str) else "" if value is None else repr(value)
 
 

@@ -7,6 +7,7 @@ Bindings that are content with any pair are found by each.
 """
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 
 from kafkaesque.routing.exchanges.kinds import FILTER, MATCH, MATCH_WORDS
 from kafkaesque.routing.exchanges.records import Arguments, Destination
@@ -58,7 +59,7 @@ class HeadersMatcher:
     def _candidates(self, headers: Arguments) -> Iterator[int]:
         by_pair = self._by_pair
         for name, value in headers.items():
-            for pair in ((name,), _pair(name, value)):
+            for pair in ((name,), _pair(name, _comparable(value))):
                 found = by_pair.get(pair)
                 if found is not None:
                     yield from (found,) if isinstance(found, int) else found
@@ -94,6 +95,13 @@ def read_demands(arguments: Arguments) -> tuple[bool, tuple[tuple[str, object], 
     return is_all, tuple(demands)
 
 
+def _comparable(value: object) -> object:
+    """Return a header's value as arguments have it, which are written down and read again."""
+    if isinstance(value, int) and type(value) is not bool:
+        return int(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
 def _pair(name: str, value: object) -> _Pair:
     """Return what a pair is found by."""
     if value is None:
@@ -109,5 +117,5 @@ def _pair(name: str, value: object) -> _Pair:
 def _is_met(headers: Arguments, name: str, value: object) -> bool:
     if name not in headers:
         return False
-    found = headers[name]
+    found = _comparable(headers[name])
     return value is None or (type(found) is type(value) and found == value)

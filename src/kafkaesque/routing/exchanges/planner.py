@@ -10,6 +10,8 @@ broker's.
 from dataclasses import dataclass
 from typing import NoReturn
 
+import msgspec
+
 from kafkaesque.model.errors import OverBound
 from kafkaesque.routing.exchanges.errors import (
     BadArgument,
@@ -46,6 +48,8 @@ from kafkaesque.routing.exchanges.topology import (
     Vhost,
     binding_of,
     pack_arguments,
+    unbound,
+    unpack_arguments,
 )
 from kafkaesque.routing.names import AMQP
 
@@ -92,10 +96,10 @@ def declare_exchange(
     _check_name(wanted.name)
     kind = read_kind(wanted.type)
     check_exchange(kind, wanted.arguments)
-    _check_size(wanted.arguments, limits)
+    arguments = _plain(wanted.arguments, limits)
     if len(vhost.exchanges) >= limits.exchanges_max:
         raise OverBound(f"vhost '{vhost.name}' has {limits.exchanges_max} exchanges already")
-    return [wanted]
+    return [msgspec.structs.replace(wanted, arguments=arguments)]
 
 
 def delete_exchange(
@@ -137,7 +141,7 @@ def bind(topology: Topology, wanted: Bound, limits: ExchangeLimits = DEFAULT_LIM
     vhost, source = _ends(topology, wanted)
     if not vhost.has(wanted.destination):
         _refuse_missing(vhost, wanted.destination)
-    _check_size(wanted.arguments, limits)
+    arguments = _plain(wanted.arguments, limits)
     AMQP.read_filter(wanted.key)
     _check_text(wanted.key)
     definition = source.definition
@@ -147,7 +151,7 @@ def bind(topology: Topology, wanted: Bound, limits: ExchangeLimits = DEFAULT_LIM
         return []
     if vhost.binding_count >= limits.bindings_max:
         raise OverBound(f"vhost '{vhost.name}' has {limits.bindings_max} bindings already")
-    return [wanted]
+    return [msgspec.structs.replace(wanted, arguments=arguments)]
 
 
 def unbind(topology: Topology, wanted: Unbound) -> Records:
@@ -160,11 +164,11 @@ def unbind(topology: Topology, wanted: Unbound) -> Records:
     try:
         vhost, source = _ends(topology, wanted)
         binding = binding_of(wanted)
-    except (NoSuchExchange, TypeError, UnicodeEncodeError):
+    except (NoSuchExchange, TypeError, ValueError, OverflowError, RecursionError):
         return []
     if binding not in source.bindings:
         return []
-    records: Records = [wanted]
+    records: Records = [unbound(vhost.name, binding)]
     if source.definition.is_auto_delete and len(source.bindings) == 1:
         name = source.definition.name
         records.append(ExchangeDeleted(vhost=vhost.name, name=name))
@@ -242,13 +246,15 @@ def _check_text(text: str) -> None:
         raise BadArgument("names and keys of bindings have to be UTF-8") from None
 
 
-def _check_size(arguments: Arguments, limits: ExchangeLimits) -> None:
+def _plain(arguments: Arguments, limits: ExchangeLimits) -> dict[str, object]:
+    """Return arguments as they are read again after they were written down."""
     try:
-        size = len(pack_arguments(arguments))
+        packed = pack_arguments(arguments)
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise BadArgument("an argument has a value that cannot be kept") from None
-    if size > limits.arguments_bytes_max:
+    if len(packed) > limits.arguments_bytes_max:
         raise BadArgument(f"arguments have at most {limits.arguments_bytes_max} bytes")
+    return unpack_arguments(packed)
 
 
 def _check_equivalent(existing: ExchangeDeclared, wanted: ExchangeDeclared) -> None:

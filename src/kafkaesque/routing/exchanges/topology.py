@@ -47,7 +47,15 @@ PREDECLARED = {
     NAMES_EXCHANGE: Kind.TOPIC,
 }
 
-_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+def _plain_number(value: object) -> object:
+    """Return a whole number of a protocol's own type as a plain one."""
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"{type(value).__name__} cannot be written down")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain_number, order="deterministic")
 _decoder = msgspec.msgpack.Decoder(dict[str, object])
 _NO_ARGUMENTS = _encoder.encode({})
 
@@ -64,9 +72,7 @@ class Binding(NamedTuple):
     @property
     def arguments(self) -> Arguments:
         """The arguments that it was made with."""
-        if self.packed_arguments == _NO_ARGUMENTS:
-            return {}
-        return _decoder.decode(self.packed_arguments)
+        return unpack_arguments(self.packed_arguments)
 
 
 def binding_of(record: BindingRecord) -> Binding:
@@ -82,6 +88,11 @@ def pack_arguments(arguments: Arguments) -> bytes:
         TypeError, UnicodeEncodeError: they have a value that cannot be written down.
     """
     return _encoder.encode(arguments) if arguments else _NO_ARGUMENTS
+
+
+def unpack_arguments(packed: bytes) -> dict[str, object]:
+    """Return arguments, of plain types."""
+    return {} if packed == _NO_ARGUMENTS else _decoder.decode(packed)
 
 
 class Exchange:

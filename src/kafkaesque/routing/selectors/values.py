@@ -24,8 +24,9 @@ def plain(value: object) -> Value:
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is int:
-        return bounded(value)  # type: ignore[arg-type]
+    if isinstance(value, int):
+        # Protocols have whole numbers of types of their own, such as AMQP's timestamps.
+        return bounded(int(value))
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes | bytearray | memoryview):
