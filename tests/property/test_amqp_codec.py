@@ -212,6 +212,32 @@ def test_every_single_cut_and_byte_by_byte() -> None:
     assert shown(broker.events) == shown(whole.events)
 
 
+def test_what_comes_whole_is_read_like_what_comes_in_pieces_even_if_a_byte_is_wrong() -> None:
+    opening = OPENED + method(2, m.ChannelOpen())
+    properties = write_properties(Properties(content_type="text/plain", delivery_mode=2))
+    start = method(1, m.BasicPublish(exchange="exchange", routing_key="a.rather.long.key"))
+    message = start + header(1, 5, properties) + write_frame(BODY, 1, b"hello")
+    data = message + method(1, m.BasicAck(delivery_tag=7)) + HEARTBEAT_FRAME
+    for at in range(len(data)):
+        for flipped in (0x01, 0x02, 0x80, 0xFF):
+            wrong = bytearray(data)
+            wrong[at] ^= flipped
+            whole, in_pieces = Broker(), Broker()
+            whole.receive(opening)
+            whole.receive(bytes(wrong))
+            in_pieces.receive(opening)
+            for each in range(len(wrong)):
+                in_pieces.receive(bytes(wrong[each : each + 1]))
+            assert shown(whole.events) == shown(in_pieces.events), (at, flipped)
+    for cut in range(len(data)):
+        broker = Broker()
+        broker.receive(opening)
+        before = len(broker.events)
+        broker.receive(data[:cut])
+        broker.receive(data[cut:])
+        assert len(broker.events) == before + 3
+
+
 @given(data=st.binary(max_size=300), start=st.sampled_from((b"", HANDSHAKE[:8], HANDSHAKE, OPENED)))
 def test_no_input_raises(data: bytes, start: bytes) -> None:
     Broker().receive(start + data)

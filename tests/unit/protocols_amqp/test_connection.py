@@ -257,6 +257,12 @@ def test_a_body_that_is_too_large_closes_the_channel_before_it_has_come() -> Non
     assert broker.connection.can_deliver(1)
 
 
+def test_a_body_that_is_too_large_is_refused_when_it_comes_at_once() -> None:
+    broker = opened(body_bytes_max=100)
+    events = broker.receive(publish(1, b"x" * 101) + publish(1, b"dropped"))
+    assert [type(each) for each in events] == [ChannelFailed]
+
+
 def test_channels_close_from_either_side_and_from_both_at_once() -> None:
     broker = opened()
     connection = broker.connection
