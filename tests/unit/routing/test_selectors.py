@@ -67,6 +67,8 @@ MESSAGE = RoutedMessage(
         ("quote LIKE '%!%_' ESCAPE '!'", True),
         ("is_new", True),
         ("NOT is_new", False),
+        ("color", None),
+        ("weight + 1", None),
         ("is_new = TRUE", True),
         ("is_new = 1", False),
         ("is_new > FALSE", False),

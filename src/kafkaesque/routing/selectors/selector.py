@@ -74,9 +74,10 @@ class Selector:
         """Tell whether the selector is true for a message: neither false nor unknown."""
         return self._term(message) is True
 
-    def value(self, message: RoutedMessage) -> Value:
-        """Return what the selector says of a message; None for unknown."""
-        return self._term(message)
+    def value(self, message: RoutedMessage) -> bool | None:
+        """Return what the selector says of a message; None for unknown, and for no truth value."""
+        value = self._term(message)
+        return value if isinstance(value, bool) else None
 
 
 class _Parser:
