@@ -32,9 +32,9 @@ log.level = "warning"
 {options}"""
 
 
-def broker_command(configuration: Path) -> list[str]:
+def broker_command(configuration: Path, python: str = sys.executable) -> list[str]:
     """Return the command line of one broker."""
-    return [sys.executable, "-m", "kafkaesque.server", "--config", str(configuration)]
+    return [python, "-m", "kafkaesque.server", "--config", str(configuration)]
 
 
 def configuration(
@@ -64,6 +64,8 @@ class KafkaesqueCluster:
     """A cluster of ours on 127.0.0.1, in a directory of its own; each broker is a process."""
 
     name = "Kafkaesque"
+    #: The interpreter that runs the brokers; another checkout's runs the brokers of that one.
+    python = sys.executable
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class KafkaesqueCluster:
             path.write_text(text)
             self.brokers.append(
                 BrokerProcess(
-                    broker_command(path),
+                    broker_command(path, self.python),
                     log_path=home / "broker.log",
                     port=kafka_ports[number - 1],
                 )
