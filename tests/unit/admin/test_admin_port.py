@@ -20,8 +20,9 @@ from kafkaesque.broker.listeners import ADMIN, Listener, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
+from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.ids import NodeId
-from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
 from kafkaesque.sim.env import Machine, World
 
 PORT = 8080
@@ -94,7 +95,8 @@ class Ground:
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
-        self.cluster = ClusterWithPorts(self.world)
+        # Its own, so that it can be given other doors.
+        self.cluster = ClusterWithPorts(self.world, gateways={KAFKA_PORT: KafkaGateway})
         self.lines: list[str] = []
         self._count = 0
         self.cluster.start()
@@ -115,7 +117,8 @@ class Ground:
         return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
 
     def wait_until_ready(self) -> None:
-        self.run_until(lambda: not reasons_against(self.broker.doors))
+        brokers = self.cluster.brokers.values()
+        self.run_until(lambda: not any(reasons_against(each.doors) for each in brokers))
 
 
 @pytest.fixture

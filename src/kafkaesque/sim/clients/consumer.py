@@ -117,7 +117,11 @@ class SimConsumer:
             for record in decode_batch(data, BATCH_BYTES_MAX, at=header.at):
                 if record.offset >= self.position:
                     self._observations.note_read(
-                        self._name, self._partition, record.offset, record.value or b""
+                        self._name,
+                        self._partition,
+                        record.offset,
+                        record.value or b"",
+                        record.key,
                     )
             self.position = max(self.position, header.next_offset)
         return True
