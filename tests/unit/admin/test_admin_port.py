@@ -13,9 +13,9 @@ from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.listeners import ADMIN, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
@@ -115,7 +115,10 @@ class Ground:
         return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
 
     def wait_until_ready(self) -> None:
-        self.run_until(lambda: not reasons_against(self.broker.doors))
+        """Wait until every broker is: those that are not may not be registered yet."""
+        self.run_until(
+            lambda: not any(reasons_against(each.doors) for each in self.cluster.brokers.values())
+        )
 
 
 @pytest.fixture
@@ -336,7 +339,7 @@ def test_one_connection_too_many_is_closed(ground: Ground) -> None:
 
 def test_a_defect_in_a_handler_is_answered_and_reported(ground: Ground) -> None:
     ground.gateway.stop()
-    ground.serve(replace(ground.broker.doors, activity=cast(Activity, None)))
+    ground.serve(replace(ground.broker.doors, transactions=cast(Transactions, None)))
     assert ground.visit().ask("/metrics")[0] == 500
     assert "could not be answered" in ground.lines[0]
     assert ground.visit().ask("/health/live")[0] == 200

@@ -1,0 +1,293 @@
+"""Searches records where they are led: the part `scan`.
+
+Theory of operation. Each question is about a range of offsets, and is answered after a bounded
+number of bytes, so a search is many questions one after the other. Bytes are read as for any
+consumer, from cold files off the loop; what is read is searched off the loop, too, a piece at a
+time. A batch that does not hold the bytes in question anywhere is passed over as a whole, without a
+look at its records.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
+from kafkaesque.admin.api.messages import HEADERS_MAX, Form, Header, Message, SearchFilter, show
+from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
+from kafkaesque.broker.requests.commands import FetchResult
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.records import RecordColumns, decode_columns
+from kafkaesque.transactions.committed_filter import CommittedFilter
+
+#: Read and searched at a time; a question ends after so many of them.
+PIECE_BYTES_MAX: Final = 1024 * 1024
+PIECES_MAX: Final = 8
+#: What one batch may decompress to.
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+#: So long a leader may take to read one piece.
+READ_MS_MAX: Final = 2_000
+#: Names on the way to a value in JSON.
+JSON_DEPTH_MAX: Final = 10
+
+_MISSING: Final = object()
+
+
+def register(context: Context, server: PartServer) -> None:
+    """Have this part served."""
+    server.register(SCAN, lambda question, done: _Scan(context, question, done).start())
+
+
+class Room(NamedTuple):
+    """What may still be found."""
+
+    records: int
+    bytes: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be."""
+        return self.records <= 0 or self.bytes <= 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What came of one piece."""
+
+    room: Room
+    messages: list[Message] = field(default_factory=list)
+    records: int = 0
+    #: After the last record that was looked at.
+    next: int = 0
+
+
+class _Scan:
+    """One question under way."""
+
+    def __init__(self, context: Context, question: ScanQuestion, on_done: OnAnswer) -> None:
+        self._context = context
+        self._question = question
+        self._on_done = on_done
+        self._where = TopicPartition(question.topic, question.partition)
+        self._matcher = Matcher(question.filter)
+        self._pieces_left = PIECES_MAX
+        self._bytes = 0
+        self._records = 0
+        self._next = question.offset
+        self._messages: list[Message] = []
+
+        self._room = Room(records=question.matches_max, bytes=question.bytes_max)
+
+    def start(self) -> None:
+        """Search; raises `RequestRefused` where this broker does not lead the partition."""
+        self._context.doors.reading.partition(self._where).check_leader()
+        self._read()
+
+    def _read(self) -> None:
+        self._context.doors.reading.fetch(
+            self._where, self._next, PIECE_BYTES_MAX, READ_MS_MAX, self._on_read
+        )
+
+    def _on_read(self, outcome: object) -> None:
+        if not isinstance(outcome, FetchResult):
+            refused = isinstance(outcome, RequestRefused)
+            self._on_done(outcome if refused else RequestRefused("nothing could be read"))  # type: ignore[arg-type]
+            return
+        if not outcome.records:
+            self._next = max(self._next, min(self._question.until, outcome.last_stable_offset))
+            self._end()
+            return
+        self._bytes += len(outcome.records)
+        offsets, room = range(self._next, self._question.until), self._room
+        matcher, form = self._matcher, self._question.form
+
+        def work() -> Found:
+            return search(outcome, matcher, offsets, room, form)
+
+        self._context.doors.condition.disk.run(work, self._on_searched)
+
+    def _on_searched(self, found: object, error: Exception | None) -> None:
+        if not isinstance(found, Found):
+            self._on_done(RequestRefused(f"the records cannot be searched: {error}"))
+            return
+        self._messages += self._placed(found)
+        self._room = found.room
+        self._records += found.records
+        is_stuck = found.next <= self._next
+        self._next = max(self._next, found.next)
+        self._pieces_left -= 1
+        if (
+            is_stuck
+            or self._room.is_full
+            or not self._pieces_left
+            or self._next >= self._question.until
+        ):
+            self._end()
+        else:
+            self._read()
+
+    def _placed(self, found: Found) -> list[Message]:
+        partition = self._question.partition
+        return [msgspec.structs.replace(each, partition=partition) for each in found.messages]
+
+    def _end(self) -> None:
+        self._on_done(
+            ScanAnswer(
+                matches=self._messages, next=self._next, records=self._records, bytes=self._bytes
+            )
+        )
+
+
+def search(
+    result: FetchResult, matcher: "Matcher", offsets: range, room: Room, form: Form
+) -> Found:
+    """Search batches; touches nothing else, so that it may be done on another thread.
+
+    The messages that are found do not say their partition.
+
+    Raises:
+        KafkaesqueError: a batch cannot be read.
+    """
+    view = memoryview(result.records)
+    committed = CommittedFilter(result.aborted)
+    found = Found(next=offsets.start, room=room)
+    for header in scan_batches(view).batches:
+        is_shown = committed.is_shown(header)
+        if header.next_offset <= offsets.start:
+            continue
+        if header.base_offset >= offsets.stop or found.room.is_full:
+            return found
+        if is_shown:
+            columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
+            if not _search_batch(columns, matcher, offsets, found, form):
+                return found
+        found.next = min(header.next_offset, offsets.stop)
+    return found
+
+
+def _search_batch(
+    columns: RecordColumns, matcher: "Matcher", offsets: range, found: Found, form: Form
+) -> bool:
+    """Search one batch; False if there is no room for all that it has."""
+    if not matcher.may_match(columns):
+        found.records += len(columns.offsets)
+        return True
+    for row, offset in enumerate(columns.offsets):
+        if offset < offsets.start or offset >= offsets.stop:
+            continue
+        if found.room.is_full:
+            return False
+        found.records += 1
+        if matcher.matches(columns, row):
+            message = _message(columns, row, form)
+            found.messages.append(message)
+            shown_bytes = len(message.key.text) + len(message.value.text)
+            found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
+        found.next = offset + 1
+    return True
+
+
+def _message(columns: RecordColumns, row: int, form: Form) -> Message:
+    timestamp_ms = columns.timestamps_ms[row]
+    return Message(
+        partition=-1,
+        offset=columns.offsets[row],
+        timestamp=timestamp_ms if timestamp_ms >= 0 else None,
+        key=show(columns.key(row), form),
+        value=show(columns.value(row), form),
+        headers=[
+            Header(name=name, value=show(value, form))
+            for name, value in columns.headers(row)[:HEADERS_MAX]
+        ],
+    )
+
+
+class Matcher:
+    """A filter, ready to be asked often."""
+
+    def __init__(self, wanted: SearchFilter) -> None:
+        """Raises `InvalidRequest` where the filter makes no sense."""
+        self._contains = wanted.contains.encode()
+        self._key = None if wanted.key is None else wanted.key.encode()
+        self._since = wanted.since
+        self._before = wanted.before
+        self._value = wanted.json_value
+        self._path = wanted.json_path.split(".") if wanted.json_path else []
+        if len(self._path) > JSON_DEPTH_MAX or not all(self._path or ["-"]):
+            raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
+        self._decode = _projection(self._path) if self._path else None
+        #: All of these are in the bytes of whatever fits.
+        needed = [self._contains, self._key or b""]
+        if self._path and all(each.isascii() for each in self._path):
+            needed += [each.encode() for each in self._path]
+        self._needed = [each for each in needed if each]
+
+    def may_match(self, columns: RecordColumns) -> bool:
+        """Tell whether a batch may hold something that fits: False is certain."""
+        if not self._needed:
+            return True
+        payload = columns.payload
+        data = payload if isinstance(payload, bytes | bytearray) else bytes(payload)
+        return all(each in data for each in self._needed)
+
+    def matches(self, columns: RecordColumns, row: int) -> bool:
+        """Tell whether a record fits."""
+        if self._since is not None or self._before is not None:
+            timestamp_ms = columns.timestamps_ms[row]
+            if self._since is not None and timestamp_ms < self._since:
+                return False
+            if self._before is not None and timestamp_ms >= self._before:
+                return False
+        key = columns.key(row)
+        if self._key is not None and key != self._key:
+            return False
+        value = columns.value(row)
+        if self._contains and not self._holds(columns, row, key, value):
+            return False
+        return self._decode is None or (value is not None and self._fits_json(value))
+
+    def _holds(
+        self, columns: RecordColumns, row: int, key: bytes | None, value: bytes | None
+    ) -> bool:
+        text = self._contains
+        if (value is not None and text in value) or (key is not None and text in key):
+            return True
+        return any(
+            text in name.encode() or (data is not None and text in data)
+            for name, data in columns.headers(row)
+        )
+
+    def _fits_json(self, value: bytes) -> bool:
+        decode = self._decode
+        if decode is None:
+            return True
+        try:
+            found = decode(value)
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            return False
+        for _ in self._path:
+            found = getattr(found, "inner", _MISSING)
+            if found is _MISSING or found is msgspec.UNSET:
+                return False
+        if self._value is None:
+            return True
+        if isinstance(found, str):
+            return found == self._value
+        return msgspec.json.encode(found).decode() == self._value
+
+
+def _projection(path: Sequence[str]) -> Callable[[bytes], Any]:
+    """Return a decoder that looks only at what lies on a path."""
+    kind: Any = Any
+    for name in reversed(path):
+        kind = msgspec.defstruct(
+            "Projection",
+            [("inner", kind | msgspec.UnsetType if kind is not Any else Any, msgspec.UNSET)],
+            rename={"inner": name},
+        )
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+    return decode
