@@ -15,6 +15,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
+from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -43,7 +44,7 @@ _KEEP_OLD = (
 GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: KafkaGateway,
     TEXT: TextGateway,
-    ADMIN: AdminGateway,
+    ADMIN: lambda doors, chassis: AdminGateway(doors, chassis, pages=ConsolePages()),
 }
 #: Open from the start to the end, so that operators hear why a broker is not ready.
 EARLY: Final = (ADMIN,)

@@ -68,7 +68,7 @@ class Api:
         for part in _PARTS:
             part.register(context, server)
         self._plots = PlotPages(context)
-        self.routes: Final = _make_routes(context, self._plots)
+        self.routes: Final = make_routes(context, self._plots)
         self.router: Final = Router(self.routes, version)
 
     def stop(self) -> None:
@@ -76,7 +76,8 @@ class Api:
         self._plots.stop()
 
 
-def _make_routes(context: Context, plots: PlotPages) -> list[Route]:
+def make_routes(context: Context, plots: PlotPages) -> list[Route]:
+    """Return all operations, in the order of their documentation."""
     topics = TopicPages(context)
     changes = ChangePages(context, topics)
     return [
