@@ -43,8 +43,9 @@ class PartPage(Generic[QuestionT, AnswerT]):
 class Gathered(Generic[AnswerT]):
     """What brokers have said."""
 
+    #: In the order of the questions, as `sources` are.
     answers: Mapping[NodeId, AnswerT]
-    #: Of all that were asked, in their order.
+    #: Of all that were asked.
     sources: list[Origin]
 
 
@@ -126,8 +127,9 @@ class FanOut:
             nonlocal left
             left -= 1
             if left == 0:
-                in_order = [sources[node] for node in questions]
-                self._tell(on_done, Gathered(answers=answers, sources=in_order))
+                in_order = {node: answers[node] for node in questions if node in answers}
+                origins = [sources[node] for node in questions]
+                self._tell(on_done, Gathered(answers=in_order, sources=origins))
 
         def settle(node: NodeId, outcome: object) -> None:
             answer, sources[node] = _read(page, node, outcome)
