@@ -144,7 +144,7 @@ def type_of(schema: dict[str, Any]) -> str:
         case "integer" | "number":
             return "number"
         case "string" | "boolean" | "null" as plain:
-            return plain
+            return str(plain)
     return "unknown"
 
 

@@ -36,6 +36,8 @@ kafkaesque_partition_high_watermark{{topic="greetings",partition="1"}} 0
 kafkaesque_partition_high_watermark{{topic="greetings",partition="2"}} 1
 ```
 
+The same port serves the [admin API](admin-api.md) and the [console](console.md).
+
 The port is 8080; in a local cluster, broker 2 has 8081, and so on. `admin.port` in the broker's
 file changes it, and 0 switches it off. It listens on the broker's `host`,
 which is 127.0.0.1 by default.

@@ -1,1 +1,1 @@
-"""The web console: files that the admin port serves to browsers, and that know nothing but its API."""
+"""The web console: files that the admin port serves to browsers; they know its API alone."""

@@ -1,7 +1,8 @@
 """The console's files, as they are served: compressed, cached by name, under a strict policy.
 
-They are built from `console/` and are part of the package. A file whose name holds a hash of what is
-in it never changes, so browsers may keep it; the page that names these files is asked for each time.
+They are built from `console/` and are part of the package. A file whose name holds a hash of its
+content never changes, so browsers may keep it; the page that names these files is asked for each
+time.
 """
 
 import gzip

@@ -83,11 +83,12 @@ class Server:
             report_warning=_log.warning,
         )
         chassis = make_chassis(self._broker.doors, _log.info)
-        #: Those that are needed, by protocol.
+        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask it
+        #: for this one's part of what they show.
         self._gateways = {
             protocol: make(self._broker.doors, chassis)
             for protocol, make in GATEWAYS.items()
-            if first_of(config.broker.listeners, protocol) is not None
+            if protocol == ADMIN or first_of(config.broker.listeners, protocol) is not None
         }
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False

@@ -287,9 +287,7 @@ def test_so_many_searches_run_at_a_time_and_those_that_are_left_are_over() -> No
 
 
 def test_what_was_aborted_is_not_shown() -> None:
-    options = BatchOptions(
-        attributes=Attribute.TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
-    )
+    options = BatchOptions(transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     records = bytes(encode_batch([text("gone")], options))
     result = FetchResult(
         records=records, aborted=[(7, 0)], last_stable_offset=1, log_start_offset=0

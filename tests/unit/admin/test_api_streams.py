@@ -1,17 +1,17 @@
 """Series and live values over the admin API, and its HTTP: bodies, streams, and who may ask."""
 
+import itertools
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.plots import LISTENERS_MAX
+from kafkaesque.admin.api.searching import ANSWER_BYTES_MAX
 from kafkaesque.admin.connection import BODY_BYTES_MAX, STALL_MS_MAX
 from kafkaesque.admin.hosts import CHANGE_HEADER, why_refused
 from kafkaesque.admin.series import NAMES, Ring
-from kafkaesque.admin.api.searching import ANSWER_BYTES_MAX
 from kafkaesque.env.network import LOW_WATER_BYTES
 from tests.unit.admin.api_ground import CHANGE, ApiGround, Browser, text
 
@@ -44,9 +44,7 @@ def test_every_broker_has_a_sample_for_each_second(ground: ApiGround) -> None:
     for each in seen["brokers"]:
         at = each["at"]
         assert len(at) >= 10
-        assert all(
-            900 < later - earlier < 1_100 for earlier, later in zip(at, at[1:], strict=False)
-        )
+        assert all(900 < later - earlier < 1_100 for earlier, later in itertools.pairwise(at))
         assert set(each["values"]) == {"messages_in", "connections"}
         total += each["values"]["messages_in"][-1]
     assert total == 2
@@ -208,7 +206,7 @@ def test_whoever_reads_slowly_gets_all_of_a_stream(ground: ApiGround) -> None:
 
 
 def test_a_body_is_taken_up_to_its_bound(ground: ApiGround) -> None:
-    ground.create("orders", **{"max.message.bytes": "2000000"})
+    ground.create("orders", max_message_bytes="2000000")
     fits = {"value": "x" * (BODY_BYTES_MAX - 100)}
     assert ground.ask("POST", "/topics/orders/messages", fits).status == 201
     browser = ground.browser()
@@ -312,12 +310,14 @@ def test_a_change_without_its_header_changes_nothing(ground: ApiGround) -> None:
     assert ground.get("/topics")["total"] == 0
 
 
-def test_a_defect_in_a_later_turn_costs_one_answer(ground: ApiGround) -> None:
+def test_a_defect_in_a_later_turn_costs_one_answer(
+    ground: ApiGround, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gateway = ground.gateways["b1"]
     (route,) = [each for each in gateway.api.routes if each.name == "showCluster"]
     pages = route.handle.__self__  # type: ignore[attr-defined]
     assert isinstance(pages, ClusterPages)
-    pages._cluster = lambda gathered: 1 / 0  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(pages, "_cluster", lambda gathered: 1 / 0)
     browser = ground.browser()
     told = browser.ask("GET", "/api/v1/cluster")
     assert browser.is_closed
