@@ -91,5 +91,8 @@ def _read(folder: Traversable, before: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    codings = [each.strip() for each in accepted.lower().split(",")]
-    return any(each.partition(";")[0] in ("gzip", "*") and ";q=0" not in each for each in codings)
+    for each in accepted.lower().replace(" ", "").split(","):
+        coding, _, weight = each.partition(";q=")
+        if coding in ("gzip", "*"):
+            return weight.strip("0.") != "" or weight == ""
+    return False

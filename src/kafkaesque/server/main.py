@@ -83,8 +83,8 @@ class Server:
             report_warning=_log.warning,
         )
         chassis = make_chassis(self._broker.doors, _log.info)
-        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask it
-        #: for this one's part of what they show.
+        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask
+        #: it for this one's part of what they show.
         self._gateways = {
             protocol: make(self._broker.doors, chassis)
             for protocol, make in GATEWAYS.items()

@@ -64,7 +64,15 @@ def test_a_browser_keeps_what_never_changes_and_asks_for_the_page(pages: Console
 
 @pytest.mark.parametrize(
     ("accepted", "is_packed"),
-    [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("", False), ("br", False)],
+    [
+        ("gzip", True),
+        ("br, gzip;q=0.5", True),
+        ("*", True),
+        ("gzip; q=0.0", False),
+        ("gzip;q=0", False),
+        ("", False),
+        ("br", False),
+    ],
 )
 def test_files_are_packed_for_those_who_unpack(
     pages: ConsolePages, accepted: str, is_packed: bool

@@ -7,7 +7,8 @@ time. A batch that does not hold the bytes in question anywhere is passed over a
 look at its records.
 """
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -33,8 +34,6 @@ DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 READ_MS_MAX: Final = 2_000
 #: Names on the way to a value in JSON.
 JSON_DEPTH_MAX: Final = 10
-
-_MISSING: Final = object()
 
 
 def register(context: Context, server: PartServer) -> None:
@@ -173,21 +172,20 @@ def _search_batch(
     columns: RecordColumns, matcher: "Matcher", offsets: range, found: Found, form: Form
 ) -> bool:
     """Search one batch; False if there is no room for all that it has."""
-    if not matcher.may_match(columns):
-        found.records += len(columns.offsets)
-        return True
-    for row, offset in enumerate(columns.offsets):
-        if offset < offsets.start or offset >= offsets.stop:
+    first = bisect_left(columns.offsets, offsets.start)
+    end = bisect_left(columns.offsets, offsets.stop)
+    for row in matcher.candidates(columns, range(first, end)):
+        if not matcher.matches(columns, row):
             continue
         if found.room.is_full:
+            found.records += row - first
+            found.next = columns.offsets[row]
             return False
-        found.records += 1
-        if matcher.matches(columns, row):
-            message = _message(columns, row, form)
-            found.messages.append(message)
-            shown_bytes = len(message.key.text) + len(message.value.text)
-            found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
-        found.next = offset + 1
+        message = _message(columns, row, form)
+        found.messages.append(message)
+        shown_bytes = len(message.key.text) + len(message.value.text)
+        found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
+    found.records += end - first
     return True
 
 
@@ -221,63 +219,90 @@ class Matcher:
             raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
         self._decode = _projection(self._path) if self._path else None
         #: All of these are in the bytes of whatever fits.
-        needed = [self._contains, self._key or b""]
-        if self._path and all(each.isascii() for each in self._path):
-            needed += [each.encode() for each in self._path]
-        self._needed = [each for each in needed if each]
+        self._needed = [each for each in (self._contains, self._key) if each]
+        #: These as well, if JSON is written without escapes there.
+        self._needed_json = _literals(self._path, wanted.json_value)
 
-    def may_match(self, columns: RecordColumns) -> bool:
-        """Tell whether a batch may hold something that fits: False is certain."""
-        if not self._needed:
-            return True
+    def candidates(self, columns: RecordColumns, rows: range) -> Iterable[int]:
+        """Return the rows, in order, that may fit; those that are left out do not."""
+        needed = self._needed
+        if not needed and not self._needed_json:
+            return rows
         payload = columns.payload
-        data = payload if isinstance(payload, bytes | bytearray) else bytes(payload)
-        return all(each in data for each in self._needed)
+        data = payload if isinstance(payload, bytes) else bytes(payload)
+        if self._needed_json and b"\\" not in data:
+            needed = [*needed, *self._needed_json]
+        if not all(each in data for each in needed):
+            return ()
+        return _rows_with(columns, data, needed[0], rows) if needed else rows
 
     def matches(self, columns: RecordColumns, row: int) -> bool:
         """Tell whether a record fits."""
-        if self._since is not None or self._before is not None:
-            timestamp_ms = columns.timestamps_ms[row]
-            if self._since is not None and timestamp_ms < self._since:
-                return False
-            if self._before is not None and timestamp_ms >= self._before:
-                return False
-        key = columns.key(row)
-        if self._key is not None and key != self._key:
+        if self._since is not None and columns.timestamps_ms[row] < self._since:
             return False
-        value = columns.value(row)
-        if self._contains and not self._holds(columns, row, key, value):
+        if self._before is not None and columns.timestamps_ms[row] >= self._before:
             return False
-        return self._decode is None or (value is not None and self._fits_json(value))
-
-    def _holds(
-        self, columns: RecordColumns, row: int, key: bytes | None, value: bytes | None
-    ) -> bool:
-        text = self._contains
-        if (value is not None and text in value) or (key is not None and text in key):
+        if self._key is not None and columns.key(row) != self._key:
+            return False
+        if self._contains and not self._holds(columns, row):
+            return False
+        if self._decode is None:
             return True
+        value = columns.value(row)
+        return value is not None and self._fits_json(value, self._decode)
+
+    def _holds(self, columns: RecordColumns, row: int) -> bool:
+        text = self._contains
+        for each in (columns.value(row), columns.key(row)):
+            if each is not None and text in each:
+                return True
         return any(
             text in name.encode() or (data is not None and text in data)
             for name, data in columns.headers(row)
         )
 
-    def _fits_json(self, value: bytes) -> bool:
-        decode = self._decode
-        if decode is None:
-            return True
+    def _fits_json(self, value: bytes, decode: Callable[[bytes], Any]) -> bool:
         try:
             found = decode(value)
         except (ValueError, RecursionError, msgspec.MsgspecError):
             return False
         for _ in self._path:
-            found = getattr(found, "inner", _MISSING)
-            if found is _MISSING or found is msgspec.UNSET:
+            found = getattr(found, "inner", msgspec.UNSET)
+            if found is msgspec.UNSET:
                 return False
         if self._value is None:
             return True
         if isinstance(found, str):
             return found == self._value
         return msgspec.json.encode(found).decode() == self._value
+
+
+def _rows_with(columns: RecordColumns, data: bytes, needle: bytes, rows: range) -> Iterator[int]:
+    """Return rows that may hold some bytes; one more may be among them, and none is left out."""
+    starts, last, at = columns.header_starts, rows.start - 1, data.find(needle)
+    while at >= 0:
+        # Headers are a record's end: the bytes are in those of a row, or in the key or value of
+        # the next one.
+        row = bisect_right(starts, at)
+        for each in (row - 1, row):
+            if last < each < rows.stop:
+                last = each
+                yield each
+        # Further finds in the same row say nothing new.
+        beyond = starts[row] if row < len(starts) else len(data)
+        at = data.find(needle, max(at + 1, beyond - len(needle) + 1))
+
+
+def _literals(path: Sequence[str], value: str | None) -> list[bytes]:
+    """Return what stands as it is in JSON that has a value at a path, if nothing is escaped."""
+    found = [each.encode() for each in path]
+    if path and value:
+        try:
+            msgspec.json.decode(value)
+        except (ValueError, msgspec.MsgspecError):
+            # It can only be a text: a number may be written in many ways.
+            found.insert(0, value.encode())
+    return found
 
 
 def _projection(path: Sequence[str]) -> Callable[[bytes], Any]:
