@@ -5,9 +5,10 @@ was restarted. One ring has a sample a second, the other one in ten seconds.
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.process_facts import read_load
@@ -72,6 +73,10 @@ NAMES: Final = tuple(kind.name for kind in KINDS)
 COUNTERS: Final = frozenset(kind.name for kind in KINDS if kind.is_counter)
 
 
+#: A column of numbers, one for each sample.
+Column = TypeVar("Column", "array[int]", "array[float]")
+
+
 class Ring:
     """The last samples of all series; columns of numbers, not a number for each object."""
 
@@ -97,13 +102,16 @@ class Ring:
 
     def read(self, names: Sequence[str], after_ms: int) -> tuple[list[int], list[list[float]]]:
         """Return times after one, and each series at these times."""
-        times = [*self._times[self._next :], *self._times[: self._next]]
-        begin = next((at for at, time_ms in enumerate(times) if time_ms > after_ms), len(times))
-        columns = []
-        for name in names:
-            column = self._columns[name]
-            columns.append([*column[self._next :], *column[: self._next]][begin:])
-        return times[begin:], columns
+        times = self._after(self._times, 0)
+        begin = bisect_right(times, after_ms)
+        return list(times[begin:]), [
+            list(self._after(self._columns[name], begin)) for name in names
+        ]
+
+    def _after(self, column: Column, begin: int) -> Column:
+        """Return a column in the order of time, without its first values."""
+        older = column[self._next + begin :]
+        return older + column[max(0, begin - (len(column) - self._next)) : self._next]
 
 
 class Sampler:

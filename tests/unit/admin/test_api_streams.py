@@ -119,15 +119,19 @@ def test_whoever_comes_back_gets_what_was_missed(ground: ApiGround) -> None:
 
 
 @pytest.mark.parametrize("seen", ["x", "5", "99999999999999999999", "-1"])
-def test_a_number_of_another_stream_begins_with_what_comes(ground: ApiGround, seen: str) -> None:
+def test_whoever_missed_what_is_not_kept_is_told_to_read_it_anew(
+    ground: ApiGround, seen: str
+) -> None:
     listen(ground)
     ground.world.loop.run_for(5_000)
     browser = ground.browser()
     browser.begin("GET", "/api/v1/live", {"Last-Event-ID": seen}, None)
     ground.world.loop.run_for(100)
+    assert b"event: gap\n" in browser.body
     assert events(browser) == []
     ground.world.loop.run_for(3_000)
     assert len(events(browser)) >= 1
+    assert browser.body.count(b"event: gap\n") == 1
 
 
 def test_a_dead_broker_is_told_with_the_samples(ground: ApiGround) -> None:

@@ -30,6 +30,9 @@ POLL_MS: Final = 2_000
 #: A quarter of an hour.
 EVENTS_MAX: Final = 450
 
+#: No number of an event has more digits.
+DIGITS_MAX: Final = 18
+
 Names = Annotated[str, msgspec.Meta(max_length=1_000)]
 
 
@@ -178,8 +181,11 @@ class LiveHub:
     def join(self, outlet: Outlet, names: Sequence[str], seen: str) -> "_Listener":
         """Return a new listener, which goes on after the event that its client has seen."""
         begin = self._next
-        if seen.isascii() and seen.isdigit() and self.oldest <= int(seen) + 1 <= self._next:
-            begin = int(seen) + 1
+        if seen:
+            is_kept = seen.isascii() and seen.isdigit() and len(seen) <= DIGITS_MAX
+            after = int(seen) + 1 if is_kept else -1
+            # One that is not kept any more begins with a gap.
+            begin = after if after <= self._next else -1
         listener = _Listener(self, outlet, names, begin)
         self._listeners.add(listener)
         if self._timer is None:
@@ -259,7 +265,8 @@ class _Listener:
             self._is_greeted = True
             self._outlet.write(b"retry: 2000\n\n")
         if self._next < self._hub.oldest:
-            self._next = self._hub.oldest
+            # What is missing it reads as a whole, up to here.
+            self._next = self._hub.next
             self._outlet.write(b"event: gap\ndata: {}\n\n")
         while self._outlet.has_room and self._next < self._hub.next:
             self._outlet.write(self._write(self._next, self._hub.event(self._next)))
