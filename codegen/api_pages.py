@@ -71,7 +71,8 @@ The console ([console.md](console.md)) uses nothing else.
 def make_document() -> tuple[list[Route], dict[str, Any]]:
     """Returns all routes and the document that is made of them."""
     # Nothing is asked of a broker before a request comes.
-    context = cast("Context", SimpleNamespace(now=lambda: 0))
+    doors = SimpleNamespace(clock=None)
+    context = cast("Context", SimpleNamespace(now=lambda: 0, doors=doors))
     routes = make_routes(context, PlotPages(context))
     return routes, write_document(routes, "1")
 

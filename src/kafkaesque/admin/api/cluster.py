@@ -1,11 +1,11 @@
 """`/cluster`, `/brokers`, `/controllers`, `/doctor`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from kafkaesque.admin.api.calls import Call, NoQuery
-from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.context import Context, SharedView
 from kafkaesque.admin.api.fan_out import Gathered
 from kafkaesque.admin.api.finding_part import CRITICAL, NAMES_MAX, WARNING
 from kafkaesque.admin.api.paging import ListQuery, sort_field, take_page, wants
@@ -24,6 +24,7 @@ from kafkaesque.admin.api.values import (
     Origin,
     Rates,
 )
+from kafkaesque.admin.census import Census
 from kafkaesque.broker.requests.commands import ControllersView as Quorum
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import NodeId
@@ -39,16 +40,24 @@ class ClusterPages:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        # Every console asks for these all the time.
+        clock = context.doors.clock
+        self._clusters: SharedView[ClusterView] = SharedView(clock, self._make_cluster)
+        self._findings: SharedView[DoctorView] = SharedView(clock, self._make_findings)
 
     # -- /cluster
 
     def show_cluster(self, call: Call[NoQuery, None]) -> None:
         """Add up what brokers say of themselves."""
-        self._context.fan_out.ask_all(
-            BROKER, Nothing(), lambda gathered: call.answer(self._cluster(gathered))
-        )
+        self._clusters.take(call.answer)
 
-    def _cluster(self, gathered: Gathered[BrokerState]) -> ClusterView:
+    def _make_cluster(self, on_done: Callable[[ClusterView], None]) -> None:
+        def on_gathered(gathered: Gathered[BrokerState]) -> None:
+            self._context.census.take(lambda census: on_done(self._cluster(gathered, census)))
+
+        self._context.fan_out.ask_all(BROKER, Nothing(), on_gathered)
+
+    def _cluster(self, gathered: Gathered[BrokerState], census: Census) -> ClusterView:
         context, cluster = self._context, self._context.doors.cluster
         states, metadata = list(gathered.answers.values()), cluster.state
         return ClusterView(
@@ -63,7 +72,7 @@ class ClusterPages:
             brokers_alive=len(cluster.alive_brokers()),
             topics=len(metadata.topics),
             partitions=len(metadata.partitions_by_group),
-            leaderless=len(self._leaderless()),
+            leaderless=census.leaderless,
             moving=len(metadata.moving),
             recovering=sum(each.is_open for each in metadata.recoveries.values()),
             under_replicated=sum(each.under_replicated for each in states),
@@ -199,12 +208,14 @@ class ClusterPages:
 
     def show_findings(self, call: Call[NoQuery, None]) -> None:
         """Gather what brokers know to be wrong."""
+        self._findings.take(call.answer)
 
+    def _make_findings(self, on_done: Callable[[DoctorView], None]) -> None:
         def on_gathered(gathered: Gathered[FindingsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.findings]
             found = [*self._check_cluster(gathered.sources), *_merged(told)]
             found.sort(key=lambda each: each.severity != CRITICAL)
-            call.answer(
+            on_done(
                 DoctorView(
                     as_of=self._context.now(),
                     seen_by=self._context.node,

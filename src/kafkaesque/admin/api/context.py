@@ -2,17 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from kafkaesque.admin.api.fan_out import FanOut
+from kafkaesque.admin.api.values import View
 from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.series import Sampler
 from kafkaesque.broker.doors import Doors
 from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.model.ids import NodeId, TopicPartition
 
 #: A census that is not older than this serves once more.
-CENSUS_MS_MAX = 2_000
+CENSUS_MS_MAX: Final = 2_000
+#: The same for a view as a whole.
+SHARED_MS_MAX: Final = 1_000
+#: Nothing takes so long.
+GIVEN_UP_MS: Final = 10_000
+
+ViewT = TypeVar("ViewT", bound=View)
 
 
 class CensusDesk:
@@ -39,6 +48,36 @@ class CensusDesk:
         waiting, self._waiting = self._waiting, []
         for on_done in waiting:
             on_done(census)
+
+
+class SharedView(Generic[ViewT]):
+    """A view that is made once for many who ask within a second; it says itself how old it is."""
+
+    def __init__(self, clock: Clock, make: Callable[[Callable[[ViewT], None]], None]) -> None:
+        self._clock = clock
+        self._make = make
+        self._view: ViewT | None = None
+        self._made_ms = 0
+        self._begun_ms = 0
+        self._waiting: list[Callable[[ViewT], None]] = []
+
+    def take(self, on_done: Callable[[ViewT], None]) -> None:
+        """Return the view, if there is none of the last second when it is made."""
+        now_ms = self._clock.now_ms()
+        if self._view is not None and now_ms - self._made_ms < SHARED_MS_MAX:
+            on_done(self._view)
+            return
+        self._waiting.append(on_done)
+        # Should it never have been done, those who come later do not wait for it.
+        if len(self._waiting) == 1 or now_ms - self._begun_ms > GIVEN_UP_MS:
+            self._begun_ms = now_ms
+            self._make(self._on_made)
+
+    def _on_made(self, view: ViewT) -> None:
+        self._view, self._made_ms = view, self._clock.now_ms()
+        waiting, self._waiting = self._waiting, []
+        for on_done in waiting:
+            on_done(view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
