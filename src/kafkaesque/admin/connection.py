@@ -9,17 +9,14 @@ An answer is sent as a whole, or piece by piece by a `Source`. That is told when
 enough for more, so no more than one piece beyond the network's low water mark waits here.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import h11
 
-from kafkaesque.admin.http import Answer, Request, Source, text_answer
+from kafkaesque.admin.http import Answer, Request, Respond, Source, text_answer
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.env.network import LOW_WATER_BYTES
-
-if TYPE_CHECKING:
-    from kafkaesque.admin.gateway import AdminGateway
 
 #: A request's line and headers together.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -36,13 +33,23 @@ ANSWER_MS_MAX: Final = 30_000
 STALL_MS_MAX: Final = 30_000
 
 
+class Desk(Protocol):
+    """Where requests are brought."""
+
+    def takes_body(self, method: bytes, target: bytes) -> bool:
+        """Tell whether a request may have a body."""
+
+    def handle(self, request: Request, respond: Respond) -> None:
+        """Have a request answered, once."""
+
+
 class AdminConnection(ClientConnection):
     """See the module."""
 
     __slots__ = (
         "_body",
         "_body_bytes_max",
-        "_gateway",
+        "_desk",
         "_head",
         "_http",
         "_is_busy",
@@ -51,9 +58,9 @@ class AdminConnection(ClientConnection):
         "_source",
     )
 
-    def __init__(self, gateway: "AdminGateway", shared: Shared) -> None:
+    def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(shared)
-        self._gateway = gateway
+        self._desk = desk
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         #: Of the request that is being read.
         self._head: h11.Request | None = None
@@ -138,7 +145,7 @@ class AdminConnection(ClientConnection):
         self._head = head
         self._body.clear()
         self._body_bytes_max = 0
-        if self._gateway.takes_body(head.method, head.target):
+        if self._desk.takes_body(head.method, head.target):
             self._body_bytes_max = BODY_BYTES_MAX
         length_bytes = _body_length(head)
         most = self._body_bytes_max
@@ -176,7 +183,7 @@ class AdminConnection(ClientConnection):
             body=bytes(self._body),
         )
         self._body.clear()
-        self._gateway.handle(request, self._answer)
+        self._desk.handle(request, self._answer)
 
     def _answer(self, answer: Answer) -> None:
         if self.connection is None or not self._is_busy:

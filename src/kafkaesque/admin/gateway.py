@@ -1,6 +1,7 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.admin.series import Sampler
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN
+from kafkaesque.broker.listeners import ADMIN, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -69,7 +70,7 @@ class AdminGateway(Gateway):
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
-    def start(self, address: Address, listener: str = ADMIN) -> Address:
+    def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -77,7 +78,7 @@ class AdminGateway(Gateway):
         """
         options = PortOptions(
             protocol=ADMIN,
-            listener=listener,
+            listener=listener.name,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             is_protected=True,
@@ -85,7 +86,7 @@ class AdminGateway(Gateway):
         if not self.ports:
             self._loop_watch.start()
             self.sampler.start()
-        return self.listen(address, options, lambda shared: AdminConnection(self, shared))
+        return self.listen(listener.address, options, partial(AdminConnection, self))
 
     def stop(self) -> None:
         """Accept no more and close what is open."""

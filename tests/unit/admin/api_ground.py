@@ -143,7 +143,7 @@ class ApiGround:
         """Open the admin port of a broker."""
         doors = self.cluster.brokers[name].doors
         gateway = AdminGateway(doors, make_chassis(doors, self.lines.append), "1.2.3")
-        gateway.start(Address(name, PORT))
+        gateway.start(default_listener(ADMIN, Address(name, PORT)))
         self.gateways[name] = gateway
 
     def run_until(self, condition: Callable[[], bool], ms: int = 60_000) -> None:
