@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -124,7 +124,7 @@ class ClusterWithPorts(SimCluster):
 class ApiGround:
     """Three simulated brokers, each with the API."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, serving: Sequence[str] = ("b1", "b2", "b3")) -> None:
         self.world = World(seed)
         self.cluster = ClusterWithPorts(self.world)
         self.lines: list[str] = []
@@ -133,7 +133,7 @@ class ApiGround:
         self.gateways: dict[str, AdminGateway] = {}
         self.cluster.start()
         self.run_until(lambda: len(self.cluster.brokers) == 3)
-        for name in self.cluster.brokers:
+        for name in serving:
             self.serve(name)
         self.run_until(
             lambda: not any(reasons_against(each.doors) for each in self.cluster.brokers.values())
