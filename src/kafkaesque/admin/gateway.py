@@ -13,7 +13,7 @@ from kafkaesque.admin.connection import AdminConnection
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.health import answer_live, answer_ready
 from kafkaesque.admin.hosts import why_refused
-from kafkaesque.admin.http import Handler, Pages, Request, Respond, text_answer
+from kafkaesque.admin.http import Answer, Handler, Pages, Request, Respond, text_answer
 from kafkaesque.admin.loop_watch import LoopWatch
 from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
@@ -111,9 +111,14 @@ class AdminGateway(Gateway):
 
     def _handle(self, request: Request, respond: Respond) -> None:
         is_api = request.path == ROOT or request.path.startswith(f"{ROOT}/")
+        page = self._page(request)
         if request.path not in ANY_HOST:
-            is_change = is_api and self.api.router.is_change(request)
-            reason = why_refused(request.headers, self._names(), is_change=is_change)
+            reason = why_refused(
+                request.headers,
+                self._names(),
+                is_change=is_api and self.api.router.is_change(request),
+                is_page=page is not None,
+            )
             if reason is not None:
                 respond(problem(403, "Forbidden", reason))
                 return
@@ -124,11 +129,17 @@ class AdminGateway(Gateway):
             respond(replace(answer, headers={"Allow": "GET, HEAD"}))
         elif (handler := self._handlers.get(request.path)) is not None:
             handler(request, respond)
-        elif self._pages is not None and (page := self._pages.find(request)) is not None:
+        elif page is not None:
             respond(page)
         else:
             there = ", ".join([*self._handlers, f"{ROOT}/openapi.json"])
             respond(text_answer(404, f"there is no {request.path}; there are {there}"))
+
+    def _page(self, request: Request) -> Answer | None:
+        """Return the file for browsers that is asked for, if nothing else is at its path."""
+        if self._pages is None or request.path in self._handlers:
+            return None
+        return self._pages.find(request)
 
     def _names(self) -> set[str]:
         """Return the names that this broker's admin listeners have."""

@@ -21,15 +21,24 @@ _OWN_SITES: Final = frozenset({"same-origin", "none"})
 
 
 def why_refused(
-    headers: Mapping[str, str], names: Collection[str], *, is_change: bool
+    headers: Mapping[str, str],
+    names: Collection[str],
+    *,
+    is_change: bool = False,
+    is_page: bool = False,
 ) -> str | None:
-    """Return why a request is refused, or None if it is not; `names` are those of admin ports."""
+    """Return why a request is refused, or None if it is not; `names` are those of admin ports.
+
+    A page holds no data, and a link to it may stand anywhere: only its host is looked at.
+    """
     host = headers.get("host", "")
     if not _is_own(_host_name(host), names):
         return (
             f"this broker is not {host!r}: ask it by its IP address, as localhost, or by the name "
             "that its admin listener is advertised with"
         )
+    if is_page:
+        return None
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2].lower() != host.lower():
         return "pages of other origins are refused"

@@ -16,6 +16,7 @@ from kafkaesque.admin.hosts import CHANGE_HEADER
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.listeners import ADMIN, default_listener
 from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
+from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.model.batch_encoder import encode_batch
@@ -142,7 +143,8 @@ class ApiGround:
     def serve(self, name: str) -> None:
         """Open the admin port of a broker."""
         doors = self.cluster.brokers[name].doors
-        gateway = AdminGateway(doors, make_chassis(doors, self.lines.append), "1.2.3")
+        chassis = make_chassis(doors, self.lines.append)
+        gateway = AdminGateway(doors, chassis, "1.2.3", ConsolePages())
         gateway.start(default_listener(ADMIN, Address(name, PORT)))
         self.gateways[name] = gateway
 

@@ -294,6 +294,18 @@ def test_only_our_own_pages_may_ask(
     assert (why_refused(headers, {"b1"}, is_change=is_change) is not None) == is_refused
 
 
+def test_a_link_to_the_console_may_stand_on_any_page(ground: ApiGround) -> None:
+    browser = ground.browser()
+    for site in ("cross-site", "same-site", "none"):
+        from_there = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        told = browser.ask("GET", "/", from_there)
+        assert (told.status, told.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert browser.ask("GET", "/api/v1/cluster", {"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert browser.ask("GET", "/members", {"Sec-Fetch-Site": "cross-site"}).status == 403
+    assert browser.ask("GET", "/", {"Host": "evil.example"}).status == 403
+    assert browser.ask("POST", "/", CHANGE).status == 405
+
+
 def test_monitoring_asks_under_whatever_name(ground: ApiGround) -> None:
     browser = ground.browser()
     strange = {"Host": "kafkaesque-0.monitoring.internal"}
