@@ -20,6 +20,7 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
@@ -45,6 +46,7 @@ from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
+from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
@@ -124,6 +126,7 @@ class BrokerParts:
             report_warning=reports.warning,
         )
         self.caller = RemoteCaller(env.clock, self.peers)
+        self.part_desk = PartDesk()
         self.store = LogStore(
             disk=env.disk,
             clock=env.clock,
@@ -406,6 +409,7 @@ class BrokerParts:
             driver=self.driver,
             forwarder=self.forwarder,
             log_starts=self.log_starts,
+            parts=self.part_desk,
             tables=self.tables,
         )
         self.peers.events = PeerFollower(
@@ -462,6 +466,7 @@ class BrokerParts:
                 config=config, options=options, follower=self.metadata_follower
             ),
             condition=self._make_condition(),
+            parts=Parts(node=self.node, caller=self.caller, desk=self.part_desk),
         )
 
     def _make_condition(self) -> Condition:

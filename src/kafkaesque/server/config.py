@@ -95,7 +95,7 @@ SERVER_OPTIONS = OptionTable(
             default=8080,
             minimum=0,
             maximum=PORT_MAX,
-            doc="Port for metrics and health over HTTP; 0: none.",
+            doc="Port for the console, the admin API, metrics and health over HTTP; 0: none.",
         ),
         Option(
             name="peer.host",

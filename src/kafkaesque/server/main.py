@@ -15,6 +15,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
+from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -43,7 +44,7 @@ _KEEP_OLD = (
 GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: KafkaGateway,
     TEXT: TextGateway,
-    ADMIN: AdminGateway,
+    ADMIN: lambda doors, chassis: AdminGateway(doors, chassis, pages=ConsolePages()),
 }
 #: Open from the start to the end, so that operators hear why a broker is not ready.
 EARLY: Final = (ADMIN,)
@@ -82,11 +83,12 @@ class Server:
             report_warning=_log.warning,
         )
         chassis = make_chassis(self._broker.doors, _log.info)
-        #: Those that are needed, by protocol.
+        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask
+        #: it for this one's part of what they show.
         self._gateways = {
             protocol: make(self._broker.doors, chassis)
             for protocol, make in GATEWAYS.items()
-            if first_of(config.broker.listeners, protocol) is not None
+            if protocol == ADMIN or first_of(config.broker.listeners, protocol) is not None
         }
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False

@@ -13,9 +13,9 @@ from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.listeners import ADMIN, Listener, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
@@ -342,7 +342,7 @@ def test_one_connection_too_many_is_closed(ground: Ground) -> None:
 
 def test_a_defect_in_a_handler_is_answered_and_reported(ground: Ground) -> None:
     ground.gateway.stop()
-    ground.serve(replace(ground.broker.doors, activity=cast(Activity, None)))
+    ground.serve(replace(ground.broker.doors, transactions=cast(Transactions, None)))
     assert ground.visit().ask("/metrics")[0] == 500
     assert "could not be answered" in ground.lines[0]
     assert ground.visit().ask("/health/live")[0] == 200

@@ -34,6 +34,8 @@ PLANTED = [
         "kafkaesque.protocols.text.planted -> kafkaesque.protocols.kafka",
     ),
     ("server", "rich.table", "kafkaesque.server.planted -> rich"),
+    ("console", "kafkaesque.broker", "kafkaesque.console.planted -> kafkaesque.broker"),
+    ("admin", "kafkaesque.console", "kafkaesque.admin.planted -> kafkaesque.console"),
     ("spark", "kafkaesque.broker", "kafkaesque.spark.planted -> kafkaesque.broker"),
     ("spark", "kafkaesque.storage", "kafkaesque.spark.planted -> kafkaesque.storage"),
     ("model", "pyarrow", "kafkaesque.model.planted -> pyarrow"),
