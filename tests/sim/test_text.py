@@ -12,8 +12,15 @@ from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.requests.commands import GroupOffset, GroupOffsets
 from kafkaesque.gateway.text import connection, consuming, publishing
 from kafkaesque.gateway.text.partition_read import PartitionRead
+from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
-from kafkaesque.protocols.text.answers import MessageLine
+from kafkaesque.protocols.text.answers import (
+    MessageLine,
+    write_consumed,
+    write_error,
+    write_ok,
+)
+from kafkaesque.protocols.text.positions import write_offsets
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.options import SimOptions, draw_options
 from kafkaesque.sim.runner import run_seed
@@ -82,7 +89,7 @@ def test_a_broker_that_names_a_later_offset_to_go_on_at(monkeypatch: pytest.Monk
     def later(offsets: dict[int, int]) -> str:
         return ",".join(f"{partition}:{offset + 1}" for partition, offset in offsets.items())
 
-    monkeypatch.setattr(consuming, "write_offsets", _every(10, consuming.write_offsets, later))
+    monkeypatch.setattr(consuming, "write_offsets", _every(10, write_offsets, later))
     _expect("lines: poll skip: lines.reader", _found())
 
 
@@ -98,7 +105,7 @@ def test_a_broker_that_shows_a_message_again(monkeypatch: pytest.MonkeyPatch) ->
     fetch = PartitionRead.asked
 
     def ask_before(self: PartitionRead) -> int:
-        asked = fetch.fget(self)  # type: ignore[attr-defined]
+        asked: int = fetch.fget(self)  # type: ignore[attr-defined]
         return asked - 1 if asked > 10 else asked
 
     monkeypatch.setattr(PartitionRead, "asked", property(ask_before))
@@ -121,9 +128,8 @@ def test_a_broker_that_keeps_the_end_to_itself(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_that_counts_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = consuming.write_consumed
     monkeypatch.setattr(
-        consuming, "write_consumed", lambda count, *others: write(count + 1, *others)
+        consuming, "write_consumed", lambda count, *others: write_consumed(count + 1, *others)
     )
     _expect("lines: bad answer", _found())
 
@@ -194,19 +200,17 @@ def test_a_broker_that_publishes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_broker_that_says_no_and_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> bytes:
-        return publishing.write_error("the message is not in lines-0: so it seems", "")
+        return write_error("the message is not in lines-0: so it seems", "")
 
-    monkeypatch.setattr(publishing, "write_ok", _every(10, publishing.write_ok, refuse))
+    monkeypatch.setattr(publishing, "write_ok", _every(10, write_ok, refuse))
     _expect("lines: refused write", _found())
 
 
 def test_a_broker_that_names_another_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = publishing.write_ok
-
     def next_one(topic: str, partition: int, offset: int) -> bytes:
-        return write(topic, partition, offset + 1)
+        return write_ok(topic, partition, offset + 1)
 
-    monkeypatch.setattr(publishing, "write_ok", _every(10, write, next_one))
+    monkeypatch.setattr(publishing, "write_ok", _every(10, write_ok, next_one))
     _expect("lines: inconsistent offsets", _found())
 
 
@@ -221,10 +225,8 @@ def test_a_broker_that_hashes_keys_in_its_own_way(monkeypatch: pytest.MonkeyPatc
 
 
 def _change_record(monkeypatch: pytest.MonkeyPatch, change: Callable[[Record], Record]) -> None:
-    encode = publishing.encode_batch
-
     def encode_changed(records: Sequence[Record]) -> bytearray:
-        return encode([change(each) for each in records])
+        return encode_batch([change(each) for each in records])
 
     monkeypatch.setattr(publishing, "encode_batch", encode_changed)
 
