@@ -19,11 +19,12 @@ from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
 from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
+from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import RequestRefused
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import Record
-from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
 from kafkaesque.sim.env import Machine, World
 
 PORT = 8080
@@ -127,7 +128,7 @@ class ApiGround:
 
     def __init__(self, seed: int = 1, serving: Sequence[str] = ("b1", "b2", "b3")) -> None:
         self.world = World(seed)
-        self.cluster = ClusterWithPorts(self.world)
+        self.cluster = ClusterWithPorts(self.world, gateways={KAFKA_PORT: KafkaGateway})
         self.lines: list[str] = []
         self._count = 0
         self._browsers: dict[str, Browser] = {}
