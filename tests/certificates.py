@@ -6,6 +6,7 @@ import datetime as dt
 import ssl
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -43,7 +44,7 @@ class TestAuthority:
     def key(self, name: str) -> Path:
         return self.directory / f"{name}.key"
 
-    def settings(self, name: str = "broker-1", **changes: object) -> TlsSettings:
+    def settings(self, name: str = "broker-1", **changes: Any) -> TlsSettings:
         made = TlsSettings(
             name="tls",
             setting="the [[listener]] tls",
@@ -52,9 +53,9 @@ class TestAuthority:
             ca=self.ca,
             hosts=("127.0.0.1",),
         )
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
 
-    def context(self, client_auth: ClientAuth = ClientAuth.NONE, **changes: object) -> TlsContext:
+    def context(self, client_auth: ClientAuth = ClientAuth.NONE, **changes: Any) -> TlsContext:
         return load_tls(self.settings(client_auth=client_auth, **changes)).context
 
     def teach(self, network: RealNetwork, client_auth: ClientAuth = ClientAuth.NONE) -> None:

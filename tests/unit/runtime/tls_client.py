@@ -50,8 +50,11 @@ class TlsClient:
     def pull(self, bytes_max: int = 65_536) -> None:
         """Wait until something has come, with the world going on."""
 
+        watch = select.poll()
+        watch.register(self.sock, select.POLLIN)
+
         def has_come() -> bool:
-            return bool(select.select([self.sock], [], [], 0)[0])
+            return bool(watch.poll(0))
 
         self.world.run_until(has_come)
         data = self.sock.recv(bytes_max)
