@@ -44,7 +44,7 @@ class AdminGateway(Gateway):
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
-    def start(self, address: Address, listener: str = ADMIN) -> Address:
+    def start(self, address: Address, listener: str = ADMIN, tls: str = "") -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -53,6 +53,7 @@ class AdminGateway(Gateway):
         options = PortOptions(
             protocol=ADMIN,
             listener=listener,
+            tls=tls,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             is_protected=True,

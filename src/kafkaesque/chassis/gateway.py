@@ -41,8 +41,10 @@ class Gateway(ABC):
         self.ports: Final[list[Port]] = []
 
     @abstractmethod
-    def start(self, address: Address, listener: str) -> Address:
+    def start(self, address: Address, listener: str, tls: str = "") -> Address:
         """Listen, at one more port if there is one; return the bound address.
+
+        `tls` is what it speaks TLS by, as in `ListenOptions.tls`.
 
         Raises:
             OSError: the address cannot be bound.

@@ -10,6 +10,7 @@ import os
 import re
 import ssl
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -77,6 +78,24 @@ def load_tls(settings: TlsSettings) -> Loaded:
         return _load(settings)
     except ConfigError as error:
         raise ConfigError(f"{settings.setting}: {error}") from None
+
+
+def load_all(all_settings: Sequence[TlsSettings]) -> dict[str, Loaded]:
+    """Load and try everything, by name; waits for the disk.
+
+    Raises:
+        ConfigError: a line for each that does not fit.
+    """
+    loaded: dict[str, Loaded] = {}
+    faults: list[str] = []
+    for settings in all_settings:
+        try:
+            loaded[settings.name] = load_tls(settings)
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return loaded
 
 
 def _load(settings: TlsSettings) -> Loaded:

@@ -34,10 +34,11 @@ class LineGateway(Gateway):
         super().__init__(chassis)
         self.doors = doors
 
-    def start(self, address: Address, listener: str = PROTOCOL) -> Address:
+    def start(self, address: Address, listener: str = PROTOCOL, tls: str = "") -> Address:
         options = PortOptions(
             protocol=PROTOCOL,
             listener=listener,
+            tls=tls,
             framing=Framing.STREAM,
             connections_max=10,
             unsent_bytes_max=PUSHED_BYTES_MAX,

@@ -58,10 +58,11 @@ class EchoGateway(Gateway):
     is_protected = False
     connections_max = 20
 
-    def start(self, address: Address, listener: str = "echo") -> Address:
+    def start(self, address: Address, listener: str = "echo", tls: str = "") -> Address:
         options = PortOptions(
             protocol="echo",
             listener=listener,
+            tls=tls,
             framing=Framing.STREAM,
             connections_max=self.connections_max,
             unsent_bytes_max=UNSENT_BYTES_MAX,

@@ -43,7 +43,7 @@ class KafkaGateway(Gateway):
         }
         self._handlers: dict[int, Handler] = dict(HANDLERS)
 
-    def start(self, address: Address, listener: str = KAFKA) -> Address:
+    def start(self, address: Address, listener: str = KAFKA, tls: str = "") -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -52,6 +52,7 @@ class KafkaGateway(Gateway):
         options = PortOptions(
             protocol=KAFKA,
             listener=listener,
+            tls=tls,
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=int(self.doors.configuration.get("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,

@@ -45,7 +45,7 @@ class TextGateway(Gateway):
         self._publisher = Publisher(doors)
         self._consumer = Consumer(doors)
 
-    def start(self, address: Address, listener: str = TEXT) -> Address:
+    def start(self, address: Address, listener: str = TEXT, tls: str = "") -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -54,6 +54,7 @@ class TextGateway(Gateway):
         options = PortOptions(
             protocol=TEXT,
             listener=listener,
+            tls=tls,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
