@@ -119,6 +119,7 @@ class BrokerParts:
             node=self.node,
             greeter=self._make_greeter(),
             timings=config.timings,
+            tls=config.peer_tls,
             report=reports.info,
             report_error=reports.error,
             report_warning=reports.warning,

@@ -27,6 +27,10 @@ class NameUnknown(OSError):
     """A machine's name has no address, as far as can be found out now."""
 
 
+class HandshakeFailed(OSError):
+    """The two ends have not agreed on TLS, or one does not trust the other."""
+
+
 class Framing(Enum):
     """How the bytes of a connection are cut for the handler."""
 

@@ -13,6 +13,7 @@ from kafkaesque.env.network import (
     Address,
     ConnectionHandler,
     Framing,
+    HandshakeFailed,
     ListenOptions,
     OnDatagram,
 )
@@ -28,7 +29,7 @@ from kafkaesque.runtime.ports import Socket
 from kafkaesque.runtime.tls_connection import TlsConnection
 from kafkaesque.runtime.tls_contexts import TlsContext, describe_revoked, explain
 from kafkaesque.runtime.tls_handshakes import Handshakes
-from kafkaesque.runtime.tls_socket import TlsBroken, TlsSocket
+from kafkaesque.runtime.tls_socket import NothingSaid, TlsBroken, TlsSocket
 from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
@@ -150,7 +151,7 @@ class RealNetwork:
             return
 
         def on_failed(error: Exception) -> None:
-            if not self._is_closed:
+            if not self._is_closed and not isinstance(error, NothingSaid):
                 self.shared.refusals.say(f"{peer}: no TLS connection: {explain(error)}")
             on_gone()
 
@@ -176,7 +177,7 @@ class RealNetwork:
         else:
 
             def on_refused(error: Exception) -> None:
-                on_failed(ConnectionAbortedError(f"no TLS connection: {explain(error)}"))
+                on_failed(HandshakeFailed(f"no TLS connection: {explain(error)}"))
 
             def on_done(tls: TlsSocket) -> None:
                 self._start_tls(tls, peer, options, lambda: handler, _nothing, on_refused)

@@ -42,6 +42,10 @@ class TlsBroken(ConnectionError):
     """The other end does not keep to TLS, or cannot be trusted."""
 
 
+class NothingSaid(TlsBroken):
+    """The other end has gone without a word: it may only have looked whether somebody is there."""
+
+
 class TlsBuffers:
     """What all TLS sockets of a loop share. Nothing in it outlives a call."""
 
@@ -112,7 +116,9 @@ class TlsSocket:
         """
         arrived = self._raw.recv_into(self._buffers.cipher[:RECORD_BYTES])
         if arrived == 0:
-            raise TlsBroken("it has hung up")
+            raise (
+                TlsBroken("it has hung up") if self._handshake_bytes else NothingSaid("it is gone")
+            )
         self._handshake_bytes += arrived
         if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
             raise TlsBroken(f"more than {HANDSHAKE_BYTES_MAX} bytes without an end")

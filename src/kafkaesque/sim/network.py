@@ -8,6 +8,7 @@ from kafkaesque.env.network import (
     Address,
     ConnectionHandler,
     Framing,
+    HandshakeFailed,
     ListenOptions,
     OnDatagram,
 )
@@ -241,7 +242,7 @@ class _Attempt:
         answering = target.tls.get(target.tls_ports[self._address.port])
         reason = refusal(dialling, answering)
         if reason is not None:
-            aborted = ConnectionAbortedError(f"no TLS connection: {reason}")
+            aborted = HandshakeFailed(f"no TLS connection: {reason}")
             self._loop.after(back_ns, "refused", lambda: self._fail(aborted), self._network.life)
             return
         local = (self._address.host if target is here else here.name, here.new_port())
