@@ -117,7 +117,9 @@ class TlsSocket:
         arrived = self._raw.recv_into(self._buffers.cipher[:RECORD_BYTES])
         if arrived == 0:
             raise (
-                TlsBroken("it has hung up") if self._handshake_bytes else NothingSaid("it has hung up")
+                TlsBroken("it has hung up")
+                if self._handshake_bytes
+                else NothingSaid("it has hung up")
             )
         self._handshake_bytes += arrived
         if self._handshake_bytes > HANDSHAKE_BYTES_MAX:

@@ -237,6 +237,21 @@ class Authority:
         return ConfigError(f"{self.directory} cannot be written: {error.strerror}")
 
 
+def read_issued(path: Path) -> list[Issued]:
+    """Return what the certificates in a file say, whoever has issued them.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{path} holds no certificates in PEM") from None
+    return [_issued(each, set()) for each in found]
+
+
 def read_revoked(crl: Path, authorities: Path) -> frozenset[tuple[str, int]]:
     """Return issuer and serial number of what is revoked, as one of the authorities has signed it.
 
@@ -282,13 +297,19 @@ def _has_signed(authority: x509.Certificate, crl: x509.CertificateRevocationList
 
 
 def _issued(made: x509.Certificate, revoked: set[int]) -> Issued:
-    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    hosts = names.get_values_for_type(x509.DNSName)
-    hosts += [str(each) for each in names.get_values_for_type(x509.IPAddress)]
+    uris: list[str] = []
+    hosts: list[str] = []
+    try:
+        names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        pass
+    else:
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        hosts = names.get_values_for_type(x509.DNSName)
+        hosts += [str(each) for each in names.get_values_for_type(x509.IPAddress)]
     common = made.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return Issued(
-        name=str(common[0].value),
+        name=str(common[0].value) if common else made.subject.rfc4514_string(),
         serial=made.serial_number,
         uri=uris[0] if uris else "",
         hosts=tuple(hosts),
