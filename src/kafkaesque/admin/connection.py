@@ -6,16 +6,14 @@ body is refused. A timer runs whenever the client owes something: its first requ
 one, the next one, or reading what it was sent; whoever is late is hung up on.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import h11
 
-from kafkaesque.admin.http import Answer, Request, text_answer
+from kafkaesque.admin.http import Answer, Request, Respond, text_answer
 from kafkaesque.chassis.link import ClientConnection, Shared
-
-if TYPE_CHECKING:
-    from kafkaesque.admin.gateway import AdminGateway
 
 #: A request's line and headers together.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -34,11 +32,11 @@ _METHODS: Final = (b"GET", b"HEAD")
 class AdminConnection(ClientConnection):
     """See the module."""
 
-    __slots__ = ("_gateway", "_http", "_is_busy", "_is_head")
+    __slots__ = ("_handle", "_http", "_is_busy", "_is_head")
 
-    def __init__(self, gateway: "AdminGateway", shared: Shared) -> None:
+    def __init__(self, handle: Callable[[Request, Respond], None], shared: Shared) -> None:
         super().__init__(shared)
-        self._gateway = gateway
+        self._handle = handle
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         #: Whether a handler has a request that is not answered.
         self._is_busy = False
@@ -111,7 +109,7 @@ class AdminConnection(ClientConnection):
         except ValueError:
             self._answer(text_answer(400, f"a query has at most {QUERY_FIELDS_MAX} fields"))
             return
-        self._gateway.handle(Request(path=target.path, query=query), self._answer)
+        self._handle(Request(path=target.path, query=query), self._answer)
 
     def _answer(self, answer: Answer) -> None:
         connection = self.connection

@@ -328,16 +328,16 @@ def _listeners(
         return default_listeners(values, ())
     named: list[tuple[Listener, Mapping[str, object]]] = []
     for each in tables:
-        table = _flatten(each)
+        table: Mapping[str, object] = _flatten(each)
         with _gathered(faults):
             named.append((read_listener(table, values), table))
     taken = [each.protocol for each, _ in named if f"{each.protocol}.port" not in given]
     defaults = default_listeners(values, taken)
     found: list[Listener] = []
     nothing: Mapping[str, object] = {}
-    for listener, table in [*((each, nothing) for each in defaults), *named]:
+    for listener, keys in [*((each, nothing) for each in defaults), *named]:
         with _gathered(faults):
-            settings = listener_tls(listener, table, tls)
+            settings = listener_tls(listener, keys, tls)
             all_tls += [] if settings is None else [settings]
             found.append(replace(listener, tls="" if settings is None else settings.name))
     return found

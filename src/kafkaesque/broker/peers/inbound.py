@@ -1,14 +1,32 @@
 """A connection that a peer, or a stranger, has dialled: what others have to say comes in on it."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kafkaesque.broker.peers.door import PeerDoor
 from kafkaesque.broker.peers.messages import GreetingDenied, MalformedPeerFrame, write_denial
 from kafkaesque.env.certificate import PeerCertificate
+from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Connection
 from kafkaesque.model.ids import NodeId
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.peers.link import PeerNetwork
+
+class InboundOwner(Protocol):
+    """All links of a broker, as far as one of them needs the others."""
+
+    door: PeerDoor
+
+    def on_inbound_open(self, inbound: "Inbound") -> None:
+        """Somebody has connected."""
+
+    def on_frame(self, inbound: "Inbound", frame: Buffer) -> None:
+        """Take a frame that it sent.
+
+        Raises:
+            MalformedPeerFrame: it is not to be spoken with.
+        """
+
+    def on_inbound_lost(self, inbound: "Inbound") -> None:
+        """It is gone."""
 
 
 class Inbound:
@@ -16,7 +34,7 @@ class Inbound:
 
     __slots__ = ("_owner", "connection", "node")
 
-    def __init__(self, owner: "PeerNetwork") -> None:
+    def __init__(self, owner: InboundOwner) -> None:
         self._owner = owner
         self.connection: Connection | None = None
         self.node: NodeId | None = None
@@ -37,10 +55,8 @@ class Inbound:
         pass
 
     def on_close(self, error: Exception | None) -> None:
-        if self.connection is not None:
-            self._owner.claims.on_closed(self.connection)
-        self.connection = None
         self._owner.on_inbound_lost(self)
+        self.connection = None
 
     def certificate(self) -> PeerCertificate | None:
         """Return what the other end has shown."""

@@ -432,6 +432,8 @@ class PeerNetwork:
 
     def on_inbound_lost(self, inbound: Inbound) -> None:
         """A connection that a peer dialled is closed."""
+        if inbound.connection is not None:
+            self.claims.on_closed(inbound.connection)
         self._inbounds.pop(inbound, None)
         self.door.release(inbound)
         if inbound.node is None or self.closed:
