@@ -68,6 +68,8 @@ class TestAuthority:
         """Return the standard library's context for a client, as strict as it can be."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.verify_flags |= ssl.VERIFY_X509_STRICT
+        # To be cut off is no end.
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         if user is not None:
             context.load_cert_chain(self.certificate(user), self.key(user))
         if newest is not None:

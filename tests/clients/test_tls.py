@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -421,6 +422,42 @@ def test_the_options_say_how_clients_speak(place: Place) -> None:
     json.dumps(found)
 
 
+def kafkaesque(place: Place, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as somebody who has the certificate of the user app."""
+    authority = place.authority
+    given = {
+        "KAFKAESQUE_CA": str(authority.ca),
+        "KAFKAESQUE_CLIENT_CERTIFICATE": str(authority.certificate("app")),
+        "KAFKAESQUE_CLIENT_KEY": str(authority.key("app")),
+        "KAFKAESQUE_BOOTSTRAP_SERVER": place.mutual,
+    }
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("kafkaesque")), *words],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **given, **environment},
+    )  # fmt: skip
+
+
+def test_commands_speak_it_with_files_that_the_environment_names(
+    place: Place, make_topic: TopicMaker, tmp_path: Path
+) -> None:
+    topic = make_topic("tls-command", partitions=1)
+    done = kafkaesque(place, "publish", topic, "hello")
+    assert (done.returncode, done.stdout) == (0, f"published 1 message to {topic}\n"), done.stderr
+    done = kafkaesque(place, "consume", topic, "--from-beginning", "--max", "1")
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    done = kafkaesque(place, "cluster", "status")
+    assert done.returncode == 0, done.stderr
+    done = kafkaesque(place, "doctor")
+    assert "does not answer" not in done.stdout, done.stdout
+    wrong = kafkaesque(place, "topic", "list", KAFKAESQUE_CA=str(tmp_path / "none"))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "holds no certificates: no such file" in wrong.stderr
+    keyless = kafkaesque(place, "topic", "list", KAFKAESQUE_CLIENT_KEY=str(place.authority.ca))
+    assert keyless.returncode == 2
+    assert "are not a certificate and its key" in keyless.stderr
+
+
 def test_a_check_says_what_is_wrong_with_certificates(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     text = (
@@ -429,8 +466,8 @@ def test_a_check_says_what_is_wrong_with_certificates(place: Place, tmp_path: Pa
         f'key = "{place.authority.key("broker-2")}"\nca = "{place.authority.ca}"\n'
     )
     path.write_text(text)
-    command = ["kafkaesque", "broker", "--config", str(path), "--check"]
-    command[0] = str(Path(os.sys.executable).with_name("kafkaesque"))  # type: ignore[attr-defined]
+    program = str(Path(sys.executable).with_name("kafkaesque"))
+    command = [program, "broker", "--config", str(path), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 2
     assert "is not that of the certificate in" in done.stderr

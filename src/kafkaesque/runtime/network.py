@@ -28,8 +28,8 @@ from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
 from kafkaesque.runtime.ports import Socket
 from kafkaesque.runtime.tls_connection import TlsConnection
 from kafkaesque.runtime.tls_contexts import TlsContext, describe_revoked, explain
-from kafkaesque.runtime.tls_handshakes import Handshakes
-from kafkaesque.runtime.tls_socket import NothingSaid, TlsBroken, TlsSocket
+from kafkaesque.runtime.tls_handshakes import Group, Handshakes
+from kafkaesque.runtime.tls_socket import NothingSaid, TlsSocket
 from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
@@ -143,6 +143,7 @@ class RealNetwork:
         options: ListenOptions,
         accept: Callable[[], ConnectionHandler],
         on_gone: Callable[[], None],
+        group: Group,
     ) -> None:
         """Make a connection of a socket that was accepted, now or when it has shaken hands."""
         sock, peer = _prepare(sock, options)
@@ -158,7 +159,7 @@ class RealNetwork:
         def on_done(tls: TlsSocket) -> None:
             self._start_tls(tls, peer, options, accept, on_gone, on_failed)
 
-        self.handshakes.accept(sock, self._tls[options.tls].server, on_done, on_failed)
+        self.handshakes.accept(sock, self._tls[options.tls].server, on_done, on_failed, group)
 
     def adopt(
         self,
@@ -211,7 +212,7 @@ class RealNetwork:
         try:
             certificate = tls.peer_certificate()
             self._tls[options.tls].check(certificate)
-        except (TlsBroken, ValueError) as error:  # Or a certificate that cannot be read.
+        except (OSError, ValueError) as error:  # Or a certificate that cannot be read.
             tls.close()
             on_failed(error)
             return
@@ -282,7 +283,16 @@ class RealNetwork:
 class RealListener:
     """A listening socket."""
 
-    __slots__ = ("_accept", "_address", "_count", "_network", "_options", "_sock", "_timer")
+    __slots__ = (
+        "_accept",
+        "_address",
+        "_count",
+        "_group",
+        "_network",
+        "_options",
+        "_sock",
+        "_timer",
+    )
 
     def __init__(
         self,
@@ -295,6 +305,7 @@ class RealListener:
         self._sock: socket.socket | None = sock
         self._options: Final = options
         self._accept: Final = accept
+        self._group: Final = Group()
         host, port = sock.getsockname()[:2]
         self._address: Final = Address(host, port)
         self._count = 0
@@ -331,10 +342,7 @@ class RealListener:
             self._open(sock)
 
     def _open(self, sock: socket.socket) -> None:
-        if (
-            self._count >= self._options.connections_max
-            or self._network.connection_count >= connections_max()
-        ):
+        if self._is_full() and not self._group.give_way():
             self._network.shared.refusals.say(
                 f"port {self._address.port}: refused, {self._count} connections are open"
             )
@@ -344,7 +352,13 @@ class RealListener:
             return
         sock.setblocking(False)
         self._count += 1
-        self._network.accept(sock, self._options, self._accept, self._on_gone)
+        self._network.accept(sock, self._options, self._accept, self._on_gone, self._group)
+
+    def _is_full(self) -> bool:
+        return (
+            self._count >= self._options.connections_max
+            or self._network.connection_count >= connections_max()
+        )
 
     def _on_gone(self) -> None:
         self._count -= 1

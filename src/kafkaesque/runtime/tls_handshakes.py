@@ -6,6 +6,8 @@ in every way:
 
 - in time: `HANDSHAKE_MS_MAX` from its beginning to its end, whatever trickles in;
 - in bytes: `HANDSHAKE_BYTES_MAX` of `tls_socket`;
+- in number: they count as connections of their listener. Where that has no room for one more, the
+  oldest of them goes;
 - in memory: OpenSSL's part is made with the first bytes, and there are at most `BEGUN_MAX` of
   these. One more costs the one that has begun first: an honest one ends within two round trips, so
   whoever has taken longest is the least likely to end;
@@ -35,6 +37,22 @@ OnDone = Callable[[TlsSocket], None]
 OnFailed = Callable[[Exception], None]
 
 
+class Group:
+    """Those of one listener, in the order of their beginning."""
+
+    __slots__ = ("all",)
+
+    def __init__(self) -> None:
+        self.all: Final[dict[Handshake, None]] = {}
+
+    def give_way(self) -> bool:
+        """Give up the oldest for one that has come now; tell whether there was one."""
+        if not self.all:
+            return False
+        next(iter(self.all)).fail(TlsBroken("others came for whom there was no room"))
+        return True
+
+
 class Handshakes:
     """All of one network."""
 
@@ -51,16 +69,24 @@ class Handshakes:
         self._is_asked = False
 
     def accept(
-        self, sock: Socket, context: ssl.SSLContext, on_done: OnDone, on_failed: OnFailed
+        self,
+        sock: Socket,
+        context: ssl.SSLContext,
+        on_done: OnDone,
+        on_failed: OnFailed,
+        group: "Group",
     ) -> None:
-        """Wait for a greeting and answer it; then either of the two is called, once."""
-        Handshake(self, sock, context, on_done, on_failed).start(is_server=True)
+        """Wait for a greeting and answer it; then either of the two is called, once.
+
+        It is in the group until then.
+        """
+        Handshake(self, sock, context, on_done, on_failed, group).start(is_server=True)
 
     def dial(
         self, sock: Socket, context: ssl.SSLContext, on_done: OnDone, on_failed: OnFailed
     ) -> None:
         """Greet the other end; then either of the two is called, once, and not in this call."""
-        Handshake(self, sock, context, on_done, on_failed).start(is_server=False)
+        Handshake(self, sock, context, on_done, on_failed, Group()).start(is_server=False)
 
     def abort(self) -> None:
         """Give up all of them."""
@@ -109,6 +135,7 @@ class Handshake:
     __slots__ = (
         "_context",
         "_fd",
+        "_group",
         "_on_done",
         "_on_failed",
         "_owner",
@@ -124,8 +151,10 @@ class Handshake:
         context: ssl.SSLContext,
         on_done: OnDone,
         on_failed: OnFailed,
+        group: Group,
     ) -> None:
         self._owner: Final = owner
+        self._group: Final = group
         self._sock: Final = sock
         self._fd: Final = sock.fileno()
         self._context: Final = context
@@ -138,6 +167,7 @@ class Handshake:
         """Begin; as a client with something to say."""
         owner = self._owner
         owner.all[self] = None
+        self._group.all[self] = None
         self._timer = owner.loop.call_later(HANDSHAKE_MS_MAX / 1000, self._on_time_up)
         owner.poller.add(self._fd, READABLE if is_server else 0, self._on_events)
         if not is_server:
@@ -202,6 +232,7 @@ class Handshake:
     def _end(self) -> None:
         owner = self._owner
         owner.forget(self)
+        self._group.all.pop(self, None)
         owner.poller.remove(self._fd)
         if self._timer is not None:
             self._timer.cancel()

@@ -166,18 +166,24 @@ def test_every_split_and_size_comes_in_whole(
 def test_plaintext_inside_of_openssl_is_kept_over_a_pause_and_then_served(
     world: RealWorld, authority: TestAuthority
 ) -> None:
-    """More than a read takes is inside, nothing is in the kernel, and nobody sends any more."""
+    """The large frame's buffer took no more; the kernel has nothing, and nobody sends any more."""
     server = Server(world, authority)
     client, handler = server.dial()
     handler.on_piece = lambda _: handler.link.pause_reading()
-    payloads = [bytes([number]) * 9_000 for number in range(20)]
-    client.sock.sendall(client.seal(b"".join(map(frame, payloads))))
+    payloads = [os.urandom(300_001), *(bytes([number]) * 900 for number in range(20))]
+    sealed = client.seal(b"".join(map(frame, payloads)))
+    client.sock.sendall(sealed[:150_000])
+    world.settle()
+    client.sock.sendall(sealed[150_000:])
     world.run_until(lambda: len(handler.pieces) == 1)
     world.settle()
     assert len(handler.pieces) == 1
-    for count in range(2, 21):
+    assert handler.link._tls.has_more  # type: ignore[attr-defined]
+    for count in range(2, 22):
         handler.link.resume_reading()
-        world.run_until(lambda count=count: len(handler.pieces) >= count)  # type: ignore[misc]
+        world.run_until(lambda count=count: len(handler.pieces) >= count, 5_000)  # type: ignore[misc]
+        world.settle_turns(5)
+        assert len(handler.pieces) == count
     assert handler.pieces == payloads
 
 
@@ -348,6 +354,9 @@ def test_a_client_that_reads_nothing_costs_one_chunk_of_sealed_bytes(
     sealed = connection._tls.unsent  # type: ignore[attr-defined]
     assert 0 < len(sealed) < tls_socket.CHUNK_BYTES + 1_000
     assert handler.link.unsent_bytes() > 40_000_000
+    # The chunk counts as unsent until all of it has gone.
+    waiting = sum(map(len, connection._outbound._queue))  # type: ignore[attr-defined]
+    assert handler.link.unsent_bytes() - waiting == tls_socket.CHUNK_BYTES
     handler.link.abort()
     world.run_until(lambda: bool(handler.closed))
     assert handler.link.unsent_bytes() == 0

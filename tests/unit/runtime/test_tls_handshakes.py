@@ -181,6 +181,45 @@ def test_a_flood_of_half_handshakes_is_bounded_and_others_go_on(
     world.run_until(lambda: late_handler.pieces == [b"late"])
 
 
+def test_where_a_listener_has_no_room_the_oldest_half_handshake_goes(
+    world: RealWorld, authority: TestAuthority
+) -> None:
+    """Silent strangers keep nobody out, as long as they are strangers."""
+    refused: list[None] = []
+    options = ListenOptions(
+        framing=Framing.LENGTH_PREFIXED,
+        tls="tls",
+        connections_max=10,
+        on_refused=lambda: refused.append(None),
+    )
+    server = Server(world, authority, options)
+    silent = [server.connect() for _ in range(30)]
+    world.run_until(lambda: world.doors.network.connection_count == 10)
+    for _ in range(10):
+        client, handler = server.dial()
+        client.sock.sendall(client.seal(frame(b"x")))
+        world.run_until(lambda: handler.pieces == [b"x"])  # noqa: B023
+    assert refused == []
+    assert world.doors.network.connection_count == 10
+    # Those who are in stay in, and now there is no room.
+    late = server.connect()
+    world.run_until(lambda: len(refused) == 1)
+    assert read_all(world, late) == b""
+    for sock in silent:
+        assert read_all(world, sock) == b""
+
+
+def test_who_speaks_tls_where_nobody_does_is_told_of(
+    world: RealWorld, authority: TestAuthority, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = ListenOptions(framing=Framing.LENGTH_PREFIXED)
+    listener = world.env.network.listen(LOCAL, plain, Recorder)
+    with socket.create_connection(listener.address) as sock:
+        sock.sendall(client_hello(authority))
+        read_all(world, sock)
+    assert "TLS begins like this, and this port speaks in the clear" in caplog.text
+
+
 def test_a_turn_goes_on_with_handshakes_for_a_bounded_time(
     world: RealWorld, authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
