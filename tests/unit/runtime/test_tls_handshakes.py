@@ -90,23 +90,24 @@ def test_what_is_no_greeting_is_refused_and_reaches_no_handler(
     assert reason is None or reason in caplog.text
 
 
-def test_a_greeting_that_never_ends_is_bounded_in_bytes(
-    world: RealWorld, authority: TestAuthority, caplog: pytest.LogCaptureFixture
+def test_a_handshake_is_bounded_in_bytes(
+    world: RealWorld, authority: TestAuthority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A chain of certificates that OpenSSL would take."""
     server = Server(world, authority, client_auth=ClientAuth.REQUIRED)
-    sock = server.connect()
-    sock.sendall(client_hello(authority))
-    world.settle()
-    # Records that TLS 1.3 has a peer throw away, for ever.
-    record = b"\x14\x03\x03\x00\x01\x01"
-    try:
-        for _ in range(200):
-            sock.sendall(record * 170)
-            world.settle_turns(3)
-    except OSError:
-        pass
-    world.run_until(lambda: world.doors.network.connection_count == 0)
-    assert server.handlers == []
+    chain = tmp_path / "chain.pem"
+    own, ca = authority.certificate("app").read_bytes(), authority.ca.read_bytes()
+    for count, told in ((20, ""), (180, "more than 65536 bytes")):
+        chain.write_bytes(own + ca * count)
+        context = authority.client()
+        context.load_cert_chain(chain, authority.key("app"))
+        before = len(server.handlers)
+        if told:
+            refused_by_server(world, server, context)
+        else:
+            server.dial(context)
+        assert len(server.handlers) == before + (not told)
+        assert told in caplog.text
 
 
 def test_a_handshake_is_bounded_in_time_whatever_trickles_in(
@@ -433,7 +434,7 @@ def s_client(server: Server, *options: str) -> tuple[int, str]:
         (("-tls1_2",), "TLSv1.2"),
         ((), "TLSv1.3"),
         (("-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"), None),
-        (("-tls1_2", "-cipher", "AES128-SHA"), None),
+        (("-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA"), None),
     ],
 )
 def test_openssl_speaks_1_3_and_1_2_with_the_broker_and_nothing_older(
