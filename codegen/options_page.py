@@ -101,7 +101,7 @@ certificate = "/etc/kafkaesque/broker-1.pem"
 key = "/etc/kafkaesque/broker-1.key"
 ca = "/etc/kafkaesque/ca.pem"
 listeners = true
-peers = true
+peers = "on"
 ```
 
 Environment variables have the section in their name (`KAFKAESQUE_TLS_KEY` for `key`), and so has

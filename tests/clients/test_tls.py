@@ -66,7 +66,7 @@ def sections(authority: TestAuthority, number: int, ports: list[int]) -> str:
     own = ports[(number - 1) * 4 :]
     return (
         f'\n[tls]\ncertificate = "{name}.pem"\nkey = "{name}.key"\nca = "{authority.ca}"\n'
-        f'crl = "{authority.directory}/crl.pem"\npeers = true\n'
+        f'crl = "{authority.directory}/crl.pem"\npeers = "on"\n'
         f'[[listener]]\nname = "secure"\nport = {own[0]}\ntls.client.auth = "optional"\n'
         f'[[listener]]\nname = "mutual"\nport = {own[1]}\ntls.client.auth = "required"\n'
         f'[[listener]]\nname = "lines"\nprotocol = "text"\nport = {own[2]}\ntls = true\n'

@@ -136,6 +136,9 @@ class ListenOptions:
     #: handed to its handler when the handshake has ended well, and nobody else hears of it; the
     #: listener bounds how long that takes, in how many bytes, and for how many at once.
     tls: str = ""
+    #: For a listener with `tls`: whether it takes connections in the clear as well, which have no
+    #: certificate then. Not for protocols in which a client may begin with the byte 0x16.
+    is_tls_optional: bool = False
     #: A longer frame closes the connection before anything is allocated for it.
     frame_bytes_max: int = 100 * 1024 * 1024
     #: One more connection is accepted and closed at once.

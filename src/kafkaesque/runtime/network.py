@@ -50,6 +50,9 @@ RESOLVE_THREADS_MAX: Final = 2
 CONNECTIONS_LIFTED: Final = 6
 LISTENERS_LIFTED: Final = 7
 
+#: Of a record that belongs to a handshake.
+TLS_FIRST_BYTE: Final = b"\x16"
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -156,10 +159,15 @@ class RealNetwork:
                 self.shared.refusals.say(f"{peer}: no TLS connection: {explain(error)}")
             on_gone()
 
-        def on_done(tls: TlsSocket) -> None:
-            self._start_tls(tls, peer, options, accept, on_gone, on_failed)
+        def on_done(tls: TlsSocket | None) -> None:
+            if tls is None:
+                self._start_plain(sock, peer, options, accept, on_gone)
+            else:
+                self._start_tls(tls, peer, options, accept, on_gone, on_failed)
 
-        self.handshakes.accept(sock, self._tls[options.tls].server, on_done, on_failed, group)
+        is_clear = partial(_is_clear, sock) if options.is_tls_optional else None
+        server = self._tls[options.tls].server
+        self.handshakes.accept(sock, server, on_done, on_failed, group, is_clear)
 
     def adopt(
         self,
@@ -180,7 +188,8 @@ class RealNetwork:
             def on_refused(error: Exception) -> None:
                 on_failed(HandshakeFailed(f"no TLS connection: {explain(error)}"))
 
-            def on_done(tls: TlsSocket) -> None:
+            def on_done(tls: TlsSocket | None) -> None:
+                assert tls is not None  # This side has begun with it.
                 self._start_tls(tls, peer, options, lambda: handler, _nothing, on_refused)
 
             self.handshakes.dial(sock, context, on_done, on_refused)
@@ -489,6 +498,11 @@ def _prepare(sock: socket.socket, options: ListenOptions) -> tuple[socket.socket
     except OSError:  # It has gone already; the first receive will tell.
         host, port = "unknown", 0
     return sock, f"{host}:{port}"
+
+
+def _is_clear(sock: socket.socket) -> bool:
+    """Tell whether what has come does not begin as TLS does."""
+    return sock.recv(1, socket.MSG_PEEK) not in (b"", TLS_FIRST_BYTE)
 
 
 def _made(

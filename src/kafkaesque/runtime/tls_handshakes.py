@@ -33,7 +33,8 @@ BEGUN_MAX: Final = 1_024
 #: A turn of the loop goes on with handshakes for so long, with one at least.
 TURN_NS_MAX: Final = 2_000_000
 
-OnDone = Callable[[TlsSocket], None]
+#: Called with None where the other end speaks in the clear, and may.
+OnDone = Callable[[TlsSocket | None], None]
 OnFailed = Callable[[Exception], None]
 
 
@@ -75,18 +76,20 @@ class Handshakes:
         on_done: OnDone,
         on_failed: OnFailed,
         group: "Group",
+        is_clear: Callable[[], bool] | None = None,
     ) -> None:
         """Wait for a greeting and answer it; then either of the two is called, once.
 
-        It is in the group until then.
+        It is in the group until then. `is_clear` tells of what has come whether it is no TLS, where
+        that is allowed, and raises BlockingIOError if nothing has.
         """
-        Handshake(self, sock, context, on_done, on_failed, group).start(is_server=True)
+        Handshake(self, sock, context, on_done, on_failed, group, is_clear).start(is_server=True)
 
     def dial(
         self, sock: Socket, context: ssl.SSLContext, on_done: OnDone, on_failed: OnFailed
     ) -> None:
         """Greet the other end; then either of the two is called, once, and not in this call."""
-        Handshake(self, sock, context, on_done, on_failed, Group()).start(is_server=False)
+        Handshake(self, sock, context, on_done, on_failed, Group(), None).start(is_server=False)
 
     def abort(self) -> None:
         """Give up all of them."""
@@ -136,6 +139,7 @@ class Handshake:
         "_context",
         "_fd",
         "_group",
+        "_is_clear",
         "_on_done",
         "_on_failed",
         "_owner",
@@ -152,8 +156,10 @@ class Handshake:
         on_done: OnDone,
         on_failed: OnFailed,
         group: Group,
+        is_clear: Callable[[], bool] | None,
     ) -> None:
         self._owner: Final = owner
+        self._is_clear: Final = is_clear
         self._group: Final = group
         self._sock: Final = sock
         self._fd: Final = sock.fileno()
@@ -202,7 +208,13 @@ class Handshake:
         self._owner.note_ready(self)
 
     def _step(self) -> None:
-        tls = self._tls or self._begin(is_server=True)
+        tls = self._tls
+        if tls is None:
+            if self._is_clear is not None and self._is_clear():
+                self._end()
+                self._on_done(None)
+                return
+            tls = self._begin(is_server=True)
         self._send(tls)
         has_ended = tls.shake_hands()
         try:

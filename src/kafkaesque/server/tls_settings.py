@@ -51,10 +51,12 @@ TLS_OPTIONS: Final = OptionTable(
         ),
         Option(
             name="peers",
-            type=OptionType.BOOLEAN,
-            default=False,
+            type=OptionType.STRING,
+            default="off",
+            choices=("off", "accept", "dial", "on"),
             doc="Whether brokers speak TLS with one another, and prove by certificate which one "
-            "they are. All brokers of a cluster must have the same.",
+            "they are. accept: others may, and this one dials in the clear. dial: this one dials "
+            "with TLS, and others may come in the clear.",
         ),
         _file("peer.certificate", "The same between brokers; empty: certificate."),
         _file("peer.key", "The same between brokers; empty: key."),
@@ -126,7 +128,7 @@ def peer_tls(
     Raises:
         ConfigError: what they need is missing.
     """
-    if not tls["peers"]:
+    if tls["peers"] == "off":
         return None
     names = ("certificate", "key", "ca", "crl")
     values = {name: tls[f"peer.{name}"] or tls[name] for name in names}

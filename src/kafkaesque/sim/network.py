@@ -153,7 +153,7 @@ class SimListener:
         self._count = 0
         self._open = True
         host.listeners[address.port] = self._on_arrived
-        host.tls_ports[address.port] = options.tls
+        host.tls_ports[address.port] = (options.tls, options.is_tls_optional)
 
     @property
     def address(self) -> Address:
@@ -239,7 +239,8 @@ class _Attempt:
             self._loop.after(back_ns, "refused", lambda: self._fail(refused), self._network.life)
             return
         dialling = here.tls.get(self._options.tls)
-        answering = target.tls.get(target.tls_ports[self._address.port])
+        name, is_optional = target.tls_ports[self._address.port]
+        answering = None if dialling is None and is_optional else target.tls.get(name)
         reason = refusal(dialling, answering)
         if reason is not None:
             aborted = HandshakeFailed(f"no TLS connection: {reason}")

@@ -34,8 +34,8 @@ class Host:
         self.sockets: Final[dict[int, SimSocket]] = {}
         #: Who accepts connections, by port.
         self.listeners: Final[dict[int, Callable[[SimSocket], None]]] = {}
-        #: What each of them speaks TLS by; empty where it is in the clear.
-        self.tls_ports: Final[dict[int, str]] = {}
+        #: What each of them speaks TLS by, empty where it is in the clear, and whether it may be.
+        self.tls_ports: Final[dict[int, tuple[str, bool]]] = {}
         #: What the machine shows and believes, by the name of it; survives its processes.
         self.tls: Final[dict[str, SimTls]] = {}
         #: Who takes datagrams, by port: called with where one comes from.

@@ -42,7 +42,11 @@ class Place:
         self.stranger_env = self.stranger.boot()
 
     def broker(
-        self, number: int, shown: PeerCertificate | None, machine: str | None = None
+        self,
+        number: int,
+        shown: PeerCertificate | None,
+        machine: str | None = None,
+        mode: str = "on",
     ) -> PeerNetwork:
         """Start a broker that shows this; None speaks in the clear."""
         name = machine or f"b{number}"
@@ -62,7 +66,12 @@ class Place:
             node=NodeId(number),
             greeter=greeter,
             timings=PeerTimings(),
-            tls="" if shown is None else "peers",
+            papers=Papers(
+                CLUSTER,
+                "" if shown is None else "peers",
+                dials_tls=mode != "accept",
+                is_optional=mode != "on",
+            ),
             events=Events(),
             report=reports.append,
         )
@@ -194,4 +203,31 @@ def test_without_tls_nothing_is_asked_for() -> None:
     papers = Papers(CLUSTER, "")
     papers.check_any(None)
     papers.check(None, NodeId(1))
-    assert papers.is_of(None, NodeId(1))
+    assert papers.is_dialled(None, NodeId(1))
+
+
+STEPS = ["off", "accept", "dial", "on"]
+
+
+@pytest.mark.parametrize("first", STEPS)
+@pytest.mark.parametrize("second", STEPS)
+def test_a_cluster_goes_over_to_tls_step_by_step(first: str, second: str) -> None:
+    """Brokers that are one step apart meet; those that are not may not."""
+    place = Place()
+    one, two = (
+        place.broker(number, None if mode == "off" else of_broker(number), mode=mode)
+        for number, mode in ((1, first), (2, second))
+    )
+    one.add_peer(NodeId(2), Address("b2", PORT))
+    two.add_peer(NodeId(1), Address("b1", PORT))
+    place.run_for(5_000)
+    meet = one.is_alive(NodeId(2)) and two.is_alive(NodeId(1))
+    assert meet == (abs(STEPS.index(first) - STEPS.index(second)) <= 1)
+
+
+def test_a_certificate_counts_also_where_none_is_needed() -> None:
+    place = Place()
+    one = place.broker(1, of_broker(1), mode="accept")
+    stranger = place.dial(of_broker(2), hello())
+    assert stranger.closed
+    assert one.peers() == []

@@ -210,6 +210,27 @@ def test_where_a_listener_has_no_room_the_oldest_half_handshake_goes(
         assert read_all(world, sock) == b""
 
 
+def test_where_it_is_optional_both_come_in(world: RealWorld, authority: TestAuthority) -> None:
+    options = ListenOptions(framing=Framing.LENGTH_PREFIXED, tls="tls", is_tls_optional=True)
+    server = Server(world, authority, options, client_auth=ClientAuth.REQUIRED)
+    clear = server.connect()
+    clear.sendall(frame(b"in the clear"))
+    world.run_until(lambda: bool(server.handlers) and bool(server.handlers[0].pieces))
+    assert server.handlers[0].pieces == [b"in the clear"]
+    assert server.handlers[0].link.peer_certificate() is None
+    client, handler = server.dial(authority.client("app"))
+    client.sock.sendall(client.seal(frame(b"x")))
+    world.run_until(lambda: handler.pieces == [b"x"])
+    assert handler.link.peer_certificate() is not None
+    # To begin with TLS and show nothing is not to come in the clear.
+    count = len(server.handlers)
+    refused_by_server(world, server, authority.client())
+    silent = server.connect()
+    silent.close()
+    world.run_until(lambda: world.doors.network.connection_count == 2)
+    assert len(server.handlers) == count
+
+
 def test_who_speaks_tls_where_nobody_does_is_told_of(
     world: RealWorld, authority: TestAuthority, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,7 +68,7 @@ def test_a_listener_has_its_own_keys_and_the_rest_of_the_section(tmp_path: Path)
 
 
 def test_brokers_show_the_common_certificate_or_one_of_their_own(tmp_path: Path) -> None:
-    config = load(tmp_path, f'[tls]\n{OWN}ca = "ca.pem"\npeers = true\n')
+    config = load(tmp_path, f'[tls]\n{OWN}ca = "ca.pem"\npeers = "on"\n')
     peers = by_name(config)["peers"]
     assert config.broker.peer_tls == "peers"
     assert (peers.certificate, peers.ca, peers.uri) == (
@@ -78,7 +78,7 @@ def test_brokers_show_the_common_certificate_or_one_of_their_own(tmp_path: Path)
     )
     assert peers.client_auth is ClientAuth.REQUIRED
     own = 'peer.certificate = "p.pem"\npeer.key = "p.key"\npeer.ca = "p-ca.pem"\n'
-    peers = by_name(load(tmp_path, f"[tls]\npeers = true\n{own}"))["peers"]
+    peers = by_name(load(tmp_path, f"[tls]\npeers = 'on'\n{own}"))["peers"]
     assert (peers.certificate, peers.key, peers.ca) == (
         Path("p.pem"),
         Path("p.key"),
@@ -108,8 +108,8 @@ def test_variables_of_the_environment_count_before_the_file(tmp_path: Path) -> N
             "TLS of the listener kafka needs ca",
         ),
         (f"[tls]\n{OWN}crl = 'x'\nlisteners = true\n", "needs ca"),
-        ("[tls]\npeers = true\n", "TLS between brokers needs peer.certificate and peer.key"),
-        (f"[tls]\n{OWN}peers = true\n", "TLS between brokers needs peer.ca, or ca"),
+        ("[tls]\npeers = 'on'\n", "TLS between brokers needs peer.certificate and peer.key"),
+        (f"[tls]\n{OWN}peers = 'on'\n", "TLS between brokers needs peer.ca, or ca"),
         ("tls = true\n", "unknown [broker] option 'tls'"),
     ],
 )
@@ -121,6 +121,6 @@ def test_what_is_missing_or_mistyped_is_said(tmp_path: Path, text: str, words: s
 
 def test_all_of_it_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(tmp_path, "[tls]\nlisteners = true\npeers = true\nkex = 1\n")
+        load(tmp_path, "[tls]\nlisteners = true\npeers = 'on'\nkex = 1\n")
     said = str(refused.value).splitlines()
     assert len(said) == 5  # A key, three listeners, the brokers.

@@ -188,7 +188,7 @@ class PeerNetwork:
         node: NodeId,
         greeter: Greeter,
         timings: PeerTimings,
-        tls: str = "",
+        papers: Papers | None = None,
         events: PeerEvents | None = None,
         report: Callable[[str], None],
         report_error: Callable[[str], None] | None = None,
@@ -196,7 +196,7 @@ class PeerNetwork:
     ) -> None:
         """Without `report_error` and `report_warning`, `report` is told what they would be.
 
-        `tls` is what brokers speak TLS by, as in `ListenOptions.tls`.
+        `papers` say whether brokers speak TLS; without, they do not.
         """
         self.env = env
         self.node = node
@@ -205,7 +205,7 @@ class PeerNetwork:
         self.report_error = report_error or report
         self.report_warning = report_warning or report
         self.closed = False
-        self.papers = Papers(greeter.cluster_id, tls)
+        self.papers = papers or Papers(greeter.cluster_id, "")
         self.door = PeerDoor(env.clock, report)
         self.claims = ClaimDesk(self)
         #: Told when a peer is linked with another process of this broker's id.
@@ -245,7 +245,8 @@ class PeerNetwork:
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=GREETING_BYTES_MAX,
-            tls=self.papers.tls,
+            tls=self.papers.listens_by,
+            is_tls_optional=self.papers.is_optional,
             connections_max=CONNECTIONS_MAX,
             is_closed_first=True,
         )

@@ -107,7 +107,7 @@ class Outbound:
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=GREETING_BYTES_MAX,
-            tls=self._owner.papers.tls,
+            tls=self._owner.papers.dials_by,
             is_closed_first=True,
         )
         self._owner.env.network.connect(self.address, options, self, self._on_failed)
@@ -138,7 +138,7 @@ class Outbound:
         self.is_refused = False
         self._opened_ms = owner.env.clock.now_ms()
         certificate = connection.peer_certificate()
-        if not owner.papers.is_of(certificate, self.node):
+        if not owner.papers.is_dialled(certificate, self.node):
             self._say_untrusted(owner.papers.explain(certificate, self.node))
             connection.abort()
             return

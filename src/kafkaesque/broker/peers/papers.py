@@ -18,14 +18,23 @@ SHOWN_CHARACTERS_MAX: Final = 200
 
 
 class Papers:
-    """The rules of one cluster."""
+    """The rules of one cluster.
 
-    __slots__ = ("_cluster_id", "tls")
+    A cluster goes from the clear to TLS, broker by broker, in three steps: all accept it, then all
+    dial with it, then nobody takes anything else. Until the last step whoever comes in the clear is
+    believed as before; whoever shows a certificate is believed as that, and as nobody else.
+    """
 
-    def __init__(self, cluster_id: str, tls: str) -> None:
+    __slots__ = ("_cluster_id", "dials_by", "is_optional", "listens_by")
+
+    def __init__(
+        self, cluster_id: str, tls: str, *, dials_tls: bool = True, is_optional: bool = False
+    ) -> None:
+        """`tls` is as in `ListenOptions.tls`; empty: no certificates are shown."""
         self._cluster_id: Final = cluster_id
-        #: As in `ListenOptions.tls`; empty: no certificates are shown, and everybody has the right.
-        self.tls: Final = tls
+        self.listens_by: Final = tls
+        self.dials_by: Final = tls if dials_tls else ""
+        self.is_optional: Final = is_optional
 
     def check_any(self, certificate: PeerCertificate | None) -> None:
         """See whether somebody may say which broker it is.
@@ -33,7 +42,7 @@ class Papers:
         Raises:
             MalformedPeerFrame: it is no broker, whatever it would say.
         """
-        if not self.tls:
+        if self._is_clear(certificate):
             return
         name = _name(certificate)
         if name is None or not name.startswith(broker_uri(self._cluster_id, 0)[:-1]):
@@ -42,8 +51,16 @@ class Papers:
             )
 
     def is_of(self, certificate: PeerCertificate | None, node: NodeId) -> bool:
-        """Tell whether a certificate is this broker's, or none is needed."""
-        return not self.tls or _name(certificate) == broker_uri(self._cluster_id, node)
+        """Tell whether a certificate is this broker's."""
+        return _name(certificate) == broker_uri(self._cluster_id, node)
+
+    def is_dialled(self, certificate: PeerCertificate | None, node: NodeId) -> bool:
+        """Tell whether who was dialled is this broker, or need not show that it is."""
+        return not self.dials_by or self.is_of(certificate, node)
+
+    def _is_clear(self, certificate: PeerCertificate | None) -> bool:
+        """Tell whether somebody who has dialled this broker came in the clear, and may."""
+        return not self.listens_by or (certificate is None and self.is_optional)
 
     def check(self, certificate: PeerCertificate | None, node: NodeId) -> None:
         """See whether somebody is the broker that it says it is.
@@ -51,7 +68,7 @@ class Papers:
         Raises:
             GreetingDenied: it is another one.
         """
-        if not self.is_of(certificate, node):
+        if not self._is_clear(certificate) and not self.is_of(certificate, node):
             raise GreetingDenied(
                 Denial.OTHER_CERTIFICATE,
                 f"it says that it is broker {node}, and its certificate names "

@@ -215,7 +215,7 @@ def _tell_issued(directory: Path, made: "Issued") -> None:
             f"issued {directory}/{made.name}.pem for {', '.join(made.hosts)}, until {_day(made)}\n"
             f"its key is {directory}/{made.name}.key; in the broker's file:\n"
             f'  [tls]\n  certificate = "{own}.pem"\n  key = "{own}.key"\n  ca = "{where}/ca.pem"\n'
-            f'  crl = "{where}/crl.pem"\n  listeners = true\n  peers = true'
+            f'  crl = "{where}/crl.pem"\n  listeners = true\n  peers = "on"'
         )
         return
     typer.echo(
