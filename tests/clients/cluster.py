@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bench.processes import BrokerProcess, wait_until_ready
@@ -33,9 +32,9 @@ log.level = "warning"
 {options}"""
 
 
-def broker_command(configuration: Path) -> list[str]:
+def broker_command(configuration: Path, python: str = sys.executable) -> list[str]:
     """Return the command line of one broker."""
-    return [sys.executable, "-m", "kafkaesque.server", "--config", str(configuration)]
+    return [python, "-m", "kafkaesque.server", "--config", str(configuration)]
 
 
 def configuration(
@@ -65,6 +64,8 @@ class KafkaesqueCluster:
     """A cluster of ours on 127.0.0.1, in a directory of its own; each broker is a process."""
 
     name = "Kafkaesque"
+    #: The interpreter that runs the brokers; another checkout's runs the brokers of that one.
+    python = sys.executable
 
     def __init__(
         self,
@@ -112,12 +113,7 @@ class KafkaesqueCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def prepare(self) -> None:
@@ -145,7 +141,7 @@ class KafkaesqueCluster:
             path.write_text(text + self._sections(number))
             self.brokers.append(
                 BrokerProcess(
-                    broker_command(path),
+                    broker_command(path, self.python),
                     log_path=home / "broker.log",
                     port=kafka_ports[number - 1],
                 )

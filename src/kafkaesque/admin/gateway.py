@@ -1,5 +1,6 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,6 +13,7 @@ from kafkaesque.admin.loop_watch import LoopWatch
 from kafkaesque.admin.members import answer_members
 from kafkaesque.admin.metrics import MetricsPage
 from kafkaesque.admin.offline_replicas import answer_offline_replicas
+from kafkaesque.admin.process_facts import ProcessFacts, read_process_facts
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.broker.doors import Doors
@@ -28,12 +30,18 @@ CONNECTIONS_MAX: Final = 100
 class AdminGateway(Gateway):
     """One broker's admin ports."""
 
-    def __init__(self, doors: Doors, chassis: Chassis, version: str = __version__) -> None:
+    def __init__(
+        self,
+        doors: Doors,
+        chassis: Chassis,
+        version: str = __version__,
+        process_facts: Callable[[], ProcessFacts] = read_process_facts,
+    ) -> None:
         super().__init__(chassis)
         self.doors = doors
         self._failures = ReportLimit(chassis.report, chassis.clock.call_later)
         self._loop_watch = LoopWatch(chassis.clock)
-        metrics = MetricsPage(doors, chassis, version, self._loop_watch.lag)
+        metrics = MetricsPage(doors, chassis, version, self._loop_watch.lag, process_facts)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(doors)),

@@ -34,12 +34,14 @@ ACTIVITIES: Final = (
     "lock",
     #: A topic goes on with what is left of it: groups lose their majorities, and their records.
     "unclean",
+    #: People with telnet publish and read by lines, and somebody asks the admin ports.
+    "text",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
 #: Each drawn for itself, in one of so many runs, because they came later: a seed draws the others
 #: as it did before.
-_LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5}
+_LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5, "text": 4}
 #: Not drawn here, but for the asking, as it takes long, or with all faults.
 _ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
 #: A long run has one of so many of the activities that a short one with its seed has.
@@ -67,7 +69,7 @@ MINORITY_BROKERS_MIN: Final = 3
 #: Where groups lose their majorities there are so many brokers, one of them damaged, three with the
 #: topic, and controllers that decide.
 UNCLEAN_BROKERS_MIN: Final = 5
-#: They are formed anew after one of these.
+#: Groups that have lost their majority are recovered after one of these.
 UNCLEAN_SESSION_TIMEOUTS_MS: Final = (500, 1_000, 3_000)
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
@@ -104,7 +106,7 @@ class SimOptions:
     probe_ms: int = MembershipConfig().probe_ms
     #: Of the brokers, in their order; none where there are fewer.
     racks: tuple[str, ...] = ()
-    #: A group that has lost its majority is formed anew after this long.
+    #: A group that has lost its majority is recovered after this long.
     session_timeout_ms: int = 9_000
     write_caching: bool = False
     activities: tuple[str, ...] = ()
@@ -152,7 +154,7 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     whether it is taken away in the end, how often brokers hear of one another, how much clients
     rest, whether links around the controller are struck beside, and whether copies are throttled.
     """
-    # A partition that is formed anew may have one replica for a while, and that must keep its disk.
+    # A recovered partition may have a single replica for a while, which must keep its disk.
     kinds = SURVIVABLE if "unclean" in options.activities else FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
         return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))

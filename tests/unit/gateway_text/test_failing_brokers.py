@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.broker.partitions import forwarder
-from kafkaesque.broker.partitions.forwarder import RETRY_MS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.peers import link as peer_link
+from kafkaesque.broker.requests.retries import RETRY_MS
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def is_doubt(self) -> bool:
-        return self.text.startswith("ERROR nobody knows whether the message is in orders-0: ")
+        return self.text.startswith("ERROR it is not known whether the message is in orders-0: ")
 
     @property
     def is_denial(self) -> bool:

@@ -22,6 +22,8 @@ PLANTED = [
     ("server", "kafkaesque.sim", "kafkaesque.server.planted -> kafkaesque.sim"),
     ("broker", "asyncio", "kafkaesque.broker.planted -> asyncio"),
     ("groups", "time", "kafkaesque.groups.planted -> time"),
+    ("routing", "random", "kafkaesque.routing.planted -> random"),
+    ("routing", "kafkaesque.protocols", "kafkaesque.routing.planted -> kafkaesque.protocols"),
     ("storage", "os.path", "kafkaesque.storage.planted -> os"),
     ("raft", "random", "kafkaesque.raft.planted -> random"),
     ("membership", "socket", "kafkaesque.membership.planted -> socket"),

@@ -20,7 +20,7 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
-from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.caller import RemoteCaller, refused_where_unreachable
 from kafkaesque.broker.requests.commands import (
     EARLIEST,
     LATEST,
@@ -29,6 +29,7 @@ from kafkaesque.broker.requests.commands import (
     ForwardProduce,
     ProduceResult,
 )
+from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.errors import (
@@ -42,7 +43,6 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 
-RETRY_MS = 50
 #: One answer between brokers carries at most this many bytes of records, or one batch.
 FORWARD_BYTES_MAX = 8 * 1024 * 1024
 
@@ -102,7 +102,6 @@ class Forwarder:
         not tried any more once `is_wanted` says no: who waited for the answer may be publishing it
         elsewhere, and so no more batches wait here than there are clients.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnProduced) -> None:
             if not is_wanted():
@@ -121,7 +120,7 @@ class Forwarder:
                 settle = _settled(_told_by_release_before(where, on_outcome))
                 self._caller.ask(leader, request, ProduceResult, left_ms, settle)
 
-        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+        self._retry(attempt, timeout_ms, on_done)
 
     def fetch(
         self,
@@ -139,7 +138,6 @@ class Forwarder:
         before the last stable offset, and what of them was aborted is named beside them.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
             request = ForwardFetch(
@@ -153,10 +151,10 @@ class Forwarder:
             if leader == self._node:
                 self.serve(request, on_outcome)
             else:
-                settle = _settled(on_outcome, is_read=True)
+                settle = refused_where_unreachable(LeaderNotAvailable, on_outcome)
                 self._caller.ask(leader, request, FetchResult, left_ms, settle)
 
-        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+        self._retry(attempt, timeout_ms, on_done)
 
     def _leader(self, where: TopicPartition) -> NodeId:
         state = self._metadata.state.partition(where)
@@ -166,38 +164,21 @@ class Forwarder:
         return leader
 
     def _retry(
-        self,
-        attempt: Callable[[int, OnOutcome], None],
-        deadline_ms: int,
-        on_done: OnOutcome,
-        obstacle: str,
+        self, attempt: Callable[[int, OnOutcome], None], timeout_ms: int, on_done: OnOutcome
     ) -> None:
-        """Try until there is an outcome, or time is up; then nothing was done (`obstacle`: why)."""
-        clock = self._clock
-        left_ms = deadline_ms - clock.now_ms()
-        if left_ms <= 0:
-            on_done(LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}"))
-            return
-        if self._peers.closed:
-            on_done(LeaderNotAvailable(f"broker {self._node} stops"))
-            return
+        """Try until there is an outcome, or time is up; then nothing was done."""
 
-        def on_outcome(outcome: object) -> None:
-            if isinstance(outcome, NotLeader | LeaderNotAvailable):
-                why = str(outcome)
-                clock.call_later(
-                    min(RETRY_MS, left_ms),
-                    lambda: self._retry(attempt, deadline_ms, on_done, why),
-                )
+        def attempt_unless_closed(left_ms: int, on_outcome: OnOutcome) -> None:
+            if self._peers.closed:
+                on_done(LeaderNotAvailable(f"broker {self._node} stops"))
             else:
-                on_done(outcome)
+                attempt(left_ms, on_outcome)
 
-        try:
-            attempt(left_ms, on_outcome)
-        except LeaderNotAvailable as refusal:
-            on_outcome(refusal)
-        except RequestRefused as refusal:
-            on_done(refusal)
+        def too_late(last: RequestRefused | None) -> RequestRefused:
+            obstacle = last or _NEVER_TRIED
+            return LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}")
+
+        retry(self._clock, timeout_ms, attempt_unless_closed, on_done, too_late)
 
     # -- the leader's end
 
@@ -342,14 +323,11 @@ def _after_append(on_done: OnOutcome) -> OnOutcome:
     return settle
 
 
-def _settled(on_outcome: OnOutcome, *, is_read: bool = False) -> OnOutcome:
-    """Turn "could not be reached" into a refusal that gateways know.
-
-    What reads may be done twice: of that there is no doubt.
-    """
+def _settled(on_outcome: OnOutcome) -> OnOutcome:
+    """Turn "could not be reached" into a refusal that gateways know."""
 
     def settle(outcome: object) -> None:
-        if isinstance(outcome, PeerNotAsked) or (is_read and isinstance(outcome, PeerUnreachable)):
+        if isinstance(outcome, PeerNotAsked):
             on_outcome(LeaderNotAvailable(str(outcome)))
         elif isinstance(outcome, PeerUnreachable):
             on_outcome(_doubt(outcome))
