@@ -28,15 +28,14 @@ from kafkaesque.cli.broker_ports import unused_ports
 from tests.certificates import TestAuthority
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     TopicMaker,
     admin_client,
     consume,
-    eventually,
     produce,
     unique,
 )
 from tests.clients.node_client import missing, run_node
+from tests.waiting import DEADLINE_S, eventually
 
 LARGE = os.urandom(1_000_000)
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)

@@ -175,7 +175,10 @@ class Authority:
         """Return all that was issued, the oldest first."""
         try:
             revoked = read_revoked(self.directory / "crl.pem", self.directory / "ca.pem")
-            paths = sorted((self.directory / "issued").glob("*.pem"))
+            # Dates of certificates count in seconds, and copies of files may have lost theirs.
+            paths = sorted(
+                (self.directory / "issued").glob("*.pem"), key=lambda each: each.stat().st_mtime_ns
+            )
             found = [x509.load_pem_x509_certificate(path.read_bytes()) for path in paths]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self.directory} cannot be read: {error}") from None
