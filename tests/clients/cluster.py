@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -75,9 +75,11 @@ class KafkaesqueCluster:
         directory: Path | None = None,
         has_text: bool = False,
         first_id: int = 1,
+        sections: Callable[[int], str] = lambda number: "",
     ) -> None:
         """`options` are added to each broker's [options]; `directory` holds the data.
 
+        `sections` returns what else is in the file of broker number 1, 2, ...
         With `has_text` each has a text port, too. Ids are `first_id` and those that follow it.
         """
         self.brokers: list[BrokerProcess] = []
@@ -88,6 +90,7 @@ class KafkaesqueCluster:
         self._has_text = has_text
         self._count = brokers
         self._first_id = first_id
+        self._sections = sections
         copies = str(min(3, brokers))
         self._options = {
             "group.initial.rebalance.delay.ms": "0",
@@ -135,7 +138,7 @@ class KafkaesqueCluster:
                 text_port=text_port,
                 first_id=self._first_id,
             )
-            path.write_text(text)
+            path.write_text(text + self._sections(number))
             self.brokers.append(
                 BrokerProcess(
                     broker_command(path, self.python),

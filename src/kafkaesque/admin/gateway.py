@@ -82,6 +82,7 @@ class AdminGateway(Gateway):
         options = PortOptions(
             protocol=ADMIN,
             listener=listener.name,
+            tls=listener.tls,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             is_protected=True,

@@ -39,6 +39,7 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.peers.papers import Papers
 from kafkaesque.broker.replication.leader_reports import LeaderReports
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -121,6 +122,12 @@ class BrokerParts:
             node=self.node,
             greeter=self._make_greeter(),
             timings=config.timings,
+            papers=Papers(
+                config.cluster_id,
+                config.peer_tls,
+                dials_tls=config.dials_peers_with_tls,
+                is_optional=config.takes_peers_in_the_clear,
+            ),
             report=reports.info,
             report_error=reports.error,
             report_warning=reports.warning,

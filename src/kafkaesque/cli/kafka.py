@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.tls import library_settings
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
@@ -155,6 +156,7 @@ class Connection:
             # librdkafka would write to stderr by itself; what matters comes back as an error.
             "log_level": 0,
             "error_cb": _ignore,
+            **library_settings(),
             **settings,
         }
 

@@ -23,6 +23,8 @@ from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
+from kafkaesque.server.certificate_watch import CertificateWatch
+from kafkaesque.server.certificates import Loaded, load_all
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
 from kafkaesque.server.logs import set_up_logging
@@ -72,8 +74,21 @@ class _Nobody:
 class Server:
     """One broker with its ports."""
 
-    def __init__(self, config: ServerConfig, world: RealEnv) -> None:
+    def __init__(
+        self, config: ServerConfig, world: RealEnv, tls: Mapping[str, Loaded] | None = None
+    ) -> None:
+        """`tls` is what was loaded for the names in `config.tls`."""
         self._config = config
+        self._watch = CertificateWatch(
+            settings=config.tls,
+            clock=world.env.clock,
+            workers=world.disk.readers,
+            use=world.network.use_tls,
+            report=_log.info,
+            report_warning=_log.warning,
+            report_error=_log.error,
+        )
+        self._tls = tls or {}
         self._network = world.env.network
         self._broker = Broker(
             env=world.env,
@@ -99,6 +114,8 @@ class Server:
         Raises:
             KafkaesqueError: the data directory cannot be used, or a port cannot be bound.
         """
+        if self._config.tls:
+            self._watch.start(self._tls)
         early = [each for each in self._listeners if each.protocol in EARLY]
         for listener in self._listeners:
             if listener not in early:
@@ -139,11 +156,17 @@ class Server:
         """Hand leadership over, answer what can be answered, close; data is synced then."""
 
         def on_broker_stopped() -> None:
+            self._watch.stop()
             for gateway in self._gateways.values():
                 gateway.stop()
             on_stopped()
 
         self._broker.stop(on_broker_stopped, partial(drain_all, self._for_clients()))
+
+    @property
+    def reload(self) -> Callable[[], None] | None:
+        """Reads certificates again, if there are any."""
+        return self._watch.reload if self._config.tls else None
 
     def _for_clients(self) -> list[Gateway]:
         return [each for protocol, each in self._gateways.items() if protocol not in EARLY]
@@ -174,7 +197,7 @@ def run_broker(config: ServerConfig) -> int:
     servers: list[Server] = []
 
     def start(world: RealEnv) -> Server:
-        servers.append(Server(config, world))
+        servers.append(Server(config, world, tls))
         servers[0].start()
         return servers[0]
 
@@ -182,6 +205,7 @@ def run_broker(config: ServerConfig) -> int:
     if own_seed is not None:
         _log.warning("broker %d: %s", config.broker.node, own_seed)
     try:
+        tls = load_all(config.tls)
         make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:
