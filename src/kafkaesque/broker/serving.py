@@ -54,8 +54,8 @@ def register_servers(
     desk.register(
         AdvanceStart, lambda _, request, done: log_starts.serve(request, ADVANCE_TIMEOUT_MS, done)
     )
-    desk.register(ForwardProduce, lambda _, request, done: forwarder.serve(request, done))
-    desk.register(ForwardFetch, lambda _, request, done: forwarder.serve(request, done))
+    desk.register(ForwardProduce, lambda _, request, done: forwarder.serve_produce(request, done))
+    desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for kind in tables:
         for register in kind.servers:
             register(desk)

@@ -13,7 +13,7 @@ backwards, whatever the decision was.
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.queues.ages import Ages
@@ -28,7 +28,7 @@ from kafkaesque.queues.runs import Run
 from kafkaesque.queues.timetable import Timetable
 
 #: What takes changes back, newest last.
-Undo = list[tuple[Callable[..., object], tuple[Any, ...]]]
+Undo = list[tuple[Callable[..., object], tuple[object, ...]]]
 
 
 class Place(IntEnum):
@@ -187,7 +187,7 @@ class State:
 
     # -- changes, each of which notes what takes it back
 
-    def do(self, undo: Callable[..., object], *arguments: Any) -> None:
+    def do(self, undo: Callable[..., object], *arguments: object) -> None:
         """Note what takes back what was just done."""
         self.journal.append((undo, arguments))
 

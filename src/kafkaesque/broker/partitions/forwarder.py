@@ -10,7 +10,7 @@ refusal says that nothing was appended; from the append on there is the result, 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ from kafkaesque.broker.requests.commands import (
     ForwardProduce,
     ProduceResult,
 )
-from kafkaesque.broker.requests.retries import retry
+from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.errors import (
@@ -53,11 +53,9 @@ ANSWER_MS = 1_000
 
 _NEVER_TRIED = "there was no time left to try"
 
-OnOutcome = Callable[[Any], None]
-#: Gets a `ProduceResult` or a `RequestRefused`.
-OnProduced = OnOutcome
-#: Gets a `FetchResult` or a `RequestRefused`.
-OnFetched = OnOutcome
+ResultT = TypeVar("ResultT")
+OnProduced = Callable[[ProduceResult | RequestRefused], None]
+OnFetched = Callable[[FetchResult | RequestRefused], None]
 
 
 class Forwarder:
@@ -115,7 +113,7 @@ class Forwarder:
             )
             leader = self._leader(where)
             if leader == self._node:
-                self.serve(request, on_outcome)
+                self.serve_produce(request, on_outcome)
             else:
                 settle = _settled(_told_by_release_before(where, on_outcome))
                 self._caller.ask(leader, request, ProduceResult, left_ms, settle)
@@ -149,7 +147,7 @@ class Forwarder:
             )
             leader = self._leader(where)
             if leader == self._node:
-                self.serve(request, on_outcome)
+                self.serve_fetch(request, on_outcome)
             else:
                 settle = refused_where_unreachable(LeaderNotAvailable, on_outcome)
                 self._caller.ask(leader, request, FetchResult, left_ms, settle)
@@ -164,11 +162,14 @@ class Forwarder:
         return leader
 
     def _retry(
-        self, attempt: Callable[[int, OnOutcome], None], timeout_ms: int, on_done: OnOutcome
+        self,
+        attempt: Callable[[int, OnOutcome[ResultT]], None],
+        timeout_ms: int,
+        on_done: OnOutcome[ResultT],
     ) -> None:
         """Try until there is an outcome, or time is up; then nothing was done."""
 
-        def attempt_unless_closed(left_ms: int, on_outcome: OnOutcome) -> None:
+        def attempt_unless_closed(left_ms: int, on_outcome: OnOutcome[ResultT]) -> None:
             if self._peers.closed:
                 on_done(LeaderNotAvailable(f"broker {self._node} stops"))
             else:
@@ -182,24 +183,24 @@ class Forwarder:
 
     # -- the leader's end
 
-    def serve(
-        self,
-        request: ForwardProduce | ForwardFetch,
-        on_done: OnOutcome,
-    ) -> None:
-        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
+    def serve_produce(self, request: ForwardProduce, on_done: OnProduced) -> None:
+        """Append here what a gateway or another broker asks for; `on_done` gets refusals, too."""
         try:
-            match request:
-                case ForwardProduce():
-                    self._serve_produce(request, on_done)
-                case ForwardFetch() if request.wait_ms > 0:
-                    self._wait_and_fetch(request, on_done)
-                case ForwardFetch():
-                    self._serve_fetch(request, on_done)
+            self._serve_produce(request, on_done)
         except RequestRefused as refusal:
             on_done(refusal)
 
-    def _serve_produce(self, request: ForwardProduce, on_done: OnOutcome) -> None:
+    def serve_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
+        """Read here what a gateway or another broker asks for; `on_done` gets refusals, too."""
+        try:
+            if request.wait_ms > 0:
+                self._wait_and_fetch(request, on_done)
+            else:
+                self._serve_fetch(request, on_done)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    def _serve_produce(self, request: ForwardProduce, on_done: OnProduced) -> None:
         records = bytearray(request.records)
         where = TopicPartition(request.topic, request.partition)
 
@@ -222,7 +223,7 @@ class Forwarder:
 
         append(None)
 
-    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
         partition = self._partitions.find(TopicPartition(request.topic, request.partition))
         partition.check_leader()
         if request.offset == EARLIEST:
@@ -235,10 +236,12 @@ class Forwarder:
         if not partition.log_start_offset <= offset <= partition.log.end_offset:
             self._serve_fetch(at_once, on_done)
             return
-        read = WaitingRead(self._clock, partition, offset, lambda: self.serve(at_once, on_done))
+        read = WaitingRead(
+            self._clock, partition, offset, lambda: self.serve_fetch(at_once, on_done)
+        )
         read.start(min(request.wait_ms, WAIT_MS_MAX))
 
-    def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+    def _serve_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
         partition = self._partitions.find(TopicPartition(request.topic, request.partition))
         partition.check_leader()
         stable_offset = partition.last_stable_offset
@@ -281,7 +284,7 @@ class Forwarder:
         self,
         ranges: list[FileRange],
         on_read: Callable[[bytes], None],
-        on_failed: OnOutcome,
+        on_failed: OnFetched,
     ) -> None:
         """Read ranges one after the other, without waiting where they are in memory."""
         pieces: list[bytes] = []
@@ -313,20 +316,22 @@ def _doubt(why: object) -> RequestTimedOut:
     return RequestTimedOut(f"{why}; it may or may not be done")
 
 
-def _after_append(on_done: OnOutcome) -> OnOutcome:
+def _after_append(on_done: OnProduced) -> OnProduced:
     """Turn into a doubt what a leader refuses of a batch that it has appended."""
 
-    def settle(outcome: object) -> None:
+    def settle(outcome: ProduceResult | RequestRefused) -> None:
         is_doubt = isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut)
         on_done(_doubt(outcome) if is_doubt else outcome)
 
     return settle
 
 
-def _settled(on_outcome: OnOutcome) -> OnOutcome:
+def _settled(
+    on_outcome: OnProduced,
+) -> Callable[[ProduceResult | RequestRefused | PeerUnreachable], None]:
     """Turn "could not be reached" into a refusal that gateways know."""
 
-    def settle(outcome: object) -> None:
+    def settle(outcome: ProduceResult | RequestRefused | PeerUnreachable) -> None:
         if isinstance(outcome, PeerNotAsked):
             on_outcome(LeaderNotAvailable(str(outcome)))
         elif isinstance(outcome, PeerUnreachable):
@@ -337,7 +342,7 @@ def _settled(on_outcome: OnOutcome) -> OnOutcome:
     return settle
 
 
-def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnOutcome:
+def _told_by_release_before(where: TopicPartition, on_outcome: OnProduced) -> OnProduced:
     """Do the same with what a leader of the release before has answered.
 
     It tells only in its refusal's words that it had appended the batch; no leader of this release
@@ -345,7 +350,7 @@ def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnO
     """
     words = (f"{where} has another leader", f"{where} went offline: ")
 
-    def settle(outcome: object) -> None:
+    def settle(outcome: ProduceResult | RequestRefused) -> None:
         is_doubt = isinstance(outcome, NotEnoughReplicasAfterAppend) or (
             isinstance(outcome, NotLeader | StorageFailed) and str(outcome).startswith(words)
         )
