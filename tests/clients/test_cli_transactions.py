@@ -16,10 +16,11 @@ from kafkaesque.cli.transaction_requests import (
     Transactions,
 )
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce, unique
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.test_cli import Cli, cli
 from tests.clients.transactional_clients import Contents, read_all
+from tests.waiting import eventually
 
 __all__ = ["cli"]
 
@@ -153,7 +154,7 @@ def test_what_does_not_exist_is_named(cli: Cli, topic: str) -> None:
     assert "topic nowhere does not exist" in cli("txn", "producers", "nowhere", code=1).errors
     assert "has no partition 7" in cli("txn", "producers", f"{topic}:7", code=1).errors
     place = ["--topic", topic, "--partition", "0", "--start-offset", "5"]
-    assert "no transaction is open in" in cli("txn", "abort", *place, code=1).errors
+    assert "has no open transaction that begins" in cli("txn", "abort", *place, code=1).errors
 
 
 class Forgetful(Transactions):

@@ -16,13 +16,8 @@ from typer.testing import CliRunner
 from kafkaesque.cli.app import app
 from kafkaesque.cli.commands import consume
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    describe_topic,
-    eventually,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, describe_topic
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 
@@ -83,7 +78,7 @@ def test_what_waits_for_replicas_says_so_and_goes_on_when_they_are_back(
         words = ["consume", topic, "--until-end", *words]
         refused = CliRunner().invoke(app, words)
         assert refused.exit_code == 5
-        assert f"{topic}-0 does not know at the moment where it ends: {topic}-0 has 2 of 3" in (
+        assert f"the end of {topic}-0 is not known at the moment: {topic}-0 has 2 of 3" in (
             refused.stderr
         )
         dead.start()
@@ -122,9 +117,8 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others(
         ended = CliRunner().invoke(app, ["consume", topic, "-o", "earliest", "--until-end", *words])
         assert ended.exit_code == 5
         assert sorted(ended.stdout.split()) == ["0", "1"]
-        assert (
-            f"{topic}-2 does not know at the moment where it ends: {topic}-2 has no leader; "
-            in (ended.stderr)
+        assert f"the end of {topic}-2 is not known at the moment: {topic}-2 has no leader; " in (
+            ended.stderr
         )
         assert ended.stderr.endswith("try:   kafkaesque doctor\n")
         line = reader.stderr.readline()
@@ -166,4 +160,4 @@ def test_a_message_that_a_disk_has_changed_is_an_error_and_not_printed(tmp_path:
         )
     assert "econd" not in read.stdout
     assert read.exit_code == 4
-    assert "checksum does not fit its bytes" in read.stderr
+    assert "checksum does not match its bytes" in read.stderr

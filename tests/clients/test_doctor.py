@@ -21,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
-from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 
@@ -419,7 +420,7 @@ def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals
         assert "broker 2 has lost its disk" in found["broker-not-ready"]["cause"]
         assert found["leaderless"]["command"].startswith("first see the finding for brokers 1, 2")
         assert (
-            "has an empty directory in a cluster that is not new"
+            "its directory is empty, and the cluster is not new"
             in patient.get(1, "/health/ready")[1]
         )
         # What it says to do.

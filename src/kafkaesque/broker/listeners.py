@@ -25,6 +25,8 @@ class Listener:
     bind: Address | None = None
     #: What in the broker's file moves it, for people to read.
     setting: str = ""
+    #: What it speaks TLS by, as in `ListenOptions.tls`; empty: it speaks in the clear.
+    tls: str = ""
 
     @property
     def address(self) -> Address:

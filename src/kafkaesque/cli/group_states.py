@@ -13,9 +13,10 @@ from enum import StrEnum
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
+from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
+from kafkaesque.cli.kafka import result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
 from kafkaesque.cli.screen import counted
 from kafkaesque.model.sink_markers import keeps_sink_marker
@@ -152,8 +153,8 @@ def list_groups(bootstrap: str, note: Callable[[str], None]) -> list[ListedGroup
         named = ", ".join(map(str, leaderless[:NAMED_MAX]))
         more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""
         note(
-            f"groups are missing: nobody coordinates those of {len(leaderless)} of"
-            f" {counted(len(leaders), 'partition')} of {OFFSETS_TOPIC} ({named}{more})"
+            f"groups are missing: {len(leaderless)} of {counted(len(leaders), 'partition')} of"
+            f" {OFFSETS_TOPIC} have no leader, so their groups have no coordinator ({named}{more})"
         )
     return [groups[name] for name in sorted(groups)]
 

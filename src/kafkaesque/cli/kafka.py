@@ -13,22 +13,20 @@ from typing import Any, ClassVar, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.tls import library_settings
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
 
-CONNECT_TIMEOUT_S = 3.0
-REQUEST_TIMEOUT_S = 15.0
 #: So long a broker may look for a controller: then it says so, before nobody is waited for more.
 OPERATION_TIMEOUT_S = 10.0
 #: The library knows better what has taken too long, so it is the first to say so.
 LIBRARY_SPARE_S = 1.0
 CONTROLLER_AGAIN_MS = 500
 OUTAGE_AGAIN_S = 10.0
-PORT_MAX = 65_535
 #: The part of the time for metadata after which it is asked for again: librdkafka (2.16) lets a
 #: request wait that was on its way to a broker that was killed, though others would answer.
 FIRST_TRY: Final = 0.4
@@ -37,7 +35,6 @@ FIRST_TRY: Final = 0.4
 TRIES_MAX: Final = 6
 BROKEN_AGAIN_S: Final = 0.3
 _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
-ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
@@ -51,7 +48,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "_UNKNOWN_PARTITION": ("{what} has no such partition", "kafkaesque topic list"),
     "TOPIC_ALREADY_EXISTS": ("{what} exists already", "--if-not-exists, to accept that"),
     "GROUP_ID_NOT_FOUND": ("{what} does not exist", "kafkaesque group list"),
-    "NON_EMPTY_GROUP": ("{what} has members at work", "stop its consumers first"),
+    "NON_EMPTY_GROUP": ("{what} has active members", "stop its consumers first"),
     "LEADER_NOT_AVAILABLE": ("{what} has no leader at the moment", "kafkaesque cluster status"),
     "COORDINATOR_NOT_AVAILABLE": ("no broker coordinates {what} at the moment", "again, shortly"),
     "NOT_ENOUGH_REPLICAS": (
@@ -63,7 +60,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
         "kafkaesque topic alter {name} --config max.message.bytes=BYTES",
     ),
     "_BAD_MSG": (
-        "{what}: a batch's checksum does not fit its bytes: they were damaged on a disk or on the"
+        "{what}: a batch's checksum does not match its bytes: they were damaged on a disk or on the"
         " way here",
         "kafkaesque log verify DIR, on the brokers' machines",
     ),
@@ -146,7 +143,7 @@ class Connection:
             if error.code() == KafkaError._TRANSPORT:
                 time.sleep(min(BROKEN_AGAIN_S, left_s))
         raise CommandFailed(
-            f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
+            f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
             hint=_START_HINT,
             exit_code=UNREACHABLE,
@@ -159,31 +156,9 @@ class Connection:
             # librdkafka would write to stderr by itself; what matters comes back as an error.
             "log_level": 0,
             "error_cb": _ignore,
+            **library_settings(),
             **settings,
         }
-
-
-def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Return hosts and ports of `host:port,...`.
-
-    No port is assumed: with another one in mind, somebody would talk to another cluster.
-
-    Raises:
-        CommandFailed: not such a list.
-    """
-    found = []
-    for word in bootstrap.split(",")[:ADDRESSES_MAX]:
-        host, colon, port = word.strip().rpartition(":")
-        if (port and not colon) or port.endswith("]"):
-            host = word.strip()
-            raise wrong_usage(f"{host!r} has no port", f"--bootstrap-server {host}:9092")
-        if not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise wrong_usage(
-                f"{word.strip()!r} is not the address of a broker",
-                "--bootstrap-server 127.0.0.1:9092",
-            )
-        found.append((host.strip("[]"), int(port)))
-    return found
 
 
 def result_of(future: "Future[Result]", what: str) -> Result:
@@ -283,7 +258,7 @@ def outage_teller(note: Callable[[str], None]) -> Callable[[KafkaError], None]:
             now = time.monotonic()
             if now - told_at >= OUTAGE_AGAIN_S:
                 told_at = now
-                note("no connection to any broker at the moment; trying on (Ctrl-C ends it)")
+                note("no connection to any broker at the moment; still trying (Ctrl-C ends it)")
 
     return tell
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
+from kafkaesque.cli import tls
+from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
@@ -40,7 +41,7 @@ class Exchange:
         Raises:
             OSError: nobody listens.
         """
-        self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+        self._socket = tls.connect(host, port, CONNECT_TIMEOUT_S)
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
         self._speaks_http = False

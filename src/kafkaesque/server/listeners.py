@@ -14,6 +14,7 @@ from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, default_li
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
+from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
 PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080}
@@ -69,6 +70,7 @@ LISTENER_OPTIONS: Final = OptionTable(
             maximum=PORT_MAX,
             doc="Port that clients are told to connect to; 0: port.",
         ),
+        *LISTENER_TLS_OPTIONS,
     ],
 )
 

@@ -228,7 +228,8 @@ class SimCluster:
     def _open_ports(self, gateways: Mapping[int, Gateway], name: str, *, early: bool) -> None:
         for port, gateway in gateways.items():
             if (port in EARLY) == early:
-                gateway.start(Address(name, port), PROTOCOLS.get(port, str(port)))
+                protocol = PROTOCOLS.get(port, str(port))
+                gateway.start(default_listener(protocol, Address(name, port)))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()

@@ -135,6 +135,9 @@ class Wire:
             assert not isinstance(part, FileRange)
             self.frames.append(memoryview(part)[4:])
 
+    def peer_certificate(self) -> None:
+        return None
+
     def unsent_bytes(self) -> int:
         return 0
 
@@ -207,7 +210,9 @@ class Port:
         self._gateway = KafkaGateway(cast(Doors, doors), chassis)
         self.wire = Wire()
         options = PortOptions(protocol="kafka", listener="kafka", framing=Framing.LENGTH_PREFIXED)
-        self._connection = KafkaConnection(self._gateway, Shared(chassis, options))
+        gateway = self._gateway
+        shared = Shared(chassis, options)
+        self._connection = KafkaConnection(gateway.context, gateway.handle, shared)
         self._connection.on_open(cast(Any, self.wire))
         self._correlation = 0
         self._sent: list[tuple[int, int, int]] = []

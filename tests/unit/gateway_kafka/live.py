@@ -86,7 +86,7 @@ class LiveBroker:
         self.broker.start(self._on_ready)
 
     def _on_ready(self) -> None:
-        self.gateway.start(self._address)
+        self.gateway.start(default_listener(KAFKA, self._address))
         self.is_ready = True
 
     async def exchange(self, frame: bytes) -> bytes:
@@ -278,7 +278,7 @@ class LiveCluster:
     def clean(self) -> None:
         """Removes all topics and dynamic options, so that the next test finds none."""
         self._check()
-        creator = self.nodes[1].gateway.topic_creator
+        creator = self.nodes[1].gateway.context.topic_creator
         self.wait(lambda: not creator.under_way, "topics are created")
         state = self.broker.state
         names = [DeleteTopicState(name) for name in state.topics]

@@ -83,7 +83,7 @@ def test_validation_alone_changes_nothing(quotas: LiveCluster) -> None:
     ("entity", "rates", "said"),
     [
         ({}, {"producer_byte_rate": 1.0}, "is empty"),
-        ({"group": "g"}, {"producer_byte_rate": 1.0}, "'group' is no type"),
+        ({"group": "g"}, {"producer_byte_rate": 1.0}, "no entity has type 'group'"),
         ({"user": ""}, {"producer_byte_rate": 1.0}, "name of a user is empty"),
         ({"ip": "10.0.0.1", "user": "a"}, {"connection_creation_rate": 1.0}, "not combined"),
         ({"ip": "nowhere"}, {"connection_creation_rate": 1.0}, "no IP address"),
@@ -187,5 +187,5 @@ def test_every_broker_knows(live_trio: LiveCluster) -> None:
     assert alter(live_trio, APP, {"producer_byte_rate": 5.0}, node=2).error_code == 0
     for live in live_trio.nodes.values():
         live_trio.wait(lambda one=live: bool(one.broker.state.client_quotas), "it is known")  # type: ignore[misc]
-        assert live.gateway.quotas.is_active
-        assert not live.gateway.quotas.is_active_for_hosts
+        assert live.gateway.context.quotas.is_active
+        assert not live.gateway.context.quotas.is_active_for_hosts

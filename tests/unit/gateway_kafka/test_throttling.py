@@ -132,7 +132,7 @@ def dial(quotas: LiveCluster) -> Iterator[Callable[[], socket.socket]]:
 
 def stop_metering_clock(quotas: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nobody gets anything back of what was used, however long the test takes."""
-    metered = quotas.nodes[1].gateway.quotas
+    metered = quotas.nodes[1].gateway.context.quotas
     now_ms = metered.clock.now_ms()
     monkeypatch.setattr(metered, "clock", SimpleNamespace(now_ms=lambda: now_ms))
 
@@ -301,12 +301,12 @@ def test_partitions_are_created_and_deleted_at_a_rate(
 
 
 def test_without_quotas_nobody_is_metered(live: LiveCluster) -> None:
-    assert not live.nodes[1].gateway.quotas.is_active
+    assert not live.nodes[1].gateway.context.quotas.is_active
     alter(live, {"ip": None}, {"connection_creation_rate": 1000.0})
-    assert not live.nodes[1].gateway.quotas.is_active
-    assert live.nodes[1].gateway.quotas.is_active_for_hosts
+    assert not live.nodes[1].gateway.context.quotas.is_active
+    assert live.nodes[1].gateway.context.quotas.is_active_for_hosts
     clear_quotas(live)
-    assert not live.nodes[1].gateway.quotas.is_active_for_hosts
+    assert not live.nodes[1].gateway.context.quotas.is_active_for_hosts
 
 
 def test_who_is_told_to_wait_for_longer_meanwhile_does(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.listeners import TEXT, default_listener
 from kafkaesque.chassis.quota_table import BURST_S
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -87,7 +88,7 @@ def test_half_a_line_at_the_end_of_the_input_is_not_published(
     person.hang_up()
     assert person.answer() == [f"OK {topic} 0 0"]
     (refusal,) = person.answer()
-    assert refusal.startswith("ERROR the input ended within a line, which was dropped")
+    assert refusal.startswith("ERROR the input ended within a line, which was discarded")
     assert "must end with a newline" in refusal
     assert person.is_gone()
     assert [record.value for record in cluster.records(topic)] == [b"whole"]
@@ -204,7 +205,7 @@ def test_who_says_nothing_for_long_is_sent_away(
         person.type("T")
         cluster.live.run_for(0.01)
     cluster.gateways[1].ports[0].sweep()
-    assert person.answer()[0].startswith("ERROR nothing was said for too long")
+    assert person.answer()[0].startswith("ERROR no input for too long")
     assert person.is_gone()
 
 
@@ -214,7 +215,7 @@ def test_the_port_has_room_for_so_many(
     monkeypatch.setattr(gateway, "CONNECTIONS_MAX", 3)
     doors, report = cluster.live.broker.doors, cluster.live.reports.append
     small = gateway.TextGateway(doors, make_chassis(doors, report))
-    address = small.start(Address("127.0.0.1", 0))
+    address = small.start(default_listener(TEXT, Address("127.0.0.1", 0)))
     people = [Person(cluster, address) for _ in range(3)]
     for person in people:
         assert person.say("HELP")[-1] == "OK"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -21,6 +24,8 @@ PLANTED = [
     ("server", "kafkaesque.sim", "kafkaesque.server.planted -> kafkaesque.sim"),
     ("broker", "asyncio", "kafkaesque.broker.planted -> asyncio"),
     ("groups", "time", "kafkaesque.groups.planted -> time"),
+    ("routing", "random", "kafkaesque.routing.planted -> random"),
+    ("routing", "kafkaesque.protocols", "kafkaesque.routing.planted -> kafkaesque.protocols"),
     ("storage", "os.path", "kafkaesque.storage.planted -> os"),
     ("raft", "random", "kafkaesque.raft.planted -> random"),
     ("membership", "socket", "kafkaesque.membership.planted -> socket"),
@@ -31,6 +36,8 @@ PLANTED = [
         "kafkaesque.protocols.text.planted -> kafkaesque.protocols.kafka",
     ),
     ("server", "rich.table", "kafkaesque.server.planted -> rich"),
+    ("console", "kafkaesque.broker", "kafkaesque.console.planted -> kafkaesque.broker"),
+    ("admin", "kafkaesque.console", "kafkaesque.admin.planted -> kafkaesque.console"),
     ("spark", "kafkaesque.broker", "kafkaesque.spark.planted -> kafkaesque.broker"),
     ("spark", "kafkaesque.storage", "kafkaesque.spark.planted -> kafkaesque.storage"),
     ("model", "pyarrow", "kafkaesque.model.planted -> pyarrow"),
@@ -86,3 +93,104 @@ def test_a_room_that_stands_in_no_layer_is_refused(empty_rooms: Path) -> None:
     code, words = lint(empty_rooms)
     assert code == 1, words
     assert "attic" in words
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that reach one another, by Tarjan's algorithm."""
+    found: list[list[str]] = []
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    on_path: set[str] = set()
+    for root in sorted(imports):
+        work = [(root, iter(sorted(imports[root])))] if root not in number else []
+        while work:
+            module, left = work[-1]
+            if module not in number:
+                number[module] = low[module] = len(number)
+                path.append(module)
+                on_path.add(module)
+            for other in left:
+                if other not in number:
+                    work.append((other, iter(sorted(imports[other]))))
+                    break
+                if other in on_path:
+                    low[module] = min(low[module], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[module])
+                if low[module] == number[module]:
+                    at = path.index(module)
+                    group = path[at:]
+                    del path[at:]
+                    on_path.difference_update(group)
+                    if len(group) > 1:
+                        found.append(sorted(group))
+    return found
+
+
+def test_circles_are_found() -> None:
+    imports = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(circles(imports)) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    """Imports for types count, too: who needs whom is a line and no ring."""
+    graph = grimp.build_graph("kafkaesque", cache_dir=None)
+    imports = {
+        module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules
+    }
+    assert circles(imports) == []
+
+
+#: From the chassis down. Above it, messages of Kafka are read as what their version says.
+TYPED = (
+    "model env tables raft storage groups transactions queues routing membership broker chassis"
+).split()
+
+
+def untyped(module: ast.Module) -> Iterator[str]:
+    """Yield the public names of a module whose types say `Any`."""
+
+    def says_any(*types: ast.expr | None) -> bool:
+        nodes = (node for each in types if each is not None for node in ast.walk(each))
+        return any(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
+
+    def look(body: list[ast.stmt]) -> Iterator[str]:
+        for node in body:
+            match node:
+                case ast.ClassDef(name=name) if not name.startswith("_"):
+                    yield from look(node.body)
+                case ast.FunctionDef(name=name) if not name.startswith("_") or name == "__init__":
+                    given = node.args
+                    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                    arguments += [each for each in (given.vararg, given.kwarg) if each is not None]
+                    if says_any(node.returns, *(each.annotation for each in arguments)):
+                        yield name
+                case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
+                    if says_any(node.annotation):
+                        yield name
+                case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("_"):
+                    if says_any(node.value):
+                        yield name
+
+    return look(module.body)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(a: Any): ...", "class A:\n b: list[Any]", "C = Callable[[Any], None]"],
+)
+def test_what_is_not_typed_is_found(source: str) -> None:
+    assert list(untyped(ast.parse(source))) != []
+
+
+def test_nothing_that_a_room_shows_is_without_a_type() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for room in TYPED
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for name in untyped(ast.parse(path.read_text()))
+    ]
+    assert found == []

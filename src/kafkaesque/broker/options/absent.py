@@ -14,7 +14,8 @@ _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _TIMESTAMPS: Final = "see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
 _ACCESS: Final = "there are no access control lists"
-_OPEN: Final = "brokers have no TLS and no SASL"
+_OPEN: Final = "brokers have no SASL"
+_TLS: Final = "the file has a section [tls], and tls keys in [[listener]] tables"
 _SHARE: Final = "there are no share groups"
 _STREAMS: Final = "there are no groups of Kafka Streams' own protocol"
 
@@ -51,7 +52,7 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "unclean.leader.election.interval.ms": "it takes place when it has to",
     "early.start.listeners": _ADDRESS,
     "principal.builder.class": _OPEN,
-    "security.providers": _OPEN,
+    "security.providers": _TLS,
     "super.users": _ACCESS,
 }
 
@@ -69,7 +70,7 @@ _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
     "remote.log.storage.manager.": _TIERED,
     "sasl.": _OPEN,
     "share.coordinator.": _SHARE,
-    "ssl.": _OPEN,
+    "ssl.": _TLS,
     "zookeeper.": _ZOOKEEPER,
 }
 

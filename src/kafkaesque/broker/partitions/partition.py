@@ -11,7 +11,6 @@ transactions stop, moves with it only.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.metadata.cluster_state import PartitionState
@@ -27,6 +26,7 @@ from kafkaesque.broker.partitions.waiting_produces import (
     answer_until,
     insert_in_order,
 )
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.env.clock import Clock
@@ -52,10 +52,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import NodeId, Offset
 from kafkaesque.raft.formation import formation_of
 from kafkaesque.storage.errors import StorageCorrupt
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.replication.raft_replica import Replica
-    from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.group_log import GroupLog
 
 #: Produce requests that wait for their acknowledgement, per partition.
 WAITING_PRODUCES_MAX = 50_000
@@ -124,7 +121,7 @@ class Partition:
         return self._replica().term
 
     @property
-    def log(self) -> "GroupLog":
+    def log(self) -> GroupLog:
         """The log below."""
         return self._replica().log
 
@@ -156,7 +153,7 @@ class Partition:
             return self.high_watermark
         return max(Offset(first_unstable), self.log_start_offset)
 
-    def _replica(self) -> "Replica":
+    def _replica(self) -> Replica:
         if self.replica is None:
             raise NotLeader(f"{self.state.topic_partition} is being opened")
         return self.replica
@@ -183,7 +180,9 @@ class Partition:
                 raise FencedLeaderEpoch(f"leader epoch {current_leader_epoch} is over")
             raise UnknownLeaderEpoch(f"leader epoch {current_leader_epoch} is not known here yet")
         if not replica.is_leader:
-            raise NotLeader(f"broker leads {self.state.topic_partition} no more", replica.leader)
+            raise NotLeader(
+                f"this broker no longer leads {self.state.topic_partition}", replica.leader
+            )
 
     def check_following(self, current_leader_epoch: int, offset: Offset) -> None:
         """Refuse a consumer's request that this replica cannot serve in its leader's place.
@@ -197,11 +196,11 @@ class Partition:
             self.check_leader(current_leader_epoch)
         replica = self._replica()
         if replica.leader is None or replica.is_closed:
-            raise NotLeader(f"nobody is known to lead {self.name}")
+            raise NotLeader(f"{self.name} has no known leader")
         if offset > self.log.end_offset:
             raise OffsetNotAvailable(f"{self.name} ends at {self.log.end_offset} on this broker")
 
-    def restore(self, log: "GroupLog") -> None:
+    def restore(self, log: GroupLog) -> None:
         """Learn from the log what has to be known before the group is opened; waits."""
         self.producers.restore(log, is_compacted=self.config.is_compacted)
         if self.tables is not None:
@@ -253,7 +252,7 @@ class Partition:
                     self.producers.expect_transaction(batch.producer_id, transactional_id)
                 elif not in_transaction:
                     raise TransactionalIdMissing(
-                        "a batch of a transaction, in a request that names none"
+                        "a transactional batch, in a request without a transactional id"
                     )
             self._append_checked(batch, records, acks, timeout_ms, on_done)
         except _FOR_THE_MOMENT:
@@ -370,7 +369,7 @@ class Partition:
     ) -> BatchHeader | LongCheck:
         """Return what was found off the loop, if that is still what counts."""
         if checked.owner is not self:
-            raise NotLeader(f"{self.name} was opened anew while the batch was being checked")
+            raise NotLeader(f"{self.name} was reopened while the batch was being checked")
         error = checked.take_error()
         if error is not None:
             try:
@@ -381,7 +380,7 @@ class Partition:
             return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
         return checked.checked.header
 
-    def _check_in_sync(self, replica: "Replica") -> None:
+    def _check_in_sync(self, replica: Replica) -> None:
         wanted = self._min_insync
         if wanted > 1:
             count = len(replica.in_sync())
@@ -417,7 +416,7 @@ class Partition:
 
     def _missing_before(self, batch: BatchHeader) -> NotLeader:
         return NotLeader(
-            f"{self.name} could not take what comes before sequence {batch.base_sequence} of "
+            f"{self.name} could not append the batch before sequence {batch.base_sequence} of "
             f"producer {batch.producer_id}"
         )
 
@@ -653,7 +652,9 @@ class Partition:
             return
         while self._waiting_commit and self._waiting_commit[0].next_offset <= high_watermark:
             self._waiting_commit.popleft().on_done(
-                NotEnoughReplicasAfterAppend("written, but to fewer replicas than wanted")
+                NotEnoughReplicasAfterAppend(
+                    "written, but to fewer replicas than min.insync.replicas"
+                )
             )
 
     def on_failed(self, error: Exception) -> None:

@@ -60,7 +60,7 @@ class Greeter:
         a clock that was put back they would be refused here for as long as that was.
         """
         self._node: Final = node
-        self._cluster_id: Final = cluster_id
+        self.cluster_id: Final = cluster_id
         self.incarnation: Final = incarnation
         self.advertised: Final = advertised
         self._keyring: Final = Keyring(cluster_id, secrets, b"greeting") if secrets else None
@@ -81,7 +81,7 @@ class Greeter:
     def _write(self, to: NodeId, plain: SectionKind, sealed: SectionKind) -> list[Buffer]:
         hello = Hello(
             PROTOCOL_VERSION,
-            self._cluster_id,
+            self.cluster_id,
             self._node,
             write_node(to),
             self.incarnation,
@@ -139,17 +139,17 @@ class Greeter:
             hello, envelope = self._open(body)
         else:
             hello = read_hello(body)
-            if hello.cluster_id == self._cluster_id and self._keyring is not None:
+            if hello.cluster_id == self.cluster_id and self._keyring is not None:
                 raise GreetingDenied(
                     Denial.SECRET_WANTED,
                     f"broker {hello.node} greets without the cluster's secret: "
                     "set its cluster.secret.file",
                 )
-        if hello.cluster_id != self._cluster_id:
+        if hello.cluster_id != self.cluster_id:
             theirs = hello.cluster_id[:SHOWN_CHARACTERS_MAX]
             raise GreetingDenied(
                 Denial.OTHER_CLUSTER,
-                f"it belongs to cluster {theirs!r}, this broker to {self._cluster_id!r}",
+                f"it belongs to cluster {theirs!r}, this broker to {self.cluster_id!r}",
             )
         return hello, envelope
 
@@ -164,9 +164,9 @@ class Greeter:
             envelope = self._keyring.open(bytes(body))
         except FrameRefused as error:
             if error.refusal in _DENIALS:
-                reason = f"its greeting is not believed: {error}"
+                reason = f"its greeting is rejected: {error}"
                 raise GreetingDenied(_DENIALS[error.refusal], reason) from None
-            raise MalformedPeerFrame(f"its greeting is not believed: {error}") from None
+            raise MalformedPeerFrame(f"its greeting is rejected: {error}") from None
         hello = read_hello(memoryview(envelope.packet))
         if (hello.node, read_node(hello.to_node)) != (envelope.sender, envelope.receiver):
             raise MalformedPeerFrame("a greeting whose seal is another's")
@@ -176,8 +176,8 @@ class Greeter:
         if (envelope.life, envelope.number) <= self._last.get(envelope.sender, (0, 0)):
             raise GreetingDenied(
                 Denial.OUTDATED,
-                f"a greeting of broker {envelope.sender} that comes after a later one: "
-                "was its clock put back, or is there another one of this id?",
+                f"a greeting of broker {envelope.sender} that is older than one seen before: "
+                "was its clock set back, or does another process have this id?",
             )
 
     def _remember(self, envelope: Envelope) -> None:
@@ -203,7 +203,12 @@ def explain(denial: Denial) -> str:
             return "it does not know this broker's secret: compare the files of cluster.secret.file"
         case Denial.OUTDATED:
             return (
-                "it has had a later greeting: was the clock put back, or is this id in use twice?"
+                "it has seen a later greeting: was the clock set back, or is this id in use twice?"
             )
         case Denial.ID_IN_USE:
             return "it is linked with another process of this broker's id"
+        case Denial.OTHER_CERTIFICATE:
+            return (
+                "this broker's certificate names another one: compare id and cluster.id with the "
+                "URI in it (`kafkaesque certs show FILE`)"
+            )

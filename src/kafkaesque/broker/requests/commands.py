@@ -139,7 +139,7 @@ class AllocateProducerIds(PeerRequest, frozen=True, tag="producer-ids", kw_only=
 
 
 class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True):
-    """Groups have lost their quorums: form them anew."""
+    """Groups have lost their quorums: recover them with the replicas that are left."""
 
     groups: list[int]
     #: By the clock of who says it.
@@ -147,7 +147,7 @@ class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True
 
 
 class AskElection(PeerRequest, frozen=True, tag="ask-election", kw_only=True):
-    """An administrator wants a group without a leader formed anew, whatever its topic allows."""
+    """An administrator wants a group without a leader recovered, whatever its topic allows."""
 
     group: int
     #: The newest formation that is known: if there is a later one, nothing is begun.
@@ -339,6 +339,14 @@ class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw
     partitions: list[LedPartition]
 
 
+class AskPart(PeerRequest, frozen=True, tag="ask-part", kw_only=True):
+    """What a broker knows of itself for one page of the admin API; answered by `Part`."""
+
+    page: str
+    #: What is asked, as the page has it.
+    question: bytes
+
+
 ControllerCommand = (
     RegisterBroker
     | RemoveBroker
@@ -367,6 +375,7 @@ AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
     | AskControllers
+    | AskPart
     | AdvanceStart
     | ForwardProduce
     | ForwardFetch
@@ -449,6 +458,15 @@ class MetadataEnd(msgspec.Struct, frozen=True, kw_only=True, tag="metadata-end")
     """Whatever a controller has answered so far lies before this offset of the metadata's log."""
 
     offset: int
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's part of a page of the admin API."""
+
+    #: When it was true, by the broker's own clock.
+    at_ms: int
+    #: What was found, as the page has it.
+    body: bytes
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):

@@ -55,7 +55,7 @@ def broker_facts(doors: Doors) -> list[Fact]:
         _fact(
             "listener.security.protocol.map",
             STRING,
-            ",".join(f"{_name(each)}:{_PLAINTEXT}" for each in listeners),
+            ",".join(f"{_name(each)}:{_security(each)}" for each in listeners),
             "How clients speak there.",
         ),
         _fact("log.dirs", LIST, directory, "The data directory."),
@@ -81,4 +81,8 @@ def _endpoint(listener: Listener, address: Address) -> str:
 
 def _name(listener: Listener) -> str:
     """Return what Kafka would call it: one without a name of its own is called by its protocol."""
-    return _PLAINTEXT if listener.name == KAFKA else listener.name.upper()
+    return _security(listener) if listener.name == KAFKA else listener.name.upper()
+
+
+def _security(listener: Listener) -> str:
+    return "SSL" if listener.tls else _PLAINTEXT

@@ -7,15 +7,15 @@ requests are unanswered, or too many bytes of them and of answers that wait for 
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
-from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.link import Shared
 from kafkaesque.chassis.relief import TURN_MS_MAX
 from kafkaesque.env.disk import FileRange
 from kafkaesque.env.network import Connection
-from kafkaesque.gateway.kafka.call import Call, Part
-from kafkaesque.gateway.kafka.throttling import handle_metered
+from kafkaesque.gateway.kafka.call import Call, Caller, Part
+from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.throttling import Meter
 from kafkaesque.protocols.kafka.api import ApiKey, RequestHeader, read_request_header
 from kafkaesque.protocols.kafka.errors import (
     MalformedRequest,
@@ -23,9 +23,6 @@ from kafkaesque.protocols.kafka.errors import (
     UnsupportedApiVersion,
 )
 from kafkaesque.protocols.kafka.frames import unsupported_api_versions_frame
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: What a controller does, whichever broker is asked for it.
 BY_CONTROLLER = frozenset(
@@ -53,59 +50,40 @@ UNANSWERED_MAX = 256
 HELD_BYTES_MAX = 16 * 1024 * 1024
 
 
-class KafkaConnection(ClientConnection):
+class KafkaConnection(Caller):
     """One client."""
 
-    __slots__ = (
-        "_answering",
-        "_calls",
-        "_gateway",
-        "_held_bytes",
-        "has_sought_brokers",
-        "now_ns",
-    )
+    __slots__ = ("_answering", "_calls", "_context", "_handle", "_held_bytes")
 
-    def __init__(self, gateway: "KafkaGateway", shared: Shared) -> None:
+    def __init__(self, context: Context, handle: Callable[[Call], None], shared: Shared) -> None:
         super().__init__(shared)
-        self._gateway = gateway
-        self.now_ns = shared.clock.now_ns
+        self._context = context
+        self._handle = handle
         self._calls: deque[Call] = deque()
         #: Of all unanswered calls together.
         self._held_bytes = 0
         self._answering = False
-        #: Whether it was told of the brokers, and of no controller, while this one was cut off.
-        self.has_sought_brokers = False
-
-    @property
-    def host(self) -> str:
-        """The client's address, as group descriptions show it."""
-        return "/" if self.identity is None else "/" + self.identity.host
-
-    @property
-    def user(self) -> str:
-        """Who the client is, for quotas."""
-        return ANONYMOUS_USER if self.identity is None else self.identity.user
 
     # -- from the network
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        gateway, shared = self._gateway, self.shared
+        context, shared = self._context, self.shared
         begun_ms = shared.clock.now_ms()
         if begun_ms - self.active_ms > 1:
             # It did not come with the last one: a turn of its own.
             self._turn_begun_ms = begun_ms
         frame = memoryview(data)
         try:
-            header = read_request_header(frame, gateway.supported)
+            header = read_request_header(frame, context.supported)
             call = Call(self, header, frame)
             self._calls.append(call)
             self._held_bytes += call.held_bytes
             shared.meter.requests += 1
-            if gateway.quotas.is_active:
-                handle_metered(gateway, call)
+            if context.quotas.is_active:
+                self._handle_metered(call)
             else:
-                gateway.handle(call)
+                self._handle(call)
             call.forget_frame()
         except MalformedRequest as error:
             self.refuse(f"a request that cannot be read: {error}")
@@ -124,23 +102,25 @@ class KafkaConnection(ClientConnection):
             header = RequestHeader(error.api_key, 0, error.correlation_id, None, 0)
             call = Call(self, header, memoryview(b""))
             self._calls.append(call)
-            answer = unsupported_api_versions_frame(error.correlation_id, self._gateway.advertised)
+            answer = unsupported_api_versions_frame(error.correlation_id, self._context.advertised)
             call.answer_parts((answer,))
         else:
             self.refuse(str(error))
 
-    def refuse_unanswered(self) -> None:
-        """Close: a request failed whose client reads no answers and can be told in no other way."""
-        self.refuse("a request failed to which no answer is wanted")
-
-    def on_unanswerable(self, call: Call, error: Exception) -> None:
-        """Close: there is an answer that the protocol has no form for."""
-        key, version = call.header.api_key, call.header.api_version
-        self.refuse(f"no form for the answer to API {key} version {version}: {error!r}")
+    def _handle_metered(self, call: Call) -> None:
+        quotas = self._context.quotas
+        limits = quotas.limits(self.user, call.header.client_id or "")
+        if not limits:
+            self._handle(call)
+            return
+        meter = call.meter = Meter(quotas, limits, call.header, self.mute)
+        meter.begin(call.held_bytes)
+        self._handle(call)
+        meter.on_begun()
 
     def _is_in_vain(self, call: Call) -> bool:
         return call.is_in_vain or (
-            call.header.api_key in BY_CONTROLLER and self._gateway.is_cut_off()
+            call.header.api_key in BY_CONTROLLER and self._context.doors.cluster.is_cut_off()
         )
 
     def _send_elsewhere(self, connection: Connection) -> None:
@@ -171,7 +151,7 @@ class KafkaConnection(ClientConnection):
     # -- answers
 
     def on_answered(self, call: Call) -> None:
-        """Send the answers that are complete, as far as none before them is missing."""
+        """See `Caller`."""
         calls = self._calls
         connection = self.connection
         if connection is None or not calls:
@@ -181,7 +161,7 @@ class KafkaConnection(ClientConnection):
             return
         parts: list[Part] = []
         is_in_vain = False
-        activity, now_ns = self._gateway.doors.activity, self.now_ns()
+        activity, now_ns = self._context.doors.activity, self.now_ns()
         while calls and calls[0].parts is not None:
             sent = calls.popleft()
             self._held_bytes -= sent.held_bytes

@@ -1,7 +1,6 @@
 """FindCoordinator: which broker keeps a group, or a transactional id."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.groups import Groups
@@ -9,6 +8,7 @@ from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
@@ -16,9 +16,6 @@ from kafkaesque.protocols.kafka.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: From this version on a request asks for many keys.
 _VERSION_WITH_BATCHES = 4
@@ -28,10 +25,10 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 Refusal = tuple[ErrorCode, str]
 
 
-def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
+def on_find_coordinator(context: Context, call: Call) -> None:
     """Say where the coordinators of groups are, as far as they are known."""
     request: FindCoordinatorRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
     is_batch = call.version >= _VERSION_WITH_BATCHES
     keys = request.coordinator_keys if is_batch else [request.key]
     hosts = _hosts(doors, request.key_type)

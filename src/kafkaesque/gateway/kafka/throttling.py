@@ -6,8 +6,8 @@ for how long its client is throttled; for that long the connection is not read f
 no quota is set, a request meets one flag that is not up.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from kafkaesque.broker.metadata.client_quotas import (
     CONSUMER_BYTE_RATE,
@@ -17,55 +17,51 @@ from kafkaesque.broker.metadata.client_quotas import (
 )
 from kafkaesque.chassis.quota_table import Limit
 from kafkaesque.chassis.quotas import Quotas
-from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.protocols.kafka.api import ApiKey, RequestHeader
 from kafkaesque.protocols.kafka.throttle_time import with_throttle_time
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.call import Call
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: A loop that is busy for a second has used 100 percent of a second.
 _PERCENT_S_PER_NS: Final = 100 / 1e9
 
 
-def handle_metered(gateway: "KafkaGateway", call: "Call") -> None:
-    """Begin a request, metered.
-
-    Raises:
-        MalformedRequest: its body cannot be read.
-    """
-    quotas = gateway.quotas
-    limits = quotas.limits(call.connection.user, call.header.client_id or "")
-    if not limits:
-        gateway.handle(call)
-        return
-    meter = call.meter = Meter(quotas, call, limits)
-    meter.begin()
-    gateway.handle(call)
-    meter.on_begun()
-
-
 class Meter:
     """What one request uses of its client's quotas."""
 
-    __slots__ = ("_at_ns", "_call", "_is_begun", "_limits", "_quotas", "_until_ms")
+    __slots__ = (
+        "_at_ns",
+        "_header",
+        "_is_begun",
+        "_limits",
+        "_mute_client",
+        "_quotas",
+        "_until_ms",
+    )
 
-    def __init__(self, quotas: Quotas, call: "Call", limits: Mapping[str, Limit]) -> None:
+    def __init__(
+        self,
+        quotas: Quotas,
+        limits: Mapping[str, Limit],
+        header: RequestHeader,
+        mute_client: Callable[[int], None],
+    ) -> None:
+        """`mute_client` has the request's client not read from for so many milliseconds."""
         self._quotas = quotas
-        self._call = call
         self._limits = limits
+        self._header = header
+        self._mute_client = mute_client
         #: Up to when the loop's time has been taken.
         self._at_ns = 0
         self._is_begun = False
         #: Until when the client has to wait, as far as that is known.
         self._until_ms = 0
 
-    def begin(self) -> None:
-        """The request has come."""
+    def begin(self, size: int) -> None:
+        """The request has come, with so many bytes."""
         if REQUEST_PERCENTAGE in self._limits:
             self._at_ns = self._quotas.clock.now_ns()
-        if self._call.header.api_key == ApiKey.PRODUCE:
-            self._use(PRODUCER_BYTE_RATE, self._call.held_bytes)
+        if self._header.api_key == ApiKey.PRODUCE:
+            self._use(PRODUCER_BYTE_RATE, size)
 
     def on_begun(self) -> None:
         """Its handler has returned; the answer may have been given already, or may come later."""
@@ -102,13 +98,13 @@ class Meter:
             self._take_time()
         return self._mute()
 
-    def write_into(self, parts: Sequence[Any]) -> Sequence[Any]:
+    def write_into(self, parts: Sequence[Buffer | FileRange]) -> Sequence[Buffer | FileRange]:
         """Return an answer's parts with the time that its client is throttled."""
         throttle_ms = self.on_answer()
         if not throttle_ms:
             return parts
-        header = self._call.header
-        return with_throttle_time(header.api_key, header.api_version, parts, throttle_ms)
+        key, version = self._header.api_key, self._header.api_version
+        return with_throttle_time(key, version, parts, throttle_ms)
 
     def _mute(self) -> int:
         """Have the client wait, and return for how long from now on."""
@@ -118,7 +114,7 @@ class Meter:
         if left_ms <= 0:
             # The answer took longer than that, and its connection was not read from meanwhile.
             return 0
-        self._call.connection.mute(left_ms)
+        self._mute_client(left_ms)
         self._quotas.note_throttled(left_ms)
         return left_ms
 

@@ -8,10 +8,11 @@ nobody knows what would have followed.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.protocols.text.answers import (
     write_bad_command,
     write_error,
@@ -19,13 +20,10 @@ from kafkaesque.protocols.text.answers import (
     write_too_long,
     write_unfinished,
 )
-from kafkaesque.protocols.text.commands import Consume, Publish, Quit, read_command
+from kafkaesque.protocols.text.commands import Command, Consume, Publish, Quit, read_command
 from kafkaesque.protocols.text.errors import BadCommand
 from kafkaesque.protocols.text.examples import HELP
 from kafkaesque.protocols.text.lines import LINE_BYTES_MAX, LineReader, Mark
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.text.gateway import TextGateway
 
 #: With so many lines, or so many bytes in them, that wait, no more are read.
 WAITING_LINES_MAX = 64
@@ -38,7 +36,7 @@ class TextConnection(ClientConnection):
     """One client; the reply to the line that is being carried out is the connection itself."""
 
     __slots__ = (
-        "_gateway",
+        "_do",
         "_has_ended",
         "_is_busy",
         "_is_consuming",
@@ -48,9 +46,10 @@ class TextConnection(ClientConnection):
         "_waiting_bytes",
     )
 
-    def __init__(self, gateway: "TextGateway", shared: Shared) -> None:
+    def __init__(self, carry_out: Callable[[Command, Reply], None], shared: Shared) -> None:
+        """`carry_out` does what a line asks for, and ends the reply once, now or later."""
         super().__init__(shared)
-        self._gateway = gateway
+        self._do = carry_out
         self._lines = LineReader()
         self._waiting: deque[bytes | Mark] = deque()
         self._waiting_bytes = 0
@@ -105,7 +104,7 @@ class TextConnection(ClientConnection):
         if connection.unsent_bytes():
             connection.abort()
         else:
-            connection.write((write_error("nothing was said for too long; goodbye", HELP),))
+            connection.write((write_error("no input for too long; goodbye", HELP),))
             connection.close()
 
     def on_gone(self) -> None:
@@ -167,7 +166,7 @@ class TextConnection(ClientConnection):
             self._is_consuming = isinstance(command, Consume)
             if isinstance(command, Publish):
                 self.charge(PRODUCER_BYTE_RATE, len(line))
-            self._gateway.carry_out(command, self)
+            self._do(command, self)
 
     def _quit(self, farewell: bytes) -> None:
         self._has_ended = True

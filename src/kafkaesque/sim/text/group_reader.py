@@ -13,9 +13,9 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kafkaesque.sim.clients.coordinator_link import CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.pipeline.committed_offsets import OFFSET_FETCH_VERSION
-from kafkaesque.sim.pipeline.coordinator_link import CoordinatorLink, KeyType
 from kafkaesque.sim.text.answers import NEXT, Consumed, read_consumed
 from kafkaesque.sim.text.client import TextClient
 from kafkaesque.sim.text.link import Answer

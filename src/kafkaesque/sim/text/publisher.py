@@ -20,7 +20,7 @@ _PLACED: Final = re.compile(r"OK (\S+) (\d+) (\d+)")
 #: Of these it is said that nothing was appended, and that nothing will be.
 _REFUSED: Final = ("ERROR the message is not in ", "ERROR there is no topic ")
 _NOT_CREATED: Final = " was not created"
-_DOUBTFUL: Final = "ERROR nobody knows whether the message is in "
+_DOUBTFUL: Final = "ERROR it is not known whether the message is in "
 _NO_MESSAGE: Final = 'ERROR a message has Header, Key and Body, and no field "Strange"'
 
 
