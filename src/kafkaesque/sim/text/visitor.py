@@ -53,6 +53,7 @@ class _Visit:
         self.received = b""
         self._env: Final = env
         self._path: Final = path
+        self._host: Final = machine.name
         self._on_end: Final = on_end
         self._connection: Connection | None = None
         self._timer: Timer = env.clock.call_later(VISIT_MS_MAX, self.end)
@@ -88,7 +89,8 @@ class _Visit:
         self._connection = connection
         self._timer.cancel()
         self._timer = self._env.clock.call_later(ANSWER_MS_MAX, self.end)
-        connection.write([f"GET {self._path} HTTP/1.1\r\nHost: broker\r\n\r\n".encode()])
+        # A broker answers nobody who takes it for another machine.
+        connection.write([f"GET {self._path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode()])
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
