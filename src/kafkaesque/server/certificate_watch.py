@@ -75,10 +75,13 @@ class CertificateWatch:
 
     def reload(self) -> None:
         """Load all of it now, or as soon as what is being loaded is done with."""
-        if self._is_busy:
-            self._is_asked = True
-        else:
-            self._load(list(self._settings))
+        self._is_asked = True
+        self._maybe_reload()
+
+    def _maybe_reload(self) -> None:
+        """Do what was asked for; if there are too many other tasks, after the next look."""
+        if self._is_asked and not self._is_busy:
+            self._is_asked = not self._load(list(self._settings))
 
     def _know(self, found: Mapping[str, _Fingerprint]) -> None:
         self._known.update(found)
@@ -93,18 +96,18 @@ class CertificateWatch:
 
     def _submit(
         self, work: Callable[[], object], on_done: Callable[[object, Exception | None], None]
-    ) -> None:
+    ) -> bool:
         try:
             self._workers.submit(work, on_done)
         except OverBound:
-            return  # The disk has enough to do; the next look comes.
+            return False  # The disk has enough to do; the next look comes.
         self._is_busy = True
+        return True
 
     def _on_looked(self, found: object, error: Exception | None) -> None:
         self._is_busy = False
         if self._is_asked:
-            self._is_asked = False
-            self._load(list(self._settings))
+            self._maybe_reload()
             return
         if not isinstance(found, dict):
             return
@@ -118,8 +121,8 @@ class CertificateWatch:
         if changed:
             self._load(changed)
 
-    def _load(self, settings: Sequence[TlsSettings]) -> None:
-        self._submit(lambda: _load_each(settings), self._on_loaded)
+    def _load(self, settings: Sequence[TlsSettings]) -> bool:
+        return self._submit(lambda: _load_each(settings), self._on_loaded)
 
     def _on_loaded(self, done: object, error: Exception | None) -> None:
         self._is_busy = False
@@ -133,9 +136,7 @@ class CertificateWatch:
                 self._take(settings, result)
             else:
                 self._report_error(f"{result}; what was in use before stays so")
-        if self._is_asked:
-            self._is_asked = False
-            self._load(list(self._settings))
+        self._maybe_reload()
 
     def _take(self, settings: TlsSettings, loaded: Loaded) -> None:
         certificate = loaded.certificate
