@@ -4,6 +4,7 @@ Rough figures for whoever changes the rules' index, one core, best of several ro
 """
 
 from collections.abc import Callable
+from functools import partial
 from timeit import repeat
 
 from kafkaesque.access.decisions import Judge
@@ -63,20 +64,18 @@ def seconds(call: Callable[[], object], count: int) -> float:
 def cold_seconds(judge: Judge) -> float:
     """Return the time of a decision that is not remembered: each asks for another name."""
     names = [f"team-{number % RULES}.orders.{number}" for number in range(10_000)]
-    decide = judge.decide
     rounds = []
     for turn in range(ROUNDS):
         fresh = [f"{each}-{turn}" for each in names]
-        rounds.append(
-            min(
-                repeat(
-                    lambda fresh=fresh: [decide(ASKED, HOST, READ, TOPIC, each) for each in fresh],
-                    number=1,
-                    repeat=1,
-                )
-            )
-        )
+        rounds.append(min(repeat(partial(decide_each, judge, fresh), number=1, repeat=1)))
     return min(rounds) / len(names)
+
+
+def decide_each(judge: Judge, names: list[str]) -> None:
+    """Ask for each name once."""
+    decide = judge.decide
+    for each in names:
+        decide(ASKED, HOST, READ, TOPIC, each)
 
 
 def remembered_seconds(judge: Judge) -> float:

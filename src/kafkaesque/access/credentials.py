@@ -19,6 +19,8 @@ CredentialId = NewType("CredentialId", str)
 #: What an authentication finds a credential by: the kind, and what the client names.
 LookupKey = tuple[str, ...]
 
+#: Stands for the mechanism of a `Password` where those of SCRAM have a name.
+SCRYPT: Final = "scrypt"
 #: Networks that one credential may be limited to.
 NETWORKS_MAX: Final = 64
 #: Renewers of one delegation token.

@@ -58,6 +58,13 @@ class CredentialRemoved(AccessRecord, tag="credential-removed", frozen=True, kw_
     id: str
 
 
+class ExpiryChanged(AccessRecord, tag="credential-expiry", frozen=True, kw_only=True):
+    """A credential ends at another time; it stays the same in all else, and so does its epoch."""
+
+    id: str
+    expires_ms: int
+
+
 class RuleAdded(AccessRecord, tag="rule", frozen=True, kw_only=True):
     """A rule holds from here on."""
 
@@ -119,6 +126,7 @@ AnyAccessRecord = (
     | RoleRemoved
     | CredentialPut
     | CredentialRemoved
+    | ExpiryChanged
     | RuleAdded
     | RuleRemoved
     | TotpStepUsed

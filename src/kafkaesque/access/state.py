@@ -13,9 +13,11 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kafkaesque.access.credentials import (
+    SCRYPT,
     AnyCredential,
     CredentialId,
     LookupKey,
+    Password,
     RecoveryCodes,
     ScramVerifier,
     TotpSecret,
@@ -27,6 +29,7 @@ from kafkaesque.access.records import (
     CertificateRevoked,
     CredentialPut,
     CredentialRemoved,
+    ExpiryChanged,
     KeyPut,
     KeyRemoved,
     RecoveryCodeUsed,
@@ -80,9 +83,9 @@ class AccessState:
     by_user: Mapping[str, tuple[CredentialId, ...]] = field(default_factory=dict)
     rule_ids: Mapping[RuleKey, int] = field(default_factory=dict)
     rule_index: RuleIndex = field(default_factory=lambda: RuleIndex({}))
-    #: How many SCRAM verifiers have this mechanism, number of iterations and length of the salt:
-    #: what is made up for unknown users looks like one of them.
-    scram_shapes: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
+    #: How many verifiers have this mechanism, cost and length of the salt: what is made up for
+    #: unknown users looks like one of them, and takes as long.
+    verifier_shapes: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
 
     def apply(self, record: AnyAccessRecord) -> "AccessState":
         """Return the state after a committed record.
@@ -181,7 +184,7 @@ class _Draft:
         self._by_lookup = _Owned(state.by_lookup)
         self._by_user = _Owned(state.by_user)
         self._rule_ids = _Owned(state.rule_ids)
-        self._shapes = _Owned(state.scram_shapes)
+        self._shapes = _Owned(state.verifier_shapes)
         self._index = state.rule_index
         #: Rules that came, and that went, since the index was made.
         self._index_changes: list[tuple[bool, Rule]] = []
@@ -203,7 +206,7 @@ class _Draft:
             by_user=self._by_user.map,
             rule_ids=self._rule_ids.map,
             rule_index=self._indexed(),
-            scram_shapes=self._shapes.map,
+            verifier_shapes=self._shapes.map,
         )
 
     def apply(self, record: AnyAccessRecord) -> None:
@@ -219,6 +222,8 @@ class _Draft:
                 self._put_credential(self._stamp(record.credential))
             case CredentialRemoved():
                 self._drop_credential(CredentialId(record.id))
+            case ExpiryChanged():
+                self._on_expiry_changed(record)
             case TotpStepUsed() | RecoveryCodeUsed():
                 self._on_code_used(record)
             case KeyPut():
@@ -309,14 +314,24 @@ class _Draft:
         self._count_shape(credential, -1)
 
     def _count_shape(self, credential: AnyCredential, change: int) -> None:
-        if not isinstance(credential, ScramVerifier):
-            return
-        shape = (credential.mechanism, credential.iterations, len(credential.salt))
+        match credential:
+            case ScramVerifier():
+                shape = (credential.mechanism, credential.iterations, len(credential.salt))
+            case Password():
+                shape = (SCRYPT, credential.cost, len(credential.salt))
+            case _:
+                return
         count = self._shapes.map.get(shape, 0) + change
         if count:
             self._shapes.put(shape, count)
         else:
             self._shapes.drop(shape)
+
+    def _on_expiry_changed(self, record: ExpiryChanged) -> None:
+        credential = self._credentials.map.get(CredentialId(record.id))
+        if credential is not None:
+            changed = msgspec.structs.replace(credential, expires_ms=record.expires_ms)
+            self._credentials.put(credential.id, changed)
 
     def _on_code_used(self, record: TotpStepUsed | RecoveryCodeUsed) -> None:
         credential_id = CredentialId(record.credential_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafkaesque.access.credentials import AnyCredential, CredentialId, ScramVerifier
+import msgspec
+
+from kafkaesque.access.credentials import AnyCredential, ScramVerifier
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import Principal, User
 from kafkaesque.access.records import (
@@ -15,6 +17,8 @@ from kafkaesque.access.records import (
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Effect, PatternKind, Rule
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
+from kafkaesque.access.scram_verifiers import verifier_of_password
+from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
 
 HOST = "10.0.0.1"
@@ -72,16 +76,7 @@ def state_of(
 
 def numbered(given: Rule, number: int) -> Rule:
     """The rule with this number."""
-    return Rule(
-        effect=given.effect,
-        principal=given.principal,
-        operation=given.operation,
-        resource_type=given.resource_type,
-        pattern=given.pattern,
-        name=given.name,
-        host=given.host,
-        id=number,
-    )
+    return msgspec.structs.replace(given, id=number)
 
 
 def scram(
@@ -96,17 +91,9 @@ def scram(
     is_disabled: bool = False,
 ) -> ScramVerifier:
     """A user's verifier."""
-    kind = SCRAM_MECHANISMS[mechanism]
-    salted = kind.salted_password(password.encode(), salt, iterations)
-    return ScramVerifier(
-        id=CredentialId(f"{mechanism}/{user}"),
-        user=user,
-        mechanism=mechanism,
-        salt=salt,
-        iterations=iterations,
-        stored_key=kind.stored_key(salted),
-        server_key=kind.server_key(salted),
-        expires_ms=expires_ms,
-        networks=networks,
-        is_disabled=is_disabled,
+    made = verifier_of_password(
+        SCRAM_MECHANISMS[mechanism], user, Secret.of(password), salt, iterations
+    )
+    return msgspec.structs.replace(
+        made, expires_ms=expires_ms, networks=networks, is_disabled=is_disabled
     )

@@ -68,7 +68,7 @@ def test_a_credential_is_found_by_what_a_client_names() -> None:
     state = state_of(credentials=(scram(), TOKEN))
     found = state.find(scram_lookup("SCRAM-SHA-256", "alice"))
     assert found is not None
-    assert found.id == "SCRAM-SHA-256/alice"
+    assert found.id == "scram-sha-256/alice"
     assert state.find(scram_lookup("SCRAM-SHA-512", "alice")) is None
     assert state.find(token_lookup(TOKEN.digest)) == state.credentials[TOKEN.id]
     assert [each.id for each in state.credentials_of("alice")] == [found.id, TOKEN.id]
@@ -112,9 +112,9 @@ def test_the_number_of_a_removed_rule_is_not_given_again() -> None:
 
 def test_shapes_of_verifiers_are_counted() -> None:
     state = state_of(credentials=(scram(), scram("bob"), scram("carol", iterations=8192)))
-    assert state.scram_shapes == {("SCRAM-SHA-256", 4096, 16): 2, ("SCRAM-SHA-256", 8192, 16): 1}
+    assert state.verifier_shapes == {("SCRAM-SHA-256", 4096, 16): 2, ("SCRAM-SHA-256", 8192, 16): 1}
     state = state.apply(UserRemoved(name="carol")).apply(UserRemoved(name="bob"))
-    assert state.scram_shapes == {("SCRAM-SHA-256", 4096, 16): 1}
+    assert state.verifier_shapes == {("SCRAM-SHA-256", 4096, 16): 1}
 
 
 def test_a_used_step_stays_used_when_its_credential_changes() -> None:
