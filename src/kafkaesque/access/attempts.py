@@ -6,6 +6,7 @@ connections ask at once; when too many refusals are due, further attempts are tu
 Whoever comes from elsewhere, or knows the password, notices nothing.
 """
 
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,6 +15,7 @@ from kafkaesque.access.networks import read_address
 from kafkaesque.model.errors import ConfigError
 
 _IPV6_HOST_BITS: Final = 64
+_KEY_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Attempts:
         place = group_of(host)
         return not (
             self._addresses.is_overdue(place, now_ms)
-            or (user and self._users.is_overdue(f"{place} {user}", now_ms))
+            or (user and self._users.is_overdue(_user_key(place, user), now_ms))
         )
 
     def on_failure(self, host: str, user: str, now_ms: int) -> int:
@@ -82,7 +84,7 @@ class Attempts:
         place, config = group_of(host), self._config
         until_ms = self._addresses.add(place, config.free_failures_of_address, now_ms)
         if user:
-            of_user = self._users.add(f"{place} {user}", config.free_failures, now_ms)
+            of_user = self._users.add(_user_key(place, user), config.free_failures, now_ms)
             until_ms = max(until_ms, of_user)
         return max(0, until_ms - now_ms)
 
@@ -91,7 +93,7 @@ class Attempts:
 
         Otherwise one account of one's own would wash off the guesses at all others.
         """
-        self._users.forget(f"{group_of(host)} {user}")
+        self._users.forget(_user_key(group_of(host), user))
 
 
 class _Troubles:
@@ -101,14 +103,14 @@ class _Troubles:
 
     def __init__(self, config: AttemptConfig) -> None:
         self._config = config
-        self._entries: OrderedDict[str, _Trouble] = OrderedDict()
+        self._entries: OrderedDict[str | bytes, _Trouble] = OrderedDict()
 
-    def is_overdue(self, key: str, now_ms: int) -> bool:
+    def is_overdue(self, key: str | bytes, now_ms: int) -> bool:
         """Tell whether refusals are due for longer than is allowed."""
         entry = self._entries.get(key)
         return entry is not None and entry.busy_until_ms - now_ms > self._config.backlog_ms_max
 
-    def add(self, key: str, free_failures: int, now_ms: int) -> int:
+    def add(self, key: str | bytes, free_failures: int, now_ms: int) -> int:
         """Count a failure, and return when it is to be told."""
         config = self._config
         entry = self._entries.pop(key, _Trouble())
@@ -127,12 +129,17 @@ class _Troubles:
             self._entries.popitem(last=False)
         return until_ms
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: str | bytes) -> None:
         """Forget all of it."""
         self._entries.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _user_key(place: str, user: str) -> bytes:
+    # A name may be as long as a message; what is remembered has one length.
+    return hashlib.blake2b(f"{place} {user}".encode(), digest_size=_KEY_BYTES).digest()
 
 
 def group_of(host: str) -> str:
