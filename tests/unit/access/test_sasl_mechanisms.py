@@ -217,6 +217,19 @@ def test_a_connection_must_go_when_its_credential_does() -> None:
     assert find_lapse(later, success, HOST, NOW_MS) is None
 
 
+def test_a_connection_must_go_when_what_it_has_shown_is_over() -> None:
+    state = state_of(credentials=(scram(),))
+    by_provider = Success(principal=Principal("User:carol"), expires_ms=NOW_MS)
+    assert find_lapse(state, by_provider, HOST, NOW_MS - 1) is None
+    assert find_lapse(state, by_provider, HOST, NOW_MS) is FailureReason.EXPIRED
+    off = state.apply(UserPut(user=User(name="carol", is_disabled=True)))
+    assert find_lapse(off, by_provider, HOST, NOW_MS - 1) is FailureReason.DISABLED
+    # A longer life of the credential is had by showing it again.
+    before = Success(principal=ALICE, credential=scram().id, credential_epoch=2, expires_ms=NOW_MS)
+    assert find_lapse(state, before, HOST, NOW_MS - 1) is None
+    assert find_lapse(state, before, HOST, NOW_MS) is FailureReason.EXPIRED
+
+
 def test_nobody_becomes_somebody_else_by_a_re_authentication() -> None:
     before = Success(principal=ALICE, credential=CredentialId("a"))
     same = Success(principal=ALICE, credential=CredentialId("b"), expires_ms=9)
