@@ -25,6 +25,8 @@ from kafkaesque.access.state import AccessState
 
 #: Decisions that a judge remembers: about 250 bytes each.
 DECISIONS_MAX: Final = 20_000
+#: Characters of the names in them; names come from clients, and may be long.
+REMEMBERED_CHARACTERS_MAX: Final = 2_000_000
 #: Principals and hosts that a judge remembers.
 CALLERS_MAX: Final = 10_000
 
@@ -77,7 +79,9 @@ class Judge:
         self.super_users = frozenset(super_users)
         self._bench = _Bench(state, self.super_users)
         # The wrapper is C, and takes half the time of a method with a dictionary.
-        self.decide = lru_cache(DECISIONS_MAX)(self._bench.decide)
+        remembering = lru_cache(DECISIONS_MAX)(self._bench.decide)
+        self._bench.forget = remembering.cache_clear
+        self.decide = remembering
 
     def after(self, state: AccessState) -> "Judge":
         """Return the judge for a newer state: this one, if no decision can have changed."""
@@ -116,6 +120,10 @@ class _Bench:
     #: Whose rules count for a principal; None: it is disabled.
     _shelves: dict[Principal, tuple[Shelves, ...] | None] = field(default_factory=dict)
     _addresses: dict[str, HostAddress | None] = field(default_factory=dict)
+    #: Of the names in decisions made since the judge has forgotten all of them.
+    characters: int = 0
+    #: Makes it forget them.
+    forget: Callable[[], None] = lambda: None
 
     def decide(
         self,
@@ -125,6 +133,10 @@ class _Bench:
         resource_type: ResourceType,
         name: str,
     ) -> Decision:
+        self.characters += len(name)
+        if self.characters > REMEMBERED_CHARACTERS_MAX:
+            self.characters = 0
+            self.forget()
         shelves = self._shelves_of(principal)
         if shelves is None:
             return _DISABLED

@@ -166,7 +166,7 @@ def read_access_record(value: bytes | memoryview) -> AnyAccessRecord:
     """
     try:
         record: AnyAccessRecord = _decoder.decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvariantBroken(f"a record of access cannot be read: {error}") from None
     return record
 
@@ -184,5 +184,5 @@ def read_access_image(payload: bytes | memoryview) -> AccessImage:
     """
     try:
         return _image_decoder.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvariantBroken(f"the snapshot of access cannot be read: {error}") from None

@@ -75,8 +75,7 @@ def read_client_first(data: bytes) -> ClientFirst:
     # `y`: the client would bind, and believes that we do not; it is right.
     if flag not in ("n", "y"):
         raise ScramMessageRefused("the first message begins with no flag of GS2")
-    if bare[0].startswith("m="):
-        raise ScramMessageRefused("a mandatory extension is not known")
+    # A mandatory extension (`m=`) would stand where the name has to.
     name = read_saslname(_value(bare[0], "n"))
     nonce = _value(bare[1], "r")
     if not _NONCE.fullmatch(nonce) or len(nonce) > NONCE_LENGTH_MAX:

@@ -1,5 +1,6 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
+from functools import partial
 from typing import Final
 
 from kafkaesque import __version__
@@ -14,7 +15,7 @@ from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN
+from kafkaesque.broker.listeners import ADMIN, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -44,7 +45,7 @@ class AdminGateway(Gateway):
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
-    def start(self, address: Address, listener: str = ADMIN) -> Address:
+    def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -52,14 +53,14 @@ class AdminGateway(Gateway):
         """
         options = PortOptions(
             protocol=ADMIN,
-            listener=listener,
+            listener=listener.name,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             is_protected=True,
         )
         if not self.ports:
             self._loop_watch.start()
-        return self.listen(address, options, lambda shared: AdminConnection(self.handle, shared))
+        return self.listen(listener.address, options, partial(AdminConnection, self.handle))
 
     def stop(self) -> None:
         """Accept no more and close what is open."""

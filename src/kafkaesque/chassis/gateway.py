@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import ClientConnection, PortOptions, Shared
 from kafkaesque.chassis.port import Port
@@ -41,7 +42,7 @@ class Gateway(ABC):
         self.ports: Final[list[Port]] = []
 
     @abstractmethod
-    def start(self, address: Address, listener: str) -> Address:
+    def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:

@@ -120,7 +120,7 @@ class Server:
 
     def _open(self, listener: Listener) -> None:
         with _told_what_moves_it(listener.setting):
-            self._gateways[listener.protocol].start(listener.address, listener.name)
+            self._gateways[listener.protocol].start(listener)
 
     def _on_ready(self) -> None:
         config = self._config.broker

@@ -53,6 +53,8 @@ _SHORT_SESSIONS: Final[dict[str, OptionValue]] = {
 #: Makes a gateway of a broker.
 MakeGateway = Callable[[Doors, Chassis], Gateway]
 GATEWAYS: Final[Mapping[int, MakeGateway]] = {KAFKA_PORT: KafkaGateway}
+#: What is spoken at these ports, and registered with the controller.
+PROTOCOLS: Final[Mapping[int, str]] = {KAFKA_PORT: KAFKA}
 
 
 class SimCluster:
@@ -199,7 +201,8 @@ class SimCluster:
 
     def _open_ports(self, gateways: Sequence[Gateway], name: str) -> None:
         for port, gateway in zip(self._make_gateways, gateways, strict=True):
-            gateway.start(Address(name, port), str(port))
+            protocol = PROTOCOLS.get(port, str(port))
+            gateway.start(default_listener(protocol, Address(name, port)))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()

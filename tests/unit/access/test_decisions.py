@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.access.decisions import Judge, Reason
+from kafkaesque.access.decisions import REMEMBERED_CHARACTERS_MAX, Judge, Reason
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import ANONYMOUS, ANY_USER, Principal, User
 from kafkaesque.access.records import RoleRemoved, RuleAdded, RuleRemoved, TotpStepUsed, UserPut
@@ -184,6 +184,19 @@ def test_a_change_of_rules_is_heeded_at_once_and_other_changes_keep_the_memory()
     assert not later.decide(ALICE, HOST, READ, TOPIC, "orders").allowed
     again = later.after(denied.apply(RuleRemoved(id=7)))
     assert again.decide(ALICE, HOST, READ, TOPIC, "orders").allowed
+
+
+def test_names_that_are_long_do_not_fill_the_memory() -> None:
+    judge = Judge(state_of(rule("allow", ALICE, name="*")))
+    kept = judge.decide(ALICE, HOST, READ, TOPIC, "orders")
+    assert judge.decide(ALICE, HOST, READ, TOPIC, "orders") is kept
+    length = REMEMBERED_CHARACTERS_MAX // 50
+    for number in range(60):
+        assert judge.decide(ALICE, HOST, READ, TOPIC, str(number) + "x" * length).allowed
+    # It was made room for the others, so it is decided anew, and the same.
+    again = judge.decide(ALICE, HOST, READ, TOPIC, "orders")
+    assert again is not kept
+    assert again == kept
 
 
 def test_an_unknown_name_and_a_forbidden_one_get_the_same_decision() -> None:

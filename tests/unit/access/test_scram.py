@@ -194,13 +194,13 @@ def shortened_proof(message: bytes) -> bytes:
     return head + b",p=" + base64.b64encode(base64.b64decode(proof)[:-1])
 
 
-def with_proof_over(desk: Desk, nonce: Callable[[str], str]) -> bytes:
-    """The last message of a client that knows the password, and signs another nonce."""
+def with_proof_over(desk: Desk, nonce: Callable[[str], str], header: bytes = b"n,,") -> bytes:
+    """The last message of a client that knows the password, and signs something else."""
     client = ScramClient(SCRAM_SHA_256, "alice", PASSWORD, b"nonce of a client")
     first = desk.challenge(client.first())
     told = read_server_first(first)
     salted = SCRAM_SHA_256.salted_password(PASSWORD.reveal(), told.salt, told.iterations)
-    without_proof = f"c=biws,r={nonce(told.nonce)}"
+    without_proof = f"c={base64.b64encode(header).decode()},r={nonce(told.nonce)}"
     signed = b",".join((client.first()[3:], first, without_proof.encode()))
     signature = SCRAM_SHA_256.hmac(SCRAM_SHA_256.stored_key(salted), signed)
     key = SCRAM_SHA_256.client_key(salted)
@@ -225,6 +225,12 @@ def test_a_proof_over_another_nonce_does_not_get_in(nonce: Callable[[str], str])
     assert isinstance(desk.server.step(right, NOW_MS), Success)
     desk = Desk()
     assert desk.failure(with_proof_over(desk, nonce)).reason is FailureReason.WRONG
+
+
+@pytest.mark.parametrize("header", [b"y,,", b"n,a=bob,", b"p=tls-exporter,,", b"", b"n,,x"])
+def test_a_proof_over_another_header_does_not_get_in(header: bytes) -> None:
+    desk = Desk()
+    assert desk.failure(with_proof_over(desk, str, header)).reason is FailureReason.WRONG
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ class Client:
 
     @property
     def lines(self) -> list[str]:
-        return self.received.decode().splitlines()
+        """Return the lines that have come as a whole."""
+        return self.received.decode().split("\n")[:-1]
 
     def say(self, text: str) -> None:
         self.link.write((text.encode() + b"\n",))

@@ -8,8 +8,10 @@ and metrics are the chassis's: nothing of them is here but numbers.
 """
 
 from collections import deque
+from functools import partial
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult, ProduceResult
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
@@ -34,17 +36,17 @@ class LineGateway(Gateway):
         super().__init__(chassis)
         self.doors = doors
 
-    def start(self, address: Address, listener: str = PROTOCOL) -> Address:
+    def start(self, listener: Listener) -> Address:
         options = PortOptions(
             protocol=PROTOCOL,
-            listener=listener,
+            listener=listener.name,
             framing=Framing.STREAM,
             connections_max=10,
             unsent_bytes_max=PUSHED_BYTES_MAX,
             idle_ms_max=lambda: 60_000,
             refuses_http=True,
         )
-        return self.listen(address, options, lambda shared: LineConnection(self.doors, shared))
+        return self.listen(listener.address, options, partial(LineConnection, self.doors))
 
 
 class LineConnection(ClientConnection):

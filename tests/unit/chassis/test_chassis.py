@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.broker.metadata.client_quotas import PRODUCER_BYTE_RATE, QuotaEntity
 from kafkaesque.chassis.admission import PER_HOST, PER_USER, TOTAL
 from kafkaesque.chassis.chassis import Chassis
@@ -58,10 +59,10 @@ class EchoGateway(Gateway):
     is_protected = False
     connections_max = 20
 
-    def start(self, address: Address, listener: str = "echo") -> Address:
+    def start(self, listener: Listener) -> Address:
         options = PortOptions(
             protocol="echo",
-            listener=listener,
+            listener=listener.name,
             framing=Framing.STREAM,
             connections_max=self.connections_max,
             unsent_bytes_max=UNSENT_BYTES_MAX,
@@ -70,7 +71,7 @@ class EchoGateway(Gateway):
             is_protected=self.is_protected,
             refuses_http=True,
         )
-        return self.listen(address, options, Echo)
+        return self.listen(listener.address, options, Echo)
 
 
 class Load:
@@ -104,7 +105,9 @@ class Ground:
 
     def listen(self, gateway: EchoGateway | None = None, listener: str = "echo") -> Address:
         self.ports += 1
-        return (gateway or self.gateway).start(Address(HOST, 7000 + self.ports), listener)
+        address = Address(HOST, 7000 + self.ports)
+        opened = Listener(protocol="echo", name=listener, advertised=address)
+        return (gateway or self.gateway).start(opened)
 
     def connect(self, address: Address, machine: str = "c1") -> Client:
         client = Client(self.clients[machine], address)

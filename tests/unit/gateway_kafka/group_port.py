@@ -14,6 +14,7 @@ from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.link import PortOptions, Shared
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.env.network import Framing
+from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.errors import GroupError
@@ -206,7 +207,9 @@ class Port:
         self._gateway = KafkaGateway(cast(Doors, doors), chassis)
         self.wire = Wire()
         options = PortOptions(protocol="kafka", listener="kafka", framing=Framing.LENGTH_PREFIXED)
-        self._connection = self._gateway._connect(Shared(chassis, options))
+        gateway = self._gateway
+        shared = Shared(chassis, options)
+        self._connection = KafkaConnection(gateway.context, gateway.handle, shared)
         self._connection.on_open(cast(Any, self.wire))
         self._correlation = 0
         self._sent: list[tuple[int, int, int]] = []

@@ -86,7 +86,7 @@ class LiveBroker:
         self.broker.start(self._on_ready)
 
     def _on_ready(self) -> None:
-        self.gateway.start(self._address)
+        self.gateway.start(default_listener(KAFKA, self._address))
         self.is_ready = True
 
     async def exchange(self, frame: bytes) -> bytes:

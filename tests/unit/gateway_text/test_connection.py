@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.listeners import TEXT, default_listener
 from kafkaesque.chassis.quota_table import BURST_S
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -214,7 +215,7 @@ def test_the_port_has_room_for_so_many(
     monkeypatch.setattr(gateway, "CONNECTIONS_MAX", 3)
     doors, report = cluster.live.broker.doors, cluster.live.reports.append
     small = gateway.TextGateway(doors, make_chassis(doors, report))
-    address = small.start(Address("127.0.0.1", 0))
+    address = small.start(default_listener(TEXT, Address("127.0.0.1", 0)))
     people = [Person(cluster, address) for _ in range(3)]
     for person in people:
         assert person.say("HELP")[-1] == "OK"

@@ -122,7 +122,7 @@ def test_a_message_that_is_there_is_not_denied(
     is_at_leader: bool, is_release_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader's disk fails: others have what it has appended."""
-    cluster, leader, other = made(41)
+    cluster, leader, other = made(7)
     if is_release_before:
         monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
     cluster.slow_disk(leader, 30)

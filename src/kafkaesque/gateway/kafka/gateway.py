@@ -1,12 +1,13 @@
 """The Kafka port: accepts clients and brings each request to its handler."""
 
+from functools import partial
 from typing import Final
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import KAFKA
+from kafkaesque.broker.listeners import KAFKA, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
-from kafkaesque.chassis.link import PortOptions, Shared
+from kafkaesque.chassis.link import PortOptions
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.connection import KafkaConnection
@@ -26,7 +27,7 @@ class KafkaGateway(Gateway):
         self.context: Final = Context(doors, chassis.quotas, HANDLERS)
         self._handlers: dict[int, Handler] = dict(HANDLERS)
 
-    def start(self, address: Address, listener: str = KAFKA) -> Address:
+    def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -35,17 +36,15 @@ class KafkaGateway(Gateway):
         option = self.context.doors.configuration.get
         options = PortOptions(
             protocol=KAFKA,
-            listener=listener,
+            listener=listener.name,
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=int(option("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
             idle_ms_max=lambda: int(option("connections.max.idle.ms")),
         )
-        return self.listen(address, options, self._connect)
-
-    def _connect(self, shared: Shared) -> KafkaConnection:
-        return KafkaConnection(self.context, self.handle, shared)
+        make = partial(KafkaConnection, self.context, self.handle)
+        return self.listen(listener.address, options, make)
 
     def handle(self, call: Call) -> None:
         """Begin a request.

@@ -1,7 +1,9 @@
 """The text port: accepts people with telnet and bounds what they may use."""
 
+from functools import partial
+
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import TEXT
+from kafkaesque.broker.listeners import TEXT, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
@@ -45,7 +47,7 @@ class TextGateway(Gateway):
         self._publisher = Publisher(doors)
         self._consumer = Consumer(doors)
 
-    def start(self, address: Address, listener: str = TEXT) -> Address:
+    def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
 
         Raises:
@@ -53,14 +55,14 @@ class TextGateway(Gateway):
         """
         options = PortOptions(
             protocol=TEXT,
-            listener=listener,
+            listener=listener.name,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,
             idle_ms_max=lambda: CONNECTION_IDLE_MS_MAX,
             refuses_http=True,
         )
-        return self.listen(address, options, lambda shared: TextConnection(self.carry_out, shared))
+        return self.listen(listener.address, options, partial(TextConnection, self.carry_out))
 
     # -- commands
 
