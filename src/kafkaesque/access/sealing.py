@@ -19,6 +19,11 @@ NONCE_BYTES: Final = 12
 CLUSTER_KEY_NAME: Final = "cluster"
 
 
+def cluster_key(cluster_secret: bytes) -> Secret:
+    """Return the key of a cluster that keeps no other: derived from its secret."""
+    return Secret(hmac.digest(cluster_secret, b"kafkaesque cluster key", "sha256"))
+
+
 class ClusterKeys:
     """The cluster's keys in the clear, by version; the newest seals, each opens its own."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkaesque.access.principals import Principal
 from kafkaesque.broker.listeners import ADMIN, KAFKA, Listener, default_listener, first_of
 from kafkaesque.broker.options.log import with_units
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
@@ -48,6 +49,8 @@ class BrokerConfig:
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: Who may do everything, whatever the rules say, such as `User:admin`.
+    super_users: tuple[Principal, ...] = ()
     #: Peer addresses of any brokers; without them, those of the controllers.
     seeds: Sequence[Address] = ()
     #: Broker options by their Kafka names, checked; those that are not named have their default.

@@ -3,6 +3,7 @@
 import msgspec
 
 from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
@@ -341,6 +342,7 @@ class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw
 
 ControllerCommand = (
     RegisterBroker
+    | AccessCommand
     | RemoveBroker
     | ChangeControllers
     | RaiseFeature
@@ -487,4 +489,6 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: list[GroupOffset]
 
 
-ControllerResult = TopicResult | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done
+ControllerResult = (
+    TopicResult | RemovedRules | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done
+)
