@@ -16,6 +16,7 @@ from kafkaesque.broker.options.groups import GROUP_OPTIONS  # noqa: E402
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS  # noqa: E402
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
 from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
+from kafkaesque.server.listeners import LISTENER_OPTIONS  # noqa: E402
 
 HEAD = """\
 <!-- Written by codegen/options_page.py from the tables in the code: never edit. -->
@@ -83,6 +84,38 @@ A file may have two further sections:
 - `[controllers]` has the first voters of a new cluster: each broker id with its peer address, such
   as `1 = "10.0.0.1:9190"`, or `""` if gossip finds the address ([Membership](membership.md)).
   Without this section a broker founds a cluster of its own, unless its seeds know a cluster.
+
+Listeners have tables of their own: [below](#listeners).
+"""
+
+LISTENERS = """
+## Listeners
+
+A broker listens for each protocol at one port by default; `host` and the port keys of `[broker]`
+set it. A table `[[listener]]` adds a listener. Here clients inside of a network use port 9092, and
+clients outside of it use `kafka.example.org:9094`:
+
+```toml
+[broker]
+id = 1
+host = "10.0.0.7"
+kafka.port = 9092
+
+[[listener]]
+name = "outside"
+port = 9094
+advertised.host = "kafka.example.org"
+```
+
+The first `[[listener]]` of a protocol replaces the protocol's default listener, unless the port of
+the default is set in `[broker]`, as here.
+
+A client is told the addresses of listeners that have the name of the listener that it connected to.
+So give all brokers the same listeners. A broker without that listener does not exist for the
+client, and its partitions answer LISTENER_NOT_FOUND, as in Apache Kafka. In a cluster that an
+earlier release made, brokers learn of each other's listeners after `kafkaesque cluster upgrade`.
+
+The keys of a table:
 """
 
 QUOTAS = """
@@ -141,9 +174,9 @@ def _rows(options: Iterable[Option], *, are_quotas: bool = False) -> list[str]:
     return lines
 
 
-def _file_rows() -> list[str]:
+def _file_rows(options: Iterable[Option]) -> list[str]:
     lines = ["", "| name | type | default | allowed | meaning |", "|---|---|---|---|---|"]
-    for option in SERVER_OPTIONS:
+    for option in options:
         cells = [f"`{option.name}`", option.type.name.lower(), _default(option)]
         lines.append(f"| {' | '.join(map(_text, [*cells, option.allowed, option.doc]))} |")
     return lines
@@ -154,7 +187,8 @@ def page_source() -> str:
     lines = [HEAD + TOPICS.rstrip("\n"), *_rows(TOPIC_OPTIONS)]
     lines += [BROKERS.rstrip("\n"), *_rows(BROKER_OPTIONS)]
     lines += [GROUPS.rstrip("\n"), *_rows(GROUP_OPTIONS)]
-    lines += [FILE.rstrip("\n"), *_file_rows()]
+    lines += [FILE.rstrip("\n"), *_file_rows(SERVER_OPTIONS)]
+    lines += [LISTENERS.rstrip("\n"), *_file_rows(LISTENER_OPTIONS)]
     lines += [QUOTAS.rstrip("\n"), *_rows(CLIENT_QUOTAS, are_quotas=True)]
     lines += [ADDRESSES.rstrip("\n"), *_rows(IP_QUOTAS, are_quotas=True)]
     lines += [ABSENT.rstrip("\n"), "", "| name | of | why, or what there is |", "|---|---|---|"]

@@ -112,7 +112,7 @@ def test_binary_rubbish(victim: Victim) -> None:
         b"\xff\xfe\xfd",
         b"\xc3\x28",
         b"\0\0\0",
-        b"GET / HTTP/1.1",
+        b"GETS / HTTP/1.1",
         b"PUBS",
         b"PUBS a/b text",
         b"PUBS . text",

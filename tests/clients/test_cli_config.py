@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from kafkaesque.broker.options.groups import GROUP_OPTIONS
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.app import app
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S
 from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
 from tests.clients.test_cli import Done
 

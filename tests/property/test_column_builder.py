@@ -12,7 +12,8 @@ from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
 from kafkaesque.model.column_builder import ColumnBuilder, GrownColumn, RecordTable
 from kafkaesque.model.compression import Codec
-from kafkaesque.model.kernel import HeaderColumns, load_kernel, use_kernel
+from kafkaesque.model.kernel import load_kernel, use_kernel
+from kafkaesque.model.kernel_types import HeaderColumns
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record
 from tests.unit.model.record_helpers import PLENTY, both_kernels, record_lists

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafkaesque.model.batch import check_batches
 from kafkaesque.model.batch_encoder import BatchOptions, RowColumns, encode_rows
 from kafkaesque.model.compression import Codec
-from kafkaesque.model.kernel import ArrowColumn, load_kernel, use_kernel
+from kafkaesque.model.kernel import load_kernel, use_kernel
+from kafkaesque.model.kernel_types import ArrowColumn
 from kafkaesque.model.murmur2 import partition_for_key
 from kafkaesque.model.records import Record, decode_batch
 from tests.unit.model.record_helpers import NOW_MS, PLENTY, both_kernels, contents, kernel_names

@@ -6,6 +6,7 @@ from typing import Any
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.joining.gossip_driver import GossipDriver
+from kafkaesque.broker.listeners import KAFKA, default_listener
 from kafkaesque.env.network import Address
 from kafkaesque.membership.entries import MemberState
 from kafkaesque.model.ids import NodeId
@@ -53,7 +54,7 @@ class Cluster:
                 "cluster_id": "gossiping",
                 "rack": f"rack{node}",
                 "peer_address": Address(name, PORT),
-                "kafka_address": Address(name, 9092),
+                "listeners": [default_listener(KAFKA, Address(name, 9092))],
                 "controllers": controllers,
                 "secrets": secrets,
                 "seeds": [Address(f"b{each}", PORT) for each in seeds],

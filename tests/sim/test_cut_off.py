@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.controller.client import CUT_OFF_MS
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.ids import NodeId
@@ -44,11 +45,11 @@ NEEDS_OTHERS = {
 
 def listed(scenario: Scenario, name: str) -> list[int]:
     """Return the brokers that clients are told of."""
-    return [each.node for each in ClusterView(scenario.broker(name).doors).brokers]
+    return [each.node for each in ClusterView(scenario.broker(name).doors, KAFKA).brokers]
 
 
 def is_cut_off(scenario: Scenario, name: str) -> bool:
-    return ClusterView(scenario.broker(name).doors).is_cut_off
+    return ClusterView(scenario.broker(name).doors, KAFKA).is_cut_off
 
 
 def cut_off_b1(scenario: Scenario) -> None:
@@ -279,7 +280,7 @@ def test_a_broker_is_named_whatever_happens(seed: int) -> None:
             scenario.loop.run_for(100)
             for each in scenario.running():
                 if each in scenario.cluster.brokers and scenario.broker(each).life.is_ready:
-                    view = ClusterView(scenario.broker(each).doors)
+                    view = ClusterView(scenario.broker(each).doors, KAFKA)
                     listed_here = [found.node for found in view.brokers]
                     assert view.controller in listed_here
                     assert view.way_to_controller in listed_here

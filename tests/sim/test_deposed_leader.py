@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.requests.commands import ForwardFetch, ProduceResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
@@ -92,7 +93,7 @@ def place(scenario: Scenario, name: str) -> Placement | None:
     broker = scenario.cluster.brokers.get(name)
     if scenario.find(name) is None or broker is None:
         return None
-    return ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
+    return ClusterView(broker.doors, KAFKA).place(broker.state.topic(TOPIC).partitions[0])
 
 
 def test_no_broker_forgets_the_leader_epoch_when_all_are_killed() -> None:

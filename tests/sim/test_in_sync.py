@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import OPEN_AGAIN_MS
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, Placement
@@ -17,7 +18,7 @@ def placements(scenario: Scenario) -> list[Placement]:
     """Return where the partition is, as each running broker tells its clients."""
     brokers = [scenario.broker(name) for name in scenario.running()]
     return [
-        ClusterView(broker.doors).place(broker.state.topic(TOPIC).partitions[0])
+        ClusterView(broker.doors, KAFKA).place(broker.state.topic(TOPIC).partitions[0])
         for broker in brokers
     ]
 

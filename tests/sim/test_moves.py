@@ -10,6 +10,7 @@ from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.controller.client import OnOutcome
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.records import AnyMetadataRecord
 from kafkaesque.broker.metadata_follower import MetadataFollower
@@ -160,7 +161,8 @@ def test_all_are_told_who_is_in_sync_after_a_move_in_a_quiet_cluster(scenario: S
     def told() -> set[tuple[int, ...]]:
         states = [(each, each.state.topic(TOPIC).partitions[0]) for each in running(scenario)]
         return {
-            tuple(sorted(ClusterView(each.doors).place(state).in_sync)) for each, state in states
+            tuple(sorted(ClusterView(each.doors, KAFKA).place(state).in_sync))
+            for each, state in states
         }
 
     scenario.loop.run_until(lambda: told() == {tuple(sorted(target))}, 5_000)

@@ -82,6 +82,11 @@ def _send_back(observations: Observations) -> None:
     observations.note_acknowledged(0, 1, VALUES[1:2])
 
 
+def _send_back_and_hear_it_late(observations: Observations) -> None:
+    observations.note_acknowledged(0, 1, VALUES[1:2])
+    observations.note_acknowledged(0, 2, VALUES[:1])
+
+
 @pytest.mark.parametrize(
     ("name", "act"),
     [
@@ -97,6 +102,7 @@ def _send_back(observations: Observations) -> None:
         ("events: non-monotonic poll", lambda o: _poll(o, 2, (0, 1))),
         ("events: internal non-monotonic poll", lambda o: _poll(o, 0, (0, 1), (1, 1))),
         ("events: non-monotonic send", _send_back),
+        ("events: non-monotonic send", _send_back_and_hear_it_late),
         ("events: internal send skip", lambda o: _read(o, *VALUES[:2], b"q/0/0", VALUES[2])),
         ("events: gap", lambda o: _read(o, VALUES[0], first=1)),
         ("events: unsent", lambda o: _read(o, b"q/0/0")),
@@ -153,3 +159,13 @@ def test_a_skip_of_what_never_was_is_none() -> None:
     _poll(observations, 0, (3, 3))
     observations.check()
     assert not any("poll skip" in what for what in observations.findings.anomalies)
+
+
+def test_acknowledgements_may_come_in_another_order() -> None:
+    """A batch that was not acknowledged in time comes again after the next one is acknowledged."""
+    findings = Findings()
+    observations = Observations(findings)
+    observations.note_sent(0, VALUES)
+    observations.note_acknowledged(0, 1, VALUES[1:])
+    observations.note_acknowledged(0, 0, VALUES[:1])
+    assert findings.anomalies == []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.controller.controller import Controller
-from kafkaesque.broker.replication.raft_replica import CONFIRM_MS_MAX, CONFIRMING_MAX
+from kafkaesque.broker.replication.confirmations import CONFIRM_MS_MAX, CONFIRMING_MAX
 from kafkaesque.broker.requests.commands import DecideRecovery
 from kafkaesque.broker.upkeep.recovery_watch import PATIENCE
 from kafkaesque.model.errors import OverBound

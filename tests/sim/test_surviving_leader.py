@@ -6,6 +6,7 @@ Brokers without a replica learn from nobody else that this leader leads no more.
 import pytest
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.peers.messages import (
     ALL_LED,
     LeaderReport,
@@ -111,7 +112,7 @@ def test_all_brokers_know_soon_that_it_has_no_leader_and_tell_clients_what_they_
     assert survivor.known() == {None}
     for broker in survivor.views:
         partition = broker.state.partitions_by_group[survivor.scenario.group]
-        place = ClusterView(broker.doors).place(partition)
+        place = ClusterView(broker.doors, KAFKA).place(partition)
         gone = tuple(each for each in partition.replicas if not broker.peers.is_alive(each))
         assert (place.error_code, place.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
         assert place.in_sync

@@ -7,17 +7,13 @@ one, the next one, or reading what it was sent; whoever is late is hung up on.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import h11
 
-from kafkaesque.admin.http import Answer, Request, text_answer
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Connection
-
-if TYPE_CHECKING:
-    from kafkaesque.admin.gateway import AdminGateway
+from kafkaesque.admin.http import Answer, Request, Respond, text_answer
+from kafkaesque.chassis.link import ClientConnection, Shared
 
 #: A request's line and headers together.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -33,71 +29,51 @@ ANSWER_MS_MAX: Final = 30_000
 _METHODS: Final = (b"GET", b"HEAD")
 
 
-class AdminConnection:
+class AdminConnection(ClientConnection):
     """See the module."""
 
-    __slots__ = ("_connection", "_gateway", "_http", "_is_busy", "_is_head", "_timer")
+    __slots__ = ("_handle", "_http", "_is_busy", "_is_head")
 
-    def __init__(self, gateway: "AdminGateway") -> None:
-        self._gateway = gateway
+    def __init__(self, handle: Callable[[Request, Respond], None], shared: Shared) -> None:
+        super().__init__(shared)
+        self._handle = handle
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
-        self._connection: Connection | None = None
         #: Whether a handler has a request that is not answered.
         self._is_busy = False
         #: Whether only the head of the answer is wanted.
         self._is_head = False
-        self._timer: Timer | None = None
 
-    # -- from the network
+    # -- from the chassis
 
-    def on_open(self, connection: Connection) -> None:
-        """See `ConnectionHandler`."""
-        self._connection = connection
-        self._gateway.connections[id(self)] = self
-        self._expect(REQUEST_MS_MAX)
+    def on_opened(self) -> None:
+        """See `ClientConnection`."""
+        self.expect(REQUEST_MS_MAX)
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if self._connection is None:
+        if self.connection is None:
             return
         self._http.receive_data(bytes(data))
         if not self._is_busy:
             self._advance()
 
-    def on_writable(self) -> None:
-        """See `ConnectionHandler`."""
-
-    def on_close(self, error: Exception | None) -> None:
-        """See `ConnectionHandler`."""
-        self._connection = None
-        self._gateway.connections.pop(id(self), None)
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._connection is not None:
-            self._connection.abort()
-
-    def _expect(self, ms: int, on_late: Callable[[], None] | None = None) -> None:
-        """Hang up after so long, unless something else is expected before."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._gateway.clock.call_later(ms, on_late or self.close)
+    def is_busy(self) -> bool:
+        """See `ClientConnection`."""
+        return self._is_busy
 
     def _on_read(self) -> None:
         """The time to read an answer is up."""
-        if self._connection is not None and self._connection.unsent_bytes():
-            self.close()
+        if self.connection is not None and self.connection.unsent_bytes():
+            self.abort()
         else:
-            self._expect(IDLE_MS_MAX)
+            self.expect(IDLE_MS_MAX)
 
     # -- requests
 
     def _advance(self) -> None:
         """Take what h11 has understood, up to a whole request."""
         head: h11.Request | None = None
-        while self._connection is not None:
+        while self.connection is not None:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -112,7 +88,7 @@ class AdminConnection:
                 self._begin(head)
                 return
             elif isinstance(event, h11.ConnectionClosed):
-                self._connection.close()
+                self.connection.close()
                 return
             else:
                 # NEED_DATA, or PAUSED: what is there already waits for its turn.
@@ -121,9 +97,9 @@ class AdminConnection:
     def _begin(self, head: h11.Request) -> None:
         self._is_busy = True
         self._is_head = head.method == b"HEAD"
-        self._expect(ANSWER_MS_MAX)
-        if self._connection is not None:
-            self._connection.pause_reading()
+        self.expect(ANSWER_MS_MAX)
+        self.shared.meter.requests += 1
+        self.hold()
         if head.method not in _METHODS:
             self._answer(text_answer(405, "only GET and HEAD are understood here"))
             return
@@ -133,22 +109,22 @@ class AdminConnection:
         except ValueError:
             self._answer(text_answer(400, f"a query has at most {QUERY_FIELDS_MAX} fields"))
             return
-        self._gateway.handle(Request(path=target.path, query=query), self._answer)
+        self._handle(Request(path=target.path, query=query), self._answer)
 
     def _answer(self, answer: Answer) -> None:
-        connection = self._connection
+        connection = self.connection
         if connection is None or not self._is_busy:
             return
         self._is_busy = False
         self._send(answer)
         if self._http.our_state is h11.MUST_CLOSE:
-            self._expect(REQUEST_MS_MAX)
+            self.expect(REQUEST_MS_MAX)
             connection.close()
             return
-        self._expect(REQUEST_MS_MAX, self._on_read)
+        self.expect(REQUEST_MS_MAX, self._on_read)
         self._http.start_next_cycle()
-        connection.resume_reading()
-        self._gateway.clock.call_soon(self._next)
+        self.release()
+        self.shared.clock.call_soon(self._next)
 
     def _next(self) -> None:
         if not self._is_busy:
@@ -156,15 +132,15 @@ class AdminConnection:
 
     def _refuse(self, status: int, reason: str) -> None:
         """Answer what was not understood, and hang up: nothing after it can be understood."""
-        if self._connection is None:
+        if self.connection is None:
             return
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self._send(text_answer(status, reason), is_last=True)
-        self._expect(REQUEST_MS_MAX)
-        self._connection.close()
+        self.expect(REQUEST_MS_MAX)
+        self.connection.close()
 
     def _send(self, answer: Answer, *, is_last: bool = False) -> None:
-        if self._connection is None:
+        if self.connection is None:
             return
         headers = [
             ("Content-Type", answer.content_type),
@@ -181,7 +157,7 @@ class AdminConnection:
             None if self._is_head else self._http.send(h11.Data(data=answer.body)),
             self._http.send(h11.EndOfMessage()),
         ]
-        self._connection.write([part for part in parts if part])
+        self.connection.write([part for part in parts if part])
 
 
 def _has_body(head: h11.Request) -> bool:

@@ -1,8 +1,9 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from kafkaesque import __version__
 from kafkaesque.admin.connection import AdminConnection
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.health import answer_live, answer_ready
@@ -14,23 +15,25 @@ from kafkaesque.admin.offline_replicas import answer_offline_replicas
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.broker.doors import Doors
-from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
+from kafkaesque.broker.listeners import ADMIN, Listener
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway
+from kafkaesque.chassis.link import PortOptions
+from kafkaesque.env.network import Address, Framing
 from kafkaesque.env.report_limit import ReportLimit
 
 CONNECTIONS_MAX: Final = 100
 
 
-class AdminGateway:
-    """One broker's admin port."""
+class AdminGateway(Gateway):
+    """One broker's admin ports."""
 
-    def __init__(self, doors: Doors, version: str, report: Callable[[str], None]) -> None:
+    def __init__(self, doors: Doors, chassis: Chassis, version: str = __version__) -> None:
+        super().__init__(chassis)
         self.doors = doors
-        self.clock = doors.clock
-        self.connections: dict[int, AdminConnection] = {}
-        self._refusals = ReportLimit(report, self.clock.call_later)
-        self._listener: Listener | None = None
-        self._loop_watch = LoopWatch(self.clock)
-        metrics = MetricsPage(doors, version, self._loop_watch.lag)
+        self._failures = ReportLimit(chassis.report, chassis.clock.call_later)
+        self._loop_watch = LoopWatch(chassis.clock)
+        metrics = MetricsPage(doors, chassis, version, self._loop_watch.lag)
         self._handlers: dict[str, Handler] = {
             "/metrics": metrics.answer,
             "/health/live": lambda _, respond: respond(answer_live(doors)),
@@ -42,24 +45,27 @@ class AdminGateway:
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
 
-    def start(self, address: Address) -> Address:
-        """Listen; return the bound address.
+    def start(self, listener: Listener) -> Address:
+        """Listen, at one more port if there is one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
-        self._listener = self.doors.network.listen(address, options, lambda: AdminConnection(self))
-        self._loop_watch.start()
-        return self._listener.address
+        options = PortOptions(
+            protocol=ADMIN,
+            listener=listener.name,
+            framing=Framing.STREAM,
+            connections_max=CONNECTIONS_MAX,
+            is_protected=True,
+        )
+        if not self.ports:
+            self._loop_watch.start()
+        return self.listen(listener.address, options, partial(AdminConnection, self.handle))
 
     def stop(self) -> None:
         """Accept no more and close what is open."""
         self._loop_watch.stop()
-        if self._listener is not None:
-            self._listener.close()
-        for connection in list(self.connections.values()):
-            connection.close()
+        super().stop()
 
     def handle(self, request: Request, respond: Respond) -> None:
         """Have a request answered, once."""
@@ -72,5 +78,5 @@ class AdminGateway:
             handler(request, respond)
         except Exception as error:
             # A defect of ours, and the broker goes on: nothing here changes anything.
-            self._refusals.say(f"{request.path} could not be answered: {error!r}")
+            self._failures.say(f"{request.path} could not be answered: {error!r}")
             respond(text_answer(500, f"{request.path} could not be answered: see the log"))

@@ -112,6 +112,31 @@ THROTTLE_SECONDS = _counter(
     "throttle_seconds", "Total time that clients were told to wait because of quotas."
 )
 
+LISTENER_CONNECTIONS = _gauge(
+    "listener_connections", "Open connections to a listener.", "protocol", "listener"
+)
+LISTENER_ACCEPTED = _counter(
+    "listener_connections_accepted", "Connections to a listener.", "protocol", "listener"
+)
+LISTENER_REFUSED = _counter(
+    "listener_connections_refused",
+    "Connections to a listener that were closed because of a limit or quota on connections.",
+    "protocol",
+    "listener",
+)
+LISTENER_REQUESTS = _counter(
+    "listener_requests",
+    "Requests that were begun: of Kafka's protocol, over HTTP, or lines.",
+    "protocol",
+    "listener",
+)
+LISTENER_BYTES_IN = _counter(
+    "listener_bytes_in", "Bytes received, whatever they were for.", "protocol", "listener"
+)
+LISTENER_BYTES_OUT = _counter(
+    "listener_bytes_out", "Bytes sent, whatever they were for.", "protocol", "listener"
+)
+
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
 REPLICAS = _gauge("replicas", "Partitions of which this broker has a copy, or will have one.")
 UNDER_REPLICATED = _gauge(
@@ -288,6 +313,17 @@ SECTIONS = (
             CONNECTIONS_REFUSED,
             THROTTLED,
             THROTTLE_SECONDS,
+        ),
+    ),
+    Section(
+        title="Listeners",
+        metrics=(
+            LISTENER_CONNECTIONS,
+            LISTENER_ACCEPTED,
+            LISTENER_REFUSED,
+            LISTENER_REQUESTS,
+            LISTENER_BYTES_IN,
+            LISTENER_BYTES_OUT,
         ),
     ),
     Section(

@@ -13,6 +13,7 @@ from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.http import Answer, Request, Respond, text_answer
 from kafkaesque.admin.process_facts import read_process_facts
 from kafkaesque.broker.doors import Doors
+from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.histogram import Histogram
 from kafkaesque.protocols.kafka.api import ApiKey
@@ -23,8 +24,9 @@ from kafkaesque.storage.statistics import StorageStatistics
 class MetricsPage:
     """See the module."""
 
-    def __init__(self, doors: Doors, version: str, loop_lag: Histogram) -> None:
+    def __init__(self, doors: Doors, chassis: Chassis, version: str, loop_lag: Histogram) -> None:
         self._doors: Final = doors
+        self._chassis: Final = chassis
         self._version: Final = version
         self._loop_lag: Final = loop_lag
         self._waiting: list[tuple[Request, Respond]] = []
@@ -45,6 +47,7 @@ class MetricsPage:
             sheet = Sheet()
             self._write_broker(sheet)
             self._write_clients(sheet)
+            self._write_listeners(sheet)
             self._write_replication(sheet, census)
             self._write_storage(sheet, census)
             self._write_groups(sheet, census)
@@ -87,11 +90,22 @@ class MetricsPage:
         ):
             for code, count in sorted(counts.items()):
                 sheet.add(metric, count, ErrorCode(code).name)
-        sheet.add(table.CONNECTIONS, activity.connections_open)
-        sheet.add(table.CONNECTIONS_ACCEPTED, activity.connections_accepted)
-        sheet.add(table.CONNECTIONS_REFUSED, activity.connections_refused)
-        sheet.add(table.THROTTLED, activity.throttled_requests)
-        sheet.add(table.THROTTLE_SECONDS, activity.throttle_ms / 1000)
+        meters = self._chassis.meters
+        kafka = [meter for (protocol, _), meter in meters.items() if protocol == "kafka"]
+        sheet.add(table.CONNECTIONS, sum(each.open for each in kafka))
+        sheet.add(table.CONNECTIONS_ACCEPTED, sum(each.accepted for each in kafka))
+        sheet.add(table.CONNECTIONS_REFUSED, sum(each.refused for each in kafka))
+        sheet.add(table.THROTTLED, self._chassis.quotas.throttled_requests)
+        sheet.add(table.THROTTLE_SECONDS, self._chassis.quotas.throttle_ms / 1000)
+
+    def _write_listeners(self, sheet: Sheet) -> None:
+        for labels, meter in self._chassis.meters.items():
+            sheet.add(table.LISTENER_CONNECTIONS, meter.open, *labels)
+            sheet.add(table.LISTENER_ACCEPTED, meter.accepted, *labels)
+            sheet.add(table.LISTENER_REFUSED, meter.refused, *labels)
+            sheet.add(table.LISTENER_REQUESTS, meter.requests, *labels)
+            sheet.add(table.LISTENER_BYTES_IN, meter.bytes_in, *labels)
+            sheet.add(table.LISTENER_BYTES_OUT, meter.bytes_out, *labels)
 
     def _write_replication(self, sheet: Sheet, census: Census) -> None:
         activity, recovery = self._doors.activity, self._doors.condition.partitions.recovery_state()

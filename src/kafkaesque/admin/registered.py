@@ -6,6 +6,8 @@ import msgspec
 
 from kafkaesque.admin.http import Answer
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN, KAFKA
+from kafkaesque.env.network import Address
 
 JSON: Final = "application/json"
 
@@ -20,10 +22,14 @@ def answer_brokers(doors: Doors) -> Answer:
         {
             "id": each.node,
             "is_alive": doors.cluster.is_alive(node),
-            "kafka": f"{each.host}:{each.kafka_port}",
-            "admin": f"{each.host}:{each.admin_port}" if each.admin_port else None,
+            "kafka": _told(each.endpoint(KAFKA)),
+            "admin": _told(each.endpoint(ADMIN)),
         }
         for node, each in sorted(doors.cluster.state.brokers.items())
     ]
     body = msgspec.json.encode({"seen_by": doors.cluster.node, "brokers": brokers})
     return Answer(status=200, body=body, content_type=JSON)
+
+
+def _told(address: Address | None) -> str | None:
+    return None if address is None else str(address)

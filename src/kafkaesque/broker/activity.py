@@ -13,9 +13,6 @@ class Activity:
         "bytes_in",
         "bytes_out",
         "commit_latency",
-        "connections_accepted",
-        "connections_open",
-        "connections_refused",
         "elections_begun",
         "elections_won",
         "fetch_errors",
@@ -25,8 +22,6 @@ class Activity:
         "messages_in",
         "produce_errors",
         "requests",
-        "throttle_ms",
-        "throttled_requests",
         "truncations",
     )
 
@@ -41,13 +36,6 @@ class Activity:
         #: By error code of the protocol.
         self.produce_errors: dict[int, int] = {}
         self.fetch_errors: dict[int, int] = {}
-        #: Connections to the Kafka port; the second one goes down again.
-        self.connections_accepted = 0
-        self.connections_open = 0
-        self.connections_refused = 0
-        #: Answers that told a client to wait, and for how long in all.
-        self.throttled_requests = 0
-        self.throttle_ms = 0
         #: Of all groups, the controllers' included.
         self.elections_begun = 0
         self.elections_won = 0

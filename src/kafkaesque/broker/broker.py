@@ -149,8 +149,16 @@ class Broker(BrokerParts):
             self.reports.info(self.controller_voters.describe_leading())
             self.controller_voters.on_sweep(self.state)
 
-    def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Hand leadership over, then close everything; data is synced when `on_stopped` comes."""
+    def stop(
+        self,
+        on_stopped: Callable[[], None],
+        drain: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Hand leadership over, then close everything; data is synced when `on_stopped` comes.
+
+        `drain` is called between the two, to have clients answered that have asked, and calls what
+        it is given when that is done.
+        """
         self.life.is_stopping = True
         self.identity.close()
         self.founding.stop()
@@ -173,7 +181,14 @@ class Broker(BrokerParts):
             self.log_cleaner.stop(lambda: self.store.close(on_stopped))
 
         gossip = self.gossip
-        self.driver.hand_over_all(finish if gossip is None else lambda: gossip.leave(finish))
+
+        def leave() -> None:
+            if gossip is None:
+                finish()
+            else:
+                gossip.leave(finish)
+
+        self.driver.hand_over_all(leave if drain is None else lambda: drain(leave))
 
     def _close_tables(self) -> None:
         for kind in self.tables:

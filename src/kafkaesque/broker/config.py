@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkaesque.broker.listeners import ADMIN, KAFKA, Listener, default_listener, first_of
 from kafkaesque.broker.options.log import with_units
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
@@ -40,13 +41,8 @@ class BrokerConfig:
     peer_address: Address = Address("127.0.0.1", 9190)
     #: Where it listens for them, if that is another address.
     peer_listener: Address | None = None
-    #: What clients are told to connect to; None where the gateway is not wanted.
-    kafka_address: Address = Address("127.0.0.1", 9092)
-    #: Where it listens for them, if that is another address.
-    kafka_listener: Address | None = None
-    text_address: Address | None = None
-    #: Where metrics and health are; None where the port is off.
-    admin_address: Address | None = None
+    #: Where it listens for clients; at least once for those of Kafka.
+    listeners: Sequence[Listener] = (default_listener(KAFKA, Address("127.0.0.1", 9092)),)
     #: The first controllers of a new cluster, who are asked first in an older one, each with its
     #: peer address, or None where gossip has to find it; this broker may be among them.
     controllers: Mapping[NodeId, Address | None]
@@ -71,6 +67,7 @@ class BrokerConfig:
             raise ConfigError(f"broker id {self.node} is not from 0 to {NODE_ID_MAX}")
         if not self.cluster_id:
             raise ConfigError("the cluster id is empty")
+        self._check_listeners()
         if not self.controllers:
             raise ConfigError("no broker is named as a controller")
         if self.seeds and not self.secrets:
@@ -87,6 +84,25 @@ class BrokerConfig:
                 f"heartbeats of {self.timings.heartbeat_ms} ms"
             )
         BROKER_OPTIONS.check_orders(self.option)
+
+    @property
+    def kafka_address(self) -> Address:
+        """What Kafka's clients are told to connect to at the first such listener."""
+        return next(each.advertised for each in self.listeners if each.protocol == KAFKA)
+
+    @property
+    def admin_address(self) -> Address | None:
+        """Where metrics and health are; None where there is no such listener."""
+        found = first_of(self.listeners, ADMIN)
+        return None if found is None else found.advertised
+
+    def _check_listeners(self) -> None:
+        if first_of(self.listeners, KAFKA) is None:
+            raise ConfigError("no listener speaks the protocol kafka: a broker needs one")
+        names = [each.name for each in self.listeners]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"two listeners are called {twice!r}: each needs a name of its own")
 
     def option(self, name: str) -> OptionValue:
         """Return a broker option as it was when the broker started."""

@@ -16,6 +16,7 @@ from kafkaesque.broker.metadata.records import (
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    FeatureLevelChanged,
     GroupConfigChanged,
     PartitionsAdded,
     ReplicasChanged,
@@ -98,6 +99,8 @@ class MetadataFollower:
         match record:
             case BrokerRegistered():
                 self.on_broker_registered(record)
+            case FeatureLevelChanged():
+                self._registration.maybe_renew()
             case BrokerRemoved():
                 # Not within the turn of the controller's group: others lose a peer by it.
                 self._clock.call_soon(lambda: self._forget_broker(NodeId(record.node)))

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaesque.cli.arguments import wrong_usage
@@ -34,6 +34,38 @@ class BrokerPorts:
         ports = [("Kafka", self.kafka), ("peer", self.peer)]
         ports += [("text", self.text)] if self.text else []
         return [*ports, ("admin", self.admin)] if self.admin else ports
+
+
+#: Every protocol that a local broker can speak; the command line itself needs Kafka's.
+PROTOCOLS: Final = ("kafka", "text", "admin")
+
+
+def narrowed(
+    brokers: Sequence[BrokerPorts], protocols: str, defaults: Sequence[BrokerPorts]
+) -> list[BrokerPorts]:
+    """Return the ports without those of protocols that are not wanted.
+
+    Args:
+        protocols: the wanted ones, with commas between them.
+        defaults: where a wanted one listens that had no port before.
+
+    Raises:
+        CommandFailed: there is no such protocol, or Kafka's is left out.
+    """
+    wanted = [word.strip() for word in protocols.split(",") if word.strip()]
+    unknown = [word for word in wanted if word not in PROTOCOLS]
+    if unknown or "kafka" not in wanted:
+        what = f"{unknown[0]} is no protocol" if unknown else "kafka is missing"
+        hint = f"some of {','.join(PROTOCOLS)}, and always kafka, which the command line needs"
+        raise wrong_usage(f"--protocols {protocols}: {what}", hint)
+    return [
+        replace(
+            broker,
+            text=(broker.text or default.text) if "text" in wanted else 0,
+            admin=(broker.admin or default.admin) if "admin" in wanted else 0,
+        )
+        for broker, default in zip(brokers, defaults, strict=True)
+    ]
 
 
 def ports_from(kafka: int, text: int, peer: int, admin: int, count: int) -> list[BrokerPorts]:
@@ -131,9 +163,11 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
         CommandFailed: one is not; the message says which, and of which broker.
     """
     seen: dict[int, str] = {}
+    flags: dict[int, str] = {}
     for number, ports in enumerate(brokers, start=1):
         for purpose, port in ports.named():
             name = f"{purpose} port of broker {number}"
+            flags[port] = "--port" if purpose == "Kafka" else f"--{purpose}-port"
             if not 0 < port <= PORT_MAX:
                 raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
             if port in seen:
@@ -143,10 +177,10 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
                 )
             seen[port] = name
     for port, name in seen.items():
-        _check_free(host, port, name)
+        _check_free(host, port, name, flags[port])
 
 
-def _check_free(host: str, port: int, name: str) -> None:
+def _check_free(host: str, port: int, name: str, flag: str) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -155,6 +189,5 @@ def _check_free(host: str, port: int, name: str) -> None:
         except OSError as error:
             raise CommandFailed(
                 f"cannot listen on {host}:{port}, the {name}: {(error.strerror or '').lower()}",
-                hint="stop what uses it, or choose others: --port, --text-port, --peer-port,"
-                " --admin-port",
+                hint=f"stop what uses it, or choose another one with {flag}",
             ) from None

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
+from kafkaesque.cli.kafka import result_of
 
 Partition = tuple[str, int]
 

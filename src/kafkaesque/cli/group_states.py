@@ -13,9 +13,10 @@ from enum import StrEnum
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
+from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.alive_brokers import read_alive
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, result_of
+from kafkaesque.cli.kafka import result_of
 from kafkaesque.cli.kafka_request import ASKED_AT_ONCE_MAX, ask
 from kafkaesque.cli.screen import counted
 from kafkaesque.model.sink_markers import keeps_sink_marker

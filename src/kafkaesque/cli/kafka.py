@@ -13,22 +13,19 @@ from typing import Any, ClassVar, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from kafkaesque.cli.arguments import wrong_usage
+from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
 
-CONNECT_TIMEOUT_S = 3.0
-REQUEST_TIMEOUT_S = 15.0
 #: So long a broker may look for a controller: then it says so, before nobody is waited for more.
 OPERATION_TIMEOUT_S = 10.0
 #: The library knows better what has taken too long, so it is the first to say so.
 LIBRARY_SPARE_S = 1.0
 CONTROLLER_AGAIN_MS = 500
 OUTAGE_AGAIN_S = 10.0
-PORT_MAX = 65_535
 #: The part of the time for metadata after which it is asked for again: librdkafka (2.16) lets a
 #: request wait that was on its way to a broker that was killed, though others would answer.
 FIRST_TRY: Final = 0.4
@@ -37,7 +34,6 @@ FIRST_TRY: Final = 0.4
 TRIES_MAX: Final = 6
 BROKEN_AGAIN_S: Final = 0.3
 _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
-ADDRESSES_MAX = 100
 
 _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
@@ -161,29 +157,6 @@ class Connection:
             "error_cb": _ignore,
             **settings,
         }
-
-
-def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Return hosts and ports of `host:port,...`.
-
-    No port is assumed: with another one in mind, somebody would talk to another cluster.
-
-    Raises:
-        CommandFailed: not such a list.
-    """
-    found = []
-    for word in bootstrap.split(",")[:ADDRESSES_MAX]:
-        host, colon, port = word.strip().rpartition(":")
-        if (port and not colon) or port.endswith("]"):
-            host = word.strip()
-            raise wrong_usage(f"{host!r} has no port", f"--bootstrap-server {host}:9092")
-        if not host or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise wrong_usage(
-                f"{word.strip()!r} is not the address of a broker",
-                "--bootstrap-server 127.0.0.1:9092",
-            )
-        found.append((host.strip("[]"), int(port)))
-    return found
 
 
 def result_of(future: "Future[Result]", what: str) -> Result:

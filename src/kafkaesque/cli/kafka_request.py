@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
+from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
-from kafkaesque.cli.kafka import parse_addresses
+from kafkaesque.cli.addresses import parse_addresses
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.record_errors import RecordError

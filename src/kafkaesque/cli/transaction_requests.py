@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import REQUEST_TIMEOUT_S, Connection
+from kafkaesque.cli.kafka import Connection
 from kafkaesque.cli.kafka_request import ask
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

@@ -3,9 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkaesque.env.disk import Buffer, FileRange
+
+#: `ConnectionHandler.on_writable` is called when what is unsent falls to this, after it has been
+#: above.
+LOW_WATER_BYTES: Final = 64 * 1024
 
 
 class Address(NamedTuple):
@@ -48,6 +52,12 @@ class Connection(Protocol):
     def unsent_bytes(self) -> int:
         """Return how much of what was written has not left yet; the caller bounds it."""
 
+    def received_bytes(self) -> int:
+        """Return how much has come since the beginning, whether it was delivered or not."""
+
+    def sent_bytes(self) -> int:
+        """Return how much of what was written has left since the beginning."""
+
     def pause_reading(self) -> None:
         """Deliver nothing more until `resume_reading`; the sender is slowed down by TCP."""
 
@@ -74,7 +84,7 @@ class ConnectionHandler(Protocol):
         """A frame's payload, or a piece of the stream. The buffer now belongs to the handler."""
 
     def on_writable(self) -> None:
-        """What was written has been sent, down to the low-water mark."""
+        """What was written has been sent, down to `LOW_WATER_BYTES`."""
 
     def on_close(self, error: Exception | None) -> None:
         """The connection is gone; called last, exactly once after `on_open`."""
@@ -117,6 +127,8 @@ class ListenOptions:
     #: If this process dies, the other ends are to hear of it before those of other connections do,
     #: and find the listener closed already. Nothing is promised: it is done where it can be.
     is_closed_first: bool = False
+    #: Called for each connection that was closed at once because there was no room for it.
+    on_refused: Callable[[], None] | None = None
 
 
 #: Called with where a datagram came from, and what is in it.

@@ -2,7 +2,7 @@ from array import array
 from collections.abc import Sequence
 
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import (
+from kafkaesque.model.kernel_types import (
     ArrowColumn,
     BatchTuple,
     ColumnTuple,

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import ArrowColumn
+from kafkaesque.model.kernel_types import ArrowColumn
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

@@ -16,7 +16,7 @@ from kafkaesque.model._kernel_encode_py import hash_partitions as hash_partition
 from kafkaesque.model._kernel_encode_py import murmur2 as murmur2
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.checksum import crc32c
-from kafkaesque.model.kernel import (
+from kafkaesque.model.kernel_types import (
     BatchTuple,
     ColumnTuple,
     HeaderColumns,

@@ -11,7 +11,7 @@ from kafkaesque.model import compression, kernel
 from kafkaesque.model.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, Attribute
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.compression import Codec
-from kafkaesque.model.kernel import ArrowColumn, Headers
+from kafkaesque.model.kernel_types import ArrowColumn, Headers
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record
 

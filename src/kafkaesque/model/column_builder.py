@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkaesque.model import kernel
 from kafkaesque.model.batch import BatchHeader, read_payload
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import HeaderColumns
+from kafkaesque.model.kernel_types import HeaderColumns
 from kafkaesque.model.records import RecordColumns, decode_columns
 
 

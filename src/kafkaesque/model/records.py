@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkaesque.model import kernel
 from kafkaesque.model.batch import Attribute, BatchHeader, read_batch_header, read_payload
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.kernel import Headers, RecordTuple
+from kafkaesque.model.kernel_types import Headers, RecordTuple
 from kafkaesque.model.record_errors import Fault, fail
 
 

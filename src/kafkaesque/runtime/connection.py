@@ -26,7 +26,7 @@ from typing import Final
 
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer, FileRange
-from kafkaesque.env.network import ConnectionHandler
+from kafkaesque.env.network import LOW_WATER_BYTES, ConnectionHandler
 from kafkaesque.env.report_limit import ReportLimit
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OverBound
 from kafkaesque.runtime.framing import Cutter, FrameRefused, Scratch
@@ -37,8 +37,6 @@ from kafkaesque.runtime.ports import Loop, Poll, Socket, Workers
 
 log = logging.getLogger("kafkaesque.runtime")
 
-#: `on_writable` is called when what is unsent falls to this, after it has been above.
-LOW_WATER_BYTES: Final = 64 * 1024
 #: More than this unsent is a caller without a bound: the connection is aborted.
 UNSENT_BYTES_MAX: Final = 1024 * 1024 * 1024
 #: After `close`, the rest has so long to leave and the peer so long to end its side.
@@ -144,6 +142,7 @@ class SocketConnection:
         "_state",
         "_timer",
         "reading",
+        "received",
     )
 
     def __init__(
@@ -166,6 +165,8 @@ class SocketConnection:
         self._sending = _IDLE
         #: Whether the handler takes anything at the moment; never once it is closing.
         self.reading = True
+        #: Bytes, since the beginning.
+        self.received = 0
         #: The events that the poller looks for.
         self._mask = READABLE
         #: Whether this connection is just now receiving, so that a flush will follow anyway.
@@ -206,6 +207,12 @@ class SocketConnection:
 
     def unsent_bytes(self) -> int:
         return self._outbound.unsent_bytes
+
+    def received_bytes(self) -> int:
+        return self.received
+
+    def sent_bytes(self) -> int:
+        return self._outbound.added_bytes - self._outbound.unsent_bytes
 
     def pause_reading(self) -> None:
         if self.reading and self._state is _OPEN:
@@ -292,6 +299,8 @@ class SocketConnection:
             self._cutter.deliver_rest(self)
         except FrameRefused as error:
             self._refuse(error)
+        if self._peer_ended:
+            return  # Its end has been told, and would be found again and again.
         if self.reading:
             self._watch(self._mask | READABLE)
 

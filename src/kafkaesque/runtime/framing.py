@@ -34,6 +34,8 @@ class Sink(Protocol):
 
     #: Whether it takes more at the moment; asked after every piece.
     reading: bool
+    #: What was received for it since the beginning, in bytes.
+    received: int
 
     def deliver(self, data: bytearray) -> None:
         """Take a piece, and own it."""
@@ -124,6 +126,7 @@ class FrameCutter:
         if count == 0:
             return False
         self._rest = None
+        sink.received += count
         self._cut(start + count, sink)
         return True
 
@@ -175,6 +178,7 @@ class FrameCutter:
         if count == 0:
             return False
         self._filled += count
+        sink.received += count
         if self._filled == self._length:
             self.close()
             sink.deliver(own)
@@ -199,6 +203,7 @@ class StreamCutter:
         count = sock.recv_into(self._scratch.view)
         if count == 0:
             return False
+        sink.received += count
         sink.deliver(self._scratch.buffer[:count])
         return True
 

@@ -233,6 +233,8 @@ class RealListener:
                 f"port {self._address.port}: refused, {self._count} connections are open"
             )
             sock.close()
+            if self._options.on_refused is not None:
+                self._options.on_refused()
             return
         sock.setblocking(False)
         try:

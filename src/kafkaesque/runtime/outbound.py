@@ -65,12 +65,14 @@ class _Range:
 class Outbound:
     """An ordered queue of buffers and file ranges."""
 
-    __slots__ = ("_queue", "unsent_bytes")
+    __slots__ = ("_queue", "added_bytes", "unsent_bytes")
 
     def __init__(self) -> None:
         self._queue: Final[deque[Buffer | _Range]] = deque()
         #: How much of what was added has not been taken by the socket.
         self.unsent_bytes = 0
+        #: How much was added since the beginning and not dropped.
+        self.added_bytes = 0
 
     def add(self, parts: Sequence[Buffer | FileRange]) -> None:
         """Put all parts at the end."""
@@ -89,10 +91,12 @@ class Outbound:
                 queue.append(part)
                 added += len(part)
         self.unsent_bytes += added
+        self.added_bytes += added
 
     def clear(self) -> None:
         """Drop everything, and hold no file any more."""
         self._queue.clear()
+        self.added_bytes -= self.unsent_bytes
         self.unsent_bytes = 0
 
     def flush(self, sock: Socket) -> Flushed:

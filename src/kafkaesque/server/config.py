@@ -4,7 +4,6 @@ Everything is checked once, at the start, and all that is wrong is said at once:
 wrong type or a value out of range with its name, what is allowed, and the nearest valid name.
 """
 
-import ipaddress
 import os
 import stat
 import tomllib
@@ -15,16 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.listeners import Listener
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
+from kafkaesque.server.listeners import (
+    PORT_MAX,
+    check_can_be_told,
+    clashes,
+    default_listeners,
+    read_listener,
+)
 
 STRING = OptionType.STRING
 INT = OptionType.INT
-PORT_MAX = 65_535
 #: Two secrets are shorter.
 SECRET_FILE_BYTES_MAX = 64 * 1024
 
@@ -137,7 +143,9 @@ SERVER_OPTIONS = OptionTable(
     ],
 )
 
-_SECTIONS = ("broker", "controllers", "options")
+#: Where `[[listener]]` tables are.
+_LISTENERS = "listener"
+_SECTIONS = ("broker", "controllers", "options", _LISTENERS)
 _ENVIRONMENT = "KAFKAESQUE_"
 
 
@@ -146,7 +154,6 @@ class ServerConfig:
     """One broker process."""
 
     data: Path
-    listen_host: str
     log_level: str
     log_format: str
     broker: BrokerConfig
@@ -176,7 +183,8 @@ def load_config(
             values.update(_section(document, name))
     _take_environment(os.environ if environment is None else environment, broker, options)
     broker.update(flags or {})
-    return _make(broker, options, document.get("controllers", {}), faults)
+    controllers, tables = document.get("controllers", {}), document.get(_LISTENERS, [])
+    return _make(broker, options, controllers, tables, faults)
 
 
 @contextmanager
@@ -230,6 +238,7 @@ def _make(
     broker: Mapping[str, object],
     options: Mapping[str, object],
     controllers: object,
+    tables: object,
     faults: list[str],
 ) -> ServerConfig:
     """Return the configuration; raises ConfigError for faults found here, or before."""
@@ -240,16 +249,15 @@ def _make(
     advertised = str(values["advertised.host"]) or host
     peer_address = Address(advertised, int(values["peer.port"]))
     secret_file = str(values["cluster.secret.file"])
-    text_port, admin_port = int(values["text.port"]), int(values["admin.port"])
     first_controllers: dict[NodeId, Address | None] = {}
     secrets: tuple[bytes, ...] = ()
     seeds: tuple[Address, ...] = ()
+    listeners = _listeners(tables, values, broker, faults)
     with _gathered(faults):
         _check_id_is_given(values, has_id="id" in broker, has_controllers=bool(controllers))
+    faults += clashes(listeners, peer_address)
     with _gathered(faults):
-        _check_ports(values)
-    with _gathered(faults):
-        _check_can_be_told(advertised)
+        check_can_be_told(advertised)
     with _gathered(faults):
         first_controllers = _controllers(controllers, node, peer_address)
     with _gathered(faults):
@@ -257,17 +265,14 @@ def _make(
     with _gathered(faults):
         seeds = _seeds(str(values["seeds"]))
     if faults:
-        raise ConfigError("\n".join(faults))
+        raise ConfigError("\n".join(dict.fromkeys(faults)))
     config = BrokerConfig(
         node=node,
         cluster_id=str(values["cluster.id"]),
         rack=str(values["rack"]) or None,
         peer_address=peer_address,
         peer_listener=peer_address._replace(host=str(values["peer.host"]) or advertised),
-        kafka_address=Address(advertised, int(values["kafka.port"])),
-        kafka_listener=Address(host, int(values["kafka.port"])),
-        text_address=Address(advertised, text_port) if text_port else None,
-        admin_address=Address(advertised, admin_port) if admin_port else None,
+        listeners=listeners,
         controllers=first_controllers,
         secrets=secrets,
         seeds=seeds,
@@ -276,11 +281,28 @@ def _make(
     )
     return ServerConfig(
         data=Path(str(values["data"])),
-        listen_host=host,
         log_level=str(values["log.level"]),
         log_format=str(values["log.format"]),
         broker=config,
     )
+
+
+def _listeners(
+    tables: object,
+    values: Mapping[str, OptionValue],
+    given: Mapping[str, object],
+    faults: list[str],
+) -> list[Listener]:
+    """Return all listeners; `given` are the keys of [broker] that are set."""
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        faults.append("listener must be a table, [[listener]], with double brackets")
+        return default_listeners(values, ())
+    named: list[Listener] = []
+    for table in tables:
+        with _gathered(faults):
+            named.append(read_listener(_flatten(table), values))
+    taken = [each.protocol for each in named if f"{each.protocol}.port" not in given]
+    return [*default_listeners(values, taken), *named]
 
 
 def _parse(
@@ -305,30 +327,6 @@ def _check_id_is_given(
             f"id is missing in [broker]: a broker of a cluster, as {names[0]} makes it one, needs "
             "a number that no other broker has, such as id = 4"
         )
-
-
-def _check_can_be_told(host: str) -> None:
-    """Who is told 0.0.0.0 connects to itself."""
-    try:
-        is_any = ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return  # A name.
-    if is_any:
-        raise ConfigError(
-            f"{host} is where to listen, not where to connect to: set advertised.host to the name "
-            "or address by which clients and other brokers reach this machine"
-        )
-
-
-def _check_ports(values: Mapping[str, OptionValue]) -> None:
-    seen: dict[OptionValue, str] = {}
-    for name in ("kafka.port", "text.port", "admin.port", "peer.port"):
-        port = values[name]
-        if port and port in seen:
-            raise ConfigError(
-                f"{name} and {seen[port]} are both {port}: each needs a port of its own"
-            )
-        seen[port] = name
 
 
 def _controllers(section: object, node: NodeId, own: Address) -> dict[NodeId, Address | None]:

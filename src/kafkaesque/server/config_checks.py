@@ -74,8 +74,7 @@ def check_addresses(config: ServerConfig) -> None:
         ConfigError: nothing could listen there.
     """
     broker = config.broker
-    named = (broker.kafka_address, broker.text_address, broker.admin_address)
-    addresses = [each._replace(host=config.listen_host) for each in named if each is not None]
+    addresses = [each.address for each in broker.listeners]
     for address in (*addresses, broker.peer_listener or broker.peer_address):
         try:
             family, kind, _, _, where = socket.getaddrinfo(

@@ -4,15 +4,22 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
 
-from kafkaesque import __version__
 from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway, drain_all
+from kafkaesque.env.network import Connection, Framing, ListenOptions
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.gateway.text.gateway import TextGateway
-from kafkaesque.model.errors import DiskFailed, DiskFull, KafkaesqueError
+from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
@@ -31,6 +38,15 @@ _KEEP_OLD = (
     "move the old one away as a whole, keep it until every partition has a leader, and do so with "
     "one broker at a time"
 )
+
+#: What speaks each protocol.
+GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
+    KAFKA: KafkaGateway,
+    TEXT: TextGateway,
+    ADMIN: AdminGateway,
+}
+#: Open from the start to the end, so that operators hear why a broker is not ready.
+EARLY: Final = (ADMIN,)
 
 _log = logging.getLogger("kafkaesque.server")
 
@@ -65,10 +81,13 @@ class Server:
             report_error=_log.error,
             report_warning=_log.warning,
         )
-        doors = self._broker.doors
-        self._kafka = KafkaGateway(doors, _log.info)
-        self._text = TextGateway(doors, _log.info)
-        self._admin = AdminGateway(doors, __version__, _log.info)
+        chassis = make_chassis(self._broker.doors, _log.info)
+        #: Those that are needed, by protocol.
+        self._gateways = {
+            protocol: make(self._broker.doors, chassis)
+            for protocol, make in GATEWAYS.items()
+            if first_of(config.broker.listeners, protocol) is not None
+        }
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False
 
@@ -76,38 +95,38 @@ class Server:
         """Recover the disk and join the cluster; clients are let in when that is done.
 
         Raises:
-            KafkaesqueError: the data directory cannot be used.
-            OSError: a port cannot be bound.
+            KafkaesqueError: the data directory cannot be used, or a port cannot be bound.
         """
-        # Now, and not when the broker is ready: whoever starts it should hear of it at once.
-        for address in self._client_addresses():
-            self._try_port(address)
+        early = [each for each in self._listeners if each.protocol in EARLY]
+        for listener in self._listeners:
+            if listener not in early:
+                # Not only when the broker is ready: who starts it should hear of it at once.
+                self._try_port(listener)
         self._broker.on_failed = self._close_client_ports
         self._broker.on_contested = self._end
-        self._broker.start(self._on_ready)
-        admin = self._config.broker.admin_address
-        if admin is not None:
-            # From now on, so that it says why the broker is not ready.
-            self._admin.start(admin._replace(host=self._config.listen_host))
+        with _told_what_moves_it("peer.port"):
+            self._broker.start(self._on_ready)
+        for listener in early:
+            self._open(listener)
 
-    def _client_addresses(self) -> list[Address]:
-        config = self._config.broker
-        host = self._config.listen_host
-        addresses = [config.kafka_address._replace(host=host)]
-        if config.text_address is not None:
-            addresses.append(config.text_address._replace(host=host))
-        return addresses
+    @property
+    def _listeners(self) -> Sequence[Listener]:
+        return self._config.broker.listeners
 
-    def _try_port(self, address: Address) -> None:
+    def _try_port(self, listener: Listener) -> None:
         options = ListenOptions(framing=Framing.STREAM)
-        self._network.listen(address, options, _Nobody).close()
+        with _told_what_moves_it(listener.setting):
+            self._network.listen(listener.address, options, _Nobody).close()
+
+    def _open(self, listener: Listener) -> None:
+        with _told_what_moves_it(listener.setting):
+            self._gateways[listener.protocol].start(listener)
 
     def _on_ready(self) -> None:
         config = self._config.broker
-        kafka, *text = self._client_addresses()
-        self._kafka.start(kafka)
-        for address in text:
-            self._text.start(address)
+        for listener in self._listeners:
+            if listener.protocol not in EARLY:
+                self._open(listener)
         settle_gc()
         _log.info("broker %d is ready: Kafka on %s", config.node, config.kafka_address)
         line = json.dumps({"ready": config.node, "kafka": str(config.kafka_address)})
@@ -118,19 +137,32 @@ class Server:
         """Hand leadership over, answer what can be answered, close; data is synced then."""
 
         def on_broker_stopped() -> None:
-            self._close_client_ports()
-            self._admin.stop()
+            for gateway in self._gateways.values():
+                gateway.stop()
             on_stopped()
 
-        self._broker.stop(on_broker_stopped)
+        self._broker.stop(on_broker_stopped, partial(drain_all, self._for_clients()))
+
+    def _for_clients(self) -> list[Gateway]:
+        return [each for protocol, each in self._gateways.items() if protocol not in EARLY]
 
     def _end(self) -> None:
         self.is_doomed = True
         signal.raise_signal(signal.SIGTERM)
 
     def _close_client_ports(self) -> None:
-        self._kafka.stop()
-        self._text.stop()
+        for gateway in self._for_clients():
+            gateway.stop()
+
+
+@contextmanager
+def _told_what_moves_it(setting: str) -> Iterator[None]:
+    """Say with a port that cannot be opened what in the broker's file chooses another one."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{reason}; to use another port, change {setting}") from None
 
 
 def run_broker(config: ServerConfig) -> int:

@@ -7,6 +7,7 @@ little is looked at first, the bytes of the logs last.
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
@@ -110,7 +111,7 @@ def _find_unled(state: PartitionState, replicas: Replicas, members: Members) -> 
         known = broker.leaders.leader(state.group)
         if known != nodes[leaders[0]]:
             return f"{name} takes {known} for the leader, which is {leaders[0]}"
-        told = ClusterView(broker.doors).place(state).in_sync
+        told = ClusterView(broker.doors, KAFKA).place(state).in_sync
         if leader and {*told} != {*leader.in_sync()}:
             return f"{name} tells clients that {[*told]} are in sync, not {[*leader.in_sync()]}"
     return None

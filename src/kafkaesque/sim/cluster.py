@@ -1,13 +1,19 @@
 """A whole cluster of real brokers in one process, on simulated machines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig, PeerTimings
+from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import KAFKA, default_listener
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
@@ -44,11 +50,23 @@ _SHORT_SESSIONS: Final[dict[str, OptionValue]] = {
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
 }
 
+#: Makes a gateway of a broker.
+MakeGateway = Callable[[Doors, Chassis], Gateway]
+GATEWAYS: Final[Mapping[int, MakeGateway]] = {KAFKA_PORT: KafkaGateway}
+#: What is spoken at these ports, and registered with the controller.
+PROTOCOLS: Final[Mapping[int, str]] = {KAFKA_PORT: KAFKA}
+
 
 class SimCluster:
     """Machines `b1`, `b2`, ... with a broker each."""
 
-    def __init__(self, world: World, options: SimOptions | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        options: SimOptions | None = None,
+        gateways: Mapping[int, MakeGateway] = GATEWAYS,
+    ) -> None:
+        """`gateways` are those that every broker has, by port."""
         self.world = world
         self.options = options or SimOptions()
         self.names = name_brokers(self.options.brokers)
@@ -56,7 +74,8 @@ class SimCluster:
         self.brokers: dict[str, Broker] = {}
         #: Told of each broker that is made, before it is started.
         self.prepare: Callable[[Broker], None] = lambda _: None
-        self._gateways: dict[str, KafkaGateway] = {}
+        self._gateways: dict[str, list[Gateway]] = {}
+        self._make_gateways = dict(gateways)
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
         #: The machine whose disk may give anything, for as long as it may.
@@ -124,15 +143,15 @@ class SimCluster:
         if broker is None or not machine.running or broker.life.is_stopping:
             return
 
-        gateway = self._gateways[machine.name]
+        gateways = self._gateways[machine.name]
 
         def on_stopped() -> None:
-            gateway.stop()
+            _stop(gateways)
             self.world.loop.after(0, "exit", machine.kill)
             self._boot_later(machine, RESTART_MS)
 
         self.world.loop.tell(machine.name, "is asked to stop")
-        broker.stop(on_stopped)
+        broker.stop(on_stopped, partial(drain_all, gateways))
 
     def retire(self, name: str) -> None:
         """Take a machine away for good."""
@@ -168,19 +187,22 @@ class SimCluster:
 
         broker = Broker(env=env, config=self._config(name), report=report)
         self.prepare(broker)
-        gateway = KafkaGateway(broker.doors, report)
+        chassis = make_chassis(broker.doors, report)
+        gateways = [make(broker.doors, chassis) for make in self._make_gateways.values()]
         try:
-            broker.on_failed = gateway.stop
-            broker.start(lambda: self._open_port(gateway, name))
+            broker.on_failed = lambda: _stop(gateways)
+            broker.start(lambda: self._open_ports(gateways, name))
         except KafkaesqueError as error:
             report(f"cannot start: {error}")
             env.clock.call_soon(lambda: self._start_again(machine))
         else:
             self.brokers[name] = broker
-            self._gateways[name] = gateway
+            self._gateways[name] = gateways
 
-    def _open_port(self, gateway: KafkaGateway, name: str) -> None:
-        gateway.start(Address(name, KAFKA_PORT))
+    def _open_ports(self, gateways: Sequence[Gateway], name: str) -> None:
+        for port, gateway in zip(self._make_gateways, gateways, strict=True):
+            protocol = PROTOCOLS.get(port, str(port))
+            gateway.start(default_listener(protocol, Address(name, port)))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
@@ -225,7 +247,7 @@ class SimCluster:
             node=self._id(name),
             cluster_id="sim",
             peer_address=Address(name, PEER_PORT),
-            kafka_address=Address(name, KAFKA_PORT),
+            listeners=(default_listener(KAFKA, Address(name, KAFKA_PORT)),),
             controllers=controllers,
             secrets=(SECRET,),
             timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),
@@ -241,3 +263,8 @@ class SimCluster:
                 free_bytes_min=8 * _KIB,
             ),
         )
+
+
+def _stop(gateways: Sequence[Gateway]) -> None:
+    for gateway in gateways:
+        gateway.stop()

@@ -155,8 +155,13 @@ class SimListener:
         network.host.wire.loop.after(0, "accept", lambda: self._admit(sock), network.life)
 
     def _admit(self, sock: SimSocket) -> None:
-        if not self._open or self._count >= self._options.connections_max:
+        if not self._open:
             sock.close()
+            return
+        if self._count >= self._options.connections_max:
+            sock.close()
+            if self._options.on_refused is not None:
+                self._options.on_refused()
             return
         handler = self._accept()
         self._count += 1

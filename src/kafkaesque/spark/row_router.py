@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kafkaesque.model import kernel
 from kafkaesque.model.batch_encoder import BatchBuilder, BatchOptions, RowColumns, encode_rows
-from kafkaesque.model.kernel import ArrowColumn
+from kafkaesque.model.kernel_types import ArrowColumn
 from kafkaesque.spark.errors import WrongOption
 from kafkaesque.spark.offsets import Partition
 from kafkaesque.spark.sink_options import SinkOptions

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.column_builder import ColumnBuilder, GrownColumn, RecordTable
-from kafkaesque.model.kernel import HeaderColumns
+from kafkaesque.model.kernel_types import HeaderColumns
 from kafkaesque.spark.partition_reader import BATCH_BYTES_MAX
 from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.row_filter import RowFilter, clamp_ms

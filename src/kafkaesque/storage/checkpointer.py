@@ -20,10 +20,9 @@ from kafkaesque.storage.checkpoint import (
     put_new_checkpoint,
     write_checkpoint,
 )
-from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_snapshot import FrozenLog, thaw, write_snapshot
 from kafkaesque.storage.segment import Segment
-from kafkaesque.storage.workbench import Workbench
+from kafkaesque.storage.workbench import SharedLog, Workbench
 
 
 class Checkpointer:
@@ -35,10 +34,10 @@ class Checkpointer:
         #: What the last checkpoint says of each log.
         self._lines: dict[int, bytes] = {}
         self._snapshots: list[FrozenLog] = []
-        self._covered: list[tuple[GroupLog, int]] = []
+        self._covered: list[tuple[SharedLog, int]] = []
         self._segments: list[Segment] = []
         self._directories: list[str] = []
-        self._synced_too: dict[GroupLog, int] = {}
+        self._synced_too: dict[SharedLog, int] = {}
         self._deleted: list[int] = []
         #: Those of them that the checkpoint under way leaves out.
         self._leaving: list[int] = []
@@ -77,12 +76,7 @@ class Checkpointer:
         changed = [log for log in bench.dirty_logs if not log.is_deleted]
         self._snapshots = [log.freeze() for log in changed]
         self._covered = [(log, log.generation) for log in changed]
-        for log in changed:
-            log.on_noted()
-        self._segments = [segment for log in changed for segment in log.segments.dirty]
-        for log in changed:
-            log.segments.noted = tuple(log.segments.dirty)
-            log.segments.dirty.clear()
+        self._segments = [segment for log in changed for segment in log.on_noted()]
         self._directories = [ROOT, *bench.dirty_directories]
         self._synced_too = dict(bench.sync_too)
         bench.dirty_logs = {}
@@ -209,7 +203,6 @@ class Checkpointer:
         bench = self._bench
         covered, self._covered = self._covered, []
         for log, generation in covered:
-            log.segments.noted = ()
             log.on_checkpointed(generation)
         for log, since in self._synced_too.items():
             if bench.sync_too.get(log) == since:

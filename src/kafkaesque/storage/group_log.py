@@ -21,7 +21,7 @@ counts only if its SEGMENT record is there. After a truncation batches go to the
 until a checkpoint covers it, because old ones could be found behind the new ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, OffsetOutOfRange
@@ -616,12 +616,23 @@ class GroupLog(ReadableLog):
         """Take what a checkpoint says of compaction; for recovery."""
         self._cleaning.state = state
 
-    def on_noted(self) -> None:
-        """A checkpoint is being made of the log as it is now."""
+    def on_noted(self) -> list[Segment]:
+        """See `SharedLog`."""
         self._cleaning.on_noted(self.segments.last_base)
+        table = self.segments
+        segments = list(table.dirty)
+        table.noted = tuple(segments)
+        table.dirty.clear()
+        return segments
+
+    def unsynced_segments(self) -> Iterator[Segment]:
+        """See `SharedLog`."""
+        yield from self.segments.noted
+        yield from self.segments.dirty
 
     def on_checkpointed(self, generation: int) -> None:
-        """A checkpoint that covers the log as of a generation is durable."""
+        """See `SharedLog`."""
+        self.segments.noted = ()
         self._cleaning.on_checkpointed()
         if generation == self.generation and self._wal_always:
             self._wal_always = False

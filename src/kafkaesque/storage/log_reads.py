@@ -1,7 +1,7 @@
 """Reading a log: entries for peers, offsets by time, what retention gives up."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import OffsetNotAvailable
@@ -10,12 +10,10 @@ from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
 from kafkaesque.storage.entries import EntryKind, EntryLike, LogEntry, Mark
 from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
+from kafkaesque.storage.log_state import LogState
 from kafkaesque.storage.positions import LogPositions
 from kafkaesque.storage.read_steps import Cold, ReadRequest, Steps, run_cold, run_warm
 from kafkaesque.storage.segment import NO_TIMESTAMP, Segment, walk
-
-if TYPE_CHECKING:
-    from kafkaesque.storage.readable_log import ReadableLog
 
 T = TypeVar("T")
 #: Timestamp and offset of a record.
@@ -28,7 +26,7 @@ SEARCHES_MAX = 10
 
 
 def run(
-    log: "ReadableLog",
+    log: LogState,
     steps: Callable[[], Steps[T]],
     nothing: Callable[[], T],
     on_done: Callable[[T | Exception], None],
@@ -54,7 +52,7 @@ def run(
 
 
 def search(
-    log: "ReadableLog",
+    log: LogState,
     steps: Callable[[], Steps[Found | None]],
     on_done: Callable[[Found | Exception | None], None],
     searches_max: int = SEARCHES_MAX,
@@ -86,7 +84,7 @@ def search(
 # -- in index space
 
 
-def entries_from(log: "ReadableLog", first_index: int, bytes_max: int) -> list[EntryLike] | None:
+def entries_from(log: LogState, first_index: int, bytes_max: int) -> list[EntryLike] | None:
     """See `GroupLog.entries_from`."""
     _check_index(log, first_index)
     if first_index > log.positions.last_index:
@@ -103,7 +101,7 @@ def entries_from(log: "ReadableLog", first_index: int, bytes_max: int) -> list[E
 
 
 def entries_async(
-    log: "ReadableLog",
+    log: LogState,
     first_index: int,
     bytes_max: int,
     on_done: Callable[[list[EntryLike] | Exception], None],
@@ -125,13 +123,13 @@ def entries_async(
         run(log, lambda: _read_all_entries(log, first_index, bytes_max), list, on_done)
 
 
-def _check_index(log: "ReadableLog", first_index: int) -> None:
+def _check_index(log: LogState, first_index: int) -> None:
     if first_index <= log.positions.prev_index:
         raise EntriesGone(f"{log!r} begins after index {log.positions.prev_index}")
 
 
 def _entries_in_memory(
-    log: "ReadableLog", first_index: int, bytes_max: int
+    log: LogState, first_index: int, bytes_max: int
 ) -> tuple[list[EntryLike], bool] | None:
     """Return DATA entries from an index on until beyond `bytes_max`; and whether that is all."""
     offset = log.positions.offset_after(first_index - 1)
@@ -156,15 +154,13 @@ def _entries_in_memory(
     return found, True
 
 
-def _read_all_entries(
-    log: "ReadableLog", first_index: int, bytes_max: int
-) -> Steps[list[EntryLike]]:
+def _read_all_entries(log: LogState, first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
     """Read DATA entries, and put marks between them."""
     data = yield from _read_entries(log, first_index, bytes_max)
     return _merge(log, first_index, data, bytes_max, is_all=False)
 
 
-def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
+def _read_entries(log: LogState, first_index: int, bytes_max: int) -> Steps[list[EntryLike]]:
     """Read DATA entries of one segment, in one piece."""
     offset = log.positions.offset_after(first_index - 1)
     table = log.segments
@@ -182,7 +178,7 @@ def _read_entries(log: "ReadableLog", first_index: int, bytes_max: int) -> Steps
     return []
 
 
-def _split(log: "ReadableLog", data: memoryview, segment: Segment, offset: int) -> list[EntryLike]:
+def _split(log: LogState, data: memoryview, segment: Segment, offset: int) -> list[EntryLike]:
     """Make entries of what was read, which must be batches that end at `offset` or after.
 
     Offsets and terms lie outside the checksum: they have to fit to what is known of the log, and to
@@ -244,7 +240,7 @@ def _is_followed(data: memoryview, at: int, place: BatchPlace) -> bool:
 
 
 def _merge(
-    log: "ReadableLog", first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
+    log: LogState, first_index: int, data: list[EntryLike], bytes_max: int, *, is_all: bool
 ) -> list[EntryLike]:
     """Put marks between DATA entries; `is_all`: none are missing up to the end or `bytes_max`.
 
@@ -280,7 +276,7 @@ def _mark_entry(mark: Mark) -> LogEntry:
 
 
 def cached_batches(
-    log: "ReadableLog", offset: int, bytes_max: int, limit_offset: int
+    log: LogState, offset: int, bytes_max: int, limit_offset: int
 ) -> list[Buffer] | None:
     """See `GroupLog.cached_batches`."""
     limit = min(limit_offset, log.written_end)
@@ -299,7 +295,7 @@ def cached_batches(
     return found
 
 
-def offset_for_timestamp(log: "ReadableLog", timestamp: int) -> Steps[Found | None]:
+def offset_for_timestamp(log: LogState, timestamp: int) -> Steps[Found | None]:
     """Find the first record that is not older than a timestamp.
 
     Source: Kafka's ListOffsets with a timestamp.
@@ -338,7 +334,7 @@ def _first_in_batch(
     return None
 
 
-def max_timestamp(log: "ReadableLog") -> Steps[Found | None]:
+def max_timestamp(log: LogState) -> Steps[Found | None]:
     """Find the first of the records with the greatest timestamp (KIP-734)."""
     latest = max((s.max_timestamp for s in log.segments.segments), default=NO_TIMESTAMP)
     while latest > NO_TIMESTAMP:
@@ -350,7 +346,7 @@ def max_timestamp(log: "ReadableLog") -> Steps[Found | None]:
     return None
 
 
-def _next_latest(log: "ReadableLog", below: int) -> Steps[int]:
+def _next_latest(log: LogState, below: int) -> Steps[int]:
     """Return the greatest timestamp of a batch that is visible and less than another."""
     start = log.positions.start_offset
     latest = NO_TIMESTAMP
@@ -367,7 +363,7 @@ def _next_latest(log: "ReadableLog", below: int) -> Steps[int]:
 
 
 def retention_candidate(
-    log: "ReadableLog",
+    log: LogState,
     now_wall_ms: int,
     retention_ms: int,
     retention_bytes: int,

@@ -429,8 +429,7 @@ class LogStore:
         segments: dict[Segment, None] = {}
         for log in bench.sync_too:
             names[log.identity.directory] = None
-            segments.update(dict.fromkeys(log.segments.noted))
-            segments.update(log.segments.dirty)
+            segments.update(dict.fromkeys(log.unsynced_segments()))
         files = [bench.pool.get(s.path) for s in segments if not s.is_removed]
         return files, list(names)
 

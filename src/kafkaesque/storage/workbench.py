@@ -1,20 +1,61 @@
 """What all logs of a broker share: the disk, the queue of the write-ahead log, caches, lists."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.storage.config import StorageConfig
+from kafkaesque.storage.entries import LogIdentity
 from kafkaesque.storage.file_pool import FilePool
+from kafkaesque.storage.log_snapshot import FrozenLog
 from kafkaesque.storage.segment import Segment
 from kafkaesque.storage.statistics import StorageStatistics
 from kafkaesque.storage.tail_cache import TailCache
 from kafkaesque.storage.wal import WriteAheadLog
 
-if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
+
+class SharedLog(ABC):
+    """A log, as far as the store and its checkpoints know it while it changes."""
+
+    __slots__ = ("generation", "identity", "is_deleted")
+
+    def __init__(self, identity: LogIdentity) -> None:
+        self.identity = identity
+        #: Counts what makes positions that were read before void.
+        self.generation = 0
+        self.is_deleted = False
+
+    @property
+    @abstractmethod
+    def is_held(self) -> bool:
+        """Whether the files do not have what the log has, because a group commit is waited for."""
+
+    @property
+    @abstractmethod
+    def is_replacing(self) -> bool:
+        """Whether segments wait for others that take their place."""
+
+    @abstractmethod
+    def unsynced_segments(self) -> Iterator[Segment]:
+        """Return the segments with bytes that no sync is known to have covered."""
+
+    @abstractmethod
+    def freeze(self) -> FrozenLog:
+        """Return what a checkpoint keeps of this log, as it is now."""
+
+    @abstractmethod
+    def on_noted(self) -> list[Segment]:
+        """A checkpoint is being made of the log as it is now: return the segments that it syncs."""
+
+    @abstractmethod
+    def on_checkpointed(self, generation: int) -> None:
+        """A checkpoint that covers the log as of a generation is durable."""
+
+    @abstractmethod
+    def on_committed(self, commit: int) -> None:
+        """A group commit is durable: do to the files what waited for it."""
 
 
 class IndexCache:
@@ -107,13 +148,13 @@ class Workbench:
         #: Number of the last one that is durable.
         self.durable_commit = 0
         #: Logs that have changed since the last checkpoint began.
-        self.dirty_logs: dict[GroupLog, None] = {}
+        self.dirty_logs: dict[SharedLog, None] = {}
         #: Directories with new names in them since then, and those that were taken away.
         self.dirty_directories: dict[str, None] = {}
         self.gone_directories: dict[str, None] = {}
         #: Logs that wait for a group commit before they touch their files.
-        self.unsettled: dict[GroupLog, None] = {}
+        self.unsettled: dict[SharedLog, None] = {}
         #: Directories whose names the next group commit has to sync, too.
         self.names_to_sync: dict[str, None] = {}
         #: Logs whose segments each group commit has to sync, with the commit since which they do.
-        self.sync_too: dict[GroupLog, int] = {}
+        self.sync_too: dict[SharedLog, int] = {}

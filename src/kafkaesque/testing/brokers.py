@@ -7,6 +7,7 @@ from typing import Final
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.listeners import KAFKA, default_listener
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import OptionValue
@@ -165,7 +166,7 @@ class TestedCluster(SimCluster):
     def _config(self, name: str) -> BrokerConfig:
         config = super()._config(name)
         if self._advertised is not None:
-            config = replace(config, kafka_address=self._advertised(name))
+            config = replace(config, listeners=[default_listener(KAFKA, self._advertised(name))])
         kept = {key: config.options[key] for key in _KEPT if key in config.options}
         return replace(
             config,

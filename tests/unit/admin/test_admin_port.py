@@ -16,8 +16,10 @@ from kafkaesque.admin.health import reasons_against
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import ADMIN, Listener, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.model.ids import NodeId
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.sim.env import Machine, World
@@ -76,11 +78,15 @@ class Visitor:
         return len(body) >= length or self.is_closed
 
 
+def _with_admin_port(config: BrokerConfig, address: Address) -> BrokerConfig:
+    return replace(config, listeners=[*config.listeners, default_listener(ADMIN, address)])
+
+
 class ClusterWithPorts(SimCluster):
     """Every broker has an admin port, as it says at its registration."""
 
     def _config(self, name: str) -> BrokerConfig:
-        return replace(super()._config(name), admin_address=Address(name, PORT))
+        return _with_admin_port(super()._config(name), Address(name, PORT))
 
 
 class Ground:
@@ -98,8 +104,8 @@ class Ground:
 
     def serve(self, doors: Doors) -> None:
         """Open the admin port, on these doors."""
-        self.gateway = AdminGateway(doors, "1.2.3", self.lines.append)
-        self.gateway.start(Address("b1", PORT))
+        self.gateway = AdminGateway(doors, make_chassis(doors, self.lines.append), "1.2.3")
+        self.gateway.start(default_listener(ADMIN, Address("b1", PORT)))
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         self.world.loop.run_until(condition, 60_000)
@@ -142,6 +148,29 @@ def test_metrics_are_what_the_official_parser_reads(ground: Ground) -> None:
     assert before <= found["kafkaesque_metadata_applied_offset"] <= applied()
 
 
+def test_listeners_are_metered_by_protocol_and_name(ground: Ground) -> None:
+    second = Listener(protocol=ADMIN, name="second", advertised=Address("b1", PORT + 1))
+    ground.gateway.start(second)
+    visitor = ground.visit()
+    visitor.ask("/health/live")
+    _, body = visitor.ask("/metrics")
+    found = {
+        (sample.labels["protocol"], sample.labels["listener"], sample.name): sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+        if "listener" in sample.labels
+    }
+
+    def of(listener: str, name: str) -> float:
+        return found["admin", listener, f"kafkaesque_listener_{name}"]
+
+    assert of("admin", "connections") == of("admin", "connections_accepted_total") == 1
+    assert (of("admin", "requests_total"), of("admin", "connections_refused_total")) == (2, 0)
+    assert of("admin", "bytes_in_total") > 50
+    assert of("admin", "bytes_out_total") > 50
+    assert {of("second", name) for name in ("connections", "requests_total")} == {0}
+
+
 def test_a_broker_that_the_others_cannot_reach_says_why_it_is_not_ready() -> None:
     ground = Ground()
     for name in ("b2", "b3"):
@@ -157,6 +186,7 @@ def test_a_broker_that_the_others_cannot_reach_says_why_it_is_not_ready() -> Non
 def test_a_controller_that_lost_its_disk_with_the_majority_says_that() -> None:
     ground = Ground()
     ground.wait_until_ready()
+    ground.run_until(lambda: not reasons_against(ground.cluster.brokers["b3"].doors))
     _, body = ground.visit().ask("/controllers")
     assert json.loads(body)["has_lost_log"] is False
     for name in ("b1", "b2"):
@@ -194,6 +224,7 @@ def test_a_broker_whose_disk_failed_is_neither_ready_nor_live(ground: Ground) ->
 def test_every_registered_broker_has_its_ports_on_a_page_whether_it_is_up_or_not(
     ground: Ground,
 ) -> None:
+    ground.run_until(lambda: len(ground.broker.state.brokers) == 3)
     ground.world.machines["b3"].kill()
     ground.run_until(lambda: not ground.broker.peers.is_alive(NodeId(3)))
     status, body = ground.visit().ask("/brokers")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
-from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, ports_from
+from kafkaesque.cli.broker_ports import BrokerPorts, free_ports, narrowed, ports_from
 from kafkaesque.cli.cluster_file import read_cluster_file
 from kafkaesque.cli.commands.up import choose_ports
 from kafkaesque.cli.failure import CommandFailed
@@ -202,6 +202,27 @@ def test_a_cluster_keeps_its_ports_unless_others_are_asked_for(prepared: LocalCl
     assert grown[:3] == ports
     assert [each.kafka for each in grown[3:]] == [ports[-1].kafka + 1, ports[-1].kafka + 2]
     assert choose_ports(before, 2, (None, None, None, None)) == ports[:2]
+
+
+def test_protocols_narrow_the_ports_and_widen_them_again() -> None:
+    all_ports = ports_from(9092, 7070, 9190, 8080, 2)
+    custom = ports_from(19092, 0, 19190, 18080, 2)
+    assert narrowed(all_ports, "kafka", all_ports) == ports_from(9092, 0, 9190, 0, 2)
+    assert narrowed(all_ports, "admin, kafka", all_ports) == ports_from(9092, 0, 9190, 8080, 2)
+    # What had a port keeps it, and what had none gets the usual one.
+    assert narrowed(custom, "kafka,text,admin", all_ports) == ports_from(
+        19092, 7070, 19190, 18080, 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocols", "sentence"),
+    [("text", "kafka is missing"), ("kafka,mqqt", "mqqt is no protocol"), ("", "kafka is missing")],
+)
+def test_wrong_protocols_are_refused(protocols: str, sentence: str) -> None:
+    ports = ports_from(9092, 7070, 9190, 8080, 1)
+    with pytest.raises(CommandFailed, match=sentence):
+        narrowed(ports, protocols, ports)
 
 
 def test_a_broker_that_cannot_start_reports_how_it_ended(prepared: LocalCluster) -> None:

@@ -317,8 +317,42 @@ def test_a_handler_with_on_eof_answers_later_and_closes_itself(world: World) -> 
     assert server.ended == 1
 
 
+def test_the_end_of_the_peers_side_is_told_once(world: World) -> None:
+    pair = connect(world, make=EofRecorder)
+    server = pair.server
+    assert isinstance(server, EofRecorder)
+    pair.client.link.write([frame(b"question")])
+    pair.client.link.close()
+    world.run_until(lambda: server.ended == 1)
+    server.link.pause_reading()
+    server.link.resume_reading()
+    world.settle()
+    assert server.ended == 1
+
+
+def test_bytes_are_counted_as_they_cross_the_wire(world: World) -> None:
+    pair = connect(world)
+    large, small = frame(payload_of(300_000)), frame(b"small")
+    pair.client.link.write([small, large, small[:3]])
+    total = len(small) + len(large) + 3
+    world.run_until(lambda: pair.server.link.received_bytes() == total)
+    assert pair.client.link.sent_bytes() == total
+    assert pair.server.link.sent_bytes() == pair.client.link.received_bytes() == 0
+    # What the peer does not take has not been sent, and never will be when that goes.
+    pair.client.link.pause_reading()
+    pair.server.link.write([bytes(20_000_000)])
+    world.settle()
+    sent = pair.server.link.sent_bytes()
+    assert 0 < sent == 20_000_000 - pair.server.link.unsent_bytes()
+    pair.server.link.abort()
+    assert pair.server.link.sent_bytes() == sent < 20_000_000
+
+
 def test_one_connection_more_than_allowed_is_closed_at_once(world: World) -> None:
-    options = ListenOptions(framing=Framing.STREAM, connections_max=2)
+    refused: list[bool] = []
+    options = ListenOptions(
+        framing=Framing.STREAM, connections_max=2, on_refused=lambda: refused.append(True)
+    )
     servers: list[Recorder] = []
 
     def accept() -> ConnectionHandler:
@@ -331,6 +365,7 @@ def test_one_connection_more_than_allowed_is_closed_at_once(world: World) -> Non
         world.env.network.connect(listener.address, STREAM, client, client.failed.append)
     world.run_until(lambda: any(client.closed for client in clients))
     assert len(servers) == 2
+    assert refused == [True]
     assert sum(bool(client.closed) for client in clients) == 1
     servers[0].link.close()
     world.run_until(lambda: bool(servers[0].closed))

@@ -10,7 +10,10 @@ from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import PartitionPlacement, TopicCreated, TopicDeleted
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.link import PortOptions, Shared
 from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.env.network import Framing
 from kafkaesque.gateway.kafka.connection import KafkaConnection
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.groups.config import GroupConfig
@@ -193,9 +196,20 @@ class Port:
         self.coordinators = doors.groups
         self.state = doors.cluster.state
         self.reports: list[str] = []
-        self._gateway = KafkaGateway(cast(Doors, doors), self.reports.append)
+        chassis = Chassis(
+            clock=cast(Any, doors.clock),
+            network=cast(Any, None),
+            options=doors.configuration,
+            load=doors.publishing,
+            client_quotas=dict,
+            report=self.reports.append,
+        )
+        self._gateway = KafkaGateway(cast(Doors, doors), chassis)
         self.wire = Wire()
-        self._connection = KafkaConnection(self._gateway)
+        options = PortOptions(protocol="kafka", listener="kafka", framing=Framing.LENGTH_PREFIXED)
+        gateway = self._gateway
+        shared = Shared(chassis, options)
+        self._connection = KafkaConnection(gateway.context, gateway.handle, shared)
         self._connection.on_open(cast(Any, self.wire))
         self._correlation = 0
         self._sent: list[tuple[int, int, int]] = []

@@ -11,10 +11,12 @@ from typing import Any
 
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
+from kafkaesque.broker.listeners import KAFKA, default_listener
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.env.network import Address
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch_encoder import DEFAULT_OPTIONS, BatchOptions, encode_batch
 from kafkaesque.model.ids import NO_NODE, NodeId, TopicPartition
@@ -75,7 +77,8 @@ class LiveBroker:
         root.mkdir(parents=True, exist_ok=True)
         self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
         self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
-        self.gateway = KafkaGateway(self.broker.doors, cluster.reports.append)
+        self.chassis = make_chassis(self.broker.doors, cluster.reports.append)
+        self.gateway = KafkaGateway(self.broker.doors, self.chassis)
         self.is_ready = False
         self.is_stopped = False
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -83,7 +86,7 @@ class LiveBroker:
         self.broker.start(self._on_ready)
 
     def _on_ready(self) -> None:
-        self.gateway.start(self._address)
+        self.gateway.start(default_listener(KAFKA, self._address))
         self.is_ready = True
 
     async def exchange(self, frame: bytes) -> bytes:
@@ -136,7 +139,7 @@ class LiveCluster:
                 cluster_id="live",
                 rack=(racks or {}).get(node),
                 peer_address=peers[node],
-                kafka_address=Address("127.0.0.1", ports[node].kafka),
+                listeners=[default_listener(KAFKA, Address("127.0.0.1", ports[node].kafka))],
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
@@ -275,7 +278,7 @@ class LiveCluster:
     def clean(self) -> None:
         """Removes all topics and dynamic options, so that the next test finds none."""
         self._check()
-        creator = self.nodes[1].gateway.topic_creator
+        creator = self.nodes[1].gateway.context.topic_creator
         self.wait(lambda: not creator.under_way, "topics are created")
         state = self.broker.state
         names = [DeleteTopicState(name) for name in state.topics]

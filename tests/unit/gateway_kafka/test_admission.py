@@ -99,7 +99,7 @@ def test_nobody_is_disconnected_for_silence_where_that_is_allowed(
         live.wait(lambda: len(live.nodes[1].gateway.connections) == 1, "it is there")
         (connection,) = live.nodes[1].gateway.connections.values()
         monkeypatch.setattr(connection, "active_ms", -(10**9))
-        live.nodes[1].gateway.admission.sweep([connection])
+        live.nodes[1].gateway.ports[0].sweep()
         live.run_for(0.05)
         assert not is_closed(silent)
 

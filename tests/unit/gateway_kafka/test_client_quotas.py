@@ -187,5 +187,5 @@ def test_every_broker_knows(live_trio: LiveCluster) -> None:
     assert alter(live_trio, APP, {"producer_byte_rate": 5.0}, node=2).error_code == 0
     for live in live_trio.nodes.values():
         live_trio.wait(lambda one=live: bool(one.broker.state.client_quotas), "it is known")  # type: ignore[misc]
-        assert live.gateway.throttling.is_active
-        assert not live.gateway.throttling.is_active_for_hosts
+        assert live.gateway.context.quotas.is_active
+        assert not live.gateway.context.quotas.is_active_for_hosts

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaesque.chassis.relief import TURN_MS_MAX
 from kafkaesque.env.clock import Timer
 from kafkaesque.gateway.kafka.gathering import Queue
-from kafkaesque.gateway.kafka.turns import TURN_MS_MAX
 
 
 class StillClock:

@@ -225,10 +225,10 @@ def test_nothing_of_a_client_that_has_gone_is_appended(
     client = Client(live)
     client.send(*[(index, batch(LONG)) for index in range(count)])
     live.wait(lambda: len(gate.waiting) == 1, "it waits")
-    connections = live.nodes[1].gateway.connections
-    before = len(connections)
+    gateway = live.nodes[1].gateway
+    before = len(gateway.connections)
     client.reset()
-    live.wait(lambda: len(connections) < before, "it is gone")
+    live.wait(lambda: len(gateway.connections) < before, "it is gone")
     again = Client(live)
     again.send((0, batch(SHORT)))
     assert again.answer() == [(0, 0)]

@@ -178,7 +178,7 @@ def test_a_topic_that_is_not_named_is_refused(
 def test_a_missing_topic_stays_missing_unless_the_client_wants_it(live: LiveCluster) -> None:
     (topic,) = live.ask(named("nothing")).topics
     assert (topic.error_code, topic.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing")
-    assert live.nodes[1].gateway.topic_creator.under_way == []
+    assert live.nodes[1].gateway.context.topic_creator.under_way == []
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
@@ -195,7 +195,7 @@ def test_a_missing_topic_is_created_for_a_client_that_wants_it(
 def test_one_name_is_created_once_at_a_time(
     live: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    creator = live.nodes[1].gateway.topic_creator
+    creator = live.nodes[1].gateway.context.topic_creator
     submit = live.broker.controller_client.submit
     submitted: list[str] = []
 
@@ -217,7 +217,7 @@ def test_one_request_creates_a_bounded_number_of_topics(live: LiveCluster) -> No
     names = [f"topic-{number}" for number in range(CREATED_PER_REQUEST_MAX + 1)]
     answer = live.ask(named(*names, create=True))
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    creator = live.nodes[1].gateway.topic_creator
+    creator = live.nodes[1].gateway.context.topic_creator
     live.wait(lambda: not creator.under_way, "they are created")
     assert len(live.broker.state.topics) == CREATED_PER_REQUEST_MAX
 
@@ -227,7 +227,7 @@ def test_creation_can_be_switched_off(tmp_path: Path) -> None:
     try:
         (topic,) = live.ask(named("fresh", create=True)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert live.nodes[1].gateway.topic_creator.under_way == []
+        assert live.nodes[1].gateway.context.topic_creator.under_way == []
     finally:
         live.close()
 
@@ -236,7 +236,7 @@ def test_creation_can_be_switched_off(tmp_path: Path) -> None:
 def test_an_illegal_name_is_refused_and_never_created(live: LiveCluster, name: str) -> None:
     (topic,) = live.ask(named(name, create=True)).topics
     assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert live.nodes[1].gateway.topic_creator.under_way == []
+    assert live.nodes[1].gateway.context.topic_creator.under_way == []
 
 
 def test_the_offsets_topic_is_created_as_the_brokers_want_it(live: LiveCluster) -> None:
@@ -253,7 +253,7 @@ def test_the_offsets_topic_is_created_as_the_brokers_want_it(live: LiveCluster) 
 
 def test_the_same_question_is_encoded_once(live: LiveCluster) -> None:
     live.create_topic("orders")
-    cache = live.nodes[1].gateway.metadata_cache
+    cache = live.nodes[1].gateway.context.metadata_cache
     first = live.ask(MetadataRequest(None))
     assert len(cache) == 1
     assert live.ask(MetadataRequest(None)) == first
@@ -276,7 +276,7 @@ def test_a_kept_answer_ends_with_any_change(live: LiveCluster) -> None:
 
 def test_an_answer_about_a_missing_topic_is_not_kept(live: LiveCluster) -> None:
     live.ask(named("nothing"))
-    assert len(live.nodes[1].gateway.metadata_cache) == 0
+    assert len(live.nodes[1].gateway.context.metadata_cache) == 0
 
 
 # -- three brokers

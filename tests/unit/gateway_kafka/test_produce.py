@@ -187,7 +187,7 @@ def test_without_acknowledgement_only_a_failure_shows(
     )
 
     async def exchange() -> bytes:
-        address = live.nodes[1].gateway.doors.configuration.file.kafka_address
+        address = live.nodes[1].gateway.context.doors.configuration.file.kafka_address
         reader, writer = await asyncio.open_connection(*address)
         writer.write(silent + loud)
         try:

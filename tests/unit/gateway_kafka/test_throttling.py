@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.gateway.kafka import admission
-from kafkaesque.gateway.kafka.quota_table import BURST_S
+from kafkaesque.chassis import admission
+from kafkaesque.chassis.quota_table import BURST_S
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import SUPPORTED
@@ -132,9 +132,9 @@ def dial(quotas: LiveCluster) -> Iterator[Callable[[], socket.socket]]:
 
 def stop_metering_clock(quotas: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on nobody gets anything back of what was used, however long the test takes."""
-    throttling = quotas.nodes[1].gateway.throttling
-    now_ms = throttling.clock.now_ms()
-    monkeypatch.setattr(throttling, "clock", SimpleNamespace(now_ms=lambda: now_ms))
+    metered = quotas.nodes[1].gateway.context.quotas
+    now_ms = metered.clock.now_ms()
+    monkeypatch.setattr(metered, "clock", SimpleNamespace(now_ms=lambda: now_ms))
 
 
 def produce_request(name: str, size: int, *, acks: int = -1) -> ProduceRequest:
@@ -157,15 +157,15 @@ def test_a_producer_is_told_and_waits_and_nobody_else(
 ) -> None:
     alter(quotas, {"client-id": "fast"}, {"producer_byte_rate": RATE})
     quotas.create_topic("t")
-    connections = quotas.nodes[1].gateway.connections
-    before = list(connections)
+    gateway = quotas.nodes[1].gateway
+    before = list(gateway.connections)
     fast, again, other = (connect(name) for name in ("fast", "fast", "other"))
     stop_metering_clock(quotas, monkeypatch)
     first = fast.ask(produce_request("t", BURST // 2), version)
     assert first.throttle_time_ms == 0
     begun = quotas.loop.time()
     answer = fast.ask(produce_request("t", BURST // 2 + 2500), version)
-    muted = [each.is_muted for key, each in connections.items() if key not in before]
+    muted = [each.is_muted for key, each in gateway.connections.items() if key not in before]
     assert muted.count(True) == 1
     assert answer.responses[0].partition_responses[0].error_code == 0, "it is answered all the same"
     throttled_ms = answer.throttle_time_ms
@@ -301,12 +301,12 @@ def test_partitions_are_created_and_deleted_at_a_rate(
 
 
 def test_without_quotas_nobody_is_metered(live: LiveCluster) -> None:
-    assert not live.nodes[1].gateway.throttling.is_active
+    assert not live.nodes[1].gateway.context.quotas.is_active
     alter(live, {"ip": None}, {"connection_creation_rate": 1000.0})
-    assert not live.nodes[1].gateway.throttling.is_active
-    assert live.nodes[1].gateway.throttling.is_active_for_hosts
+    assert not live.nodes[1].gateway.context.quotas.is_active
+    assert live.nodes[1].gateway.context.quotas.is_active_for_hosts
     clear_quotas(live)
-    assert not live.nodes[1].gateway.throttling.is_active_for_hosts
+    assert not live.nodes[1].gateway.context.quotas.is_active_for_hosts
 
 
 def test_who_is_told_to_wait_for_longer_meanwhile_does(
@@ -349,7 +349,10 @@ def test_addresses_open_so_many_connections_a_second(
     gateway = quotas.nodes[1].gateway
 
     def admitted() -> int:
-        return sum(each.host.endswith(ADDRESS) for each in gateway.connections.values())
+        return sum(
+            each.identity is not None and each.identity.host == ADDRESS
+            for each in gateway.connections.values()
+        )
 
     begun = quotas.loop.time()
     socks = [dial() for _ in range(int(BURST_S) + 5)]

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kafkaesque.broker.listeners import TEXT, default_listener
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.text.gateway import TextGateway
@@ -31,9 +32,9 @@ class TextCluster:
         self.addresses: dict[int, Address] = {}
         self._people: list[Person] = []
         for number, node in self.live.nodes.items():
-            gateway = TextGateway(node.broker.doors, self.live.reports.append)
+            gateway = TextGateway(node.broker.doors, node.chassis)
             self.gateways[number] = gateway
-            self.addresses[number] = gateway.start(Address("127.0.0.1", 0))
+            self.addresses[number] = gateway.start(default_listener(TEXT, Address("127.0.0.1", 0)))
 
     def person(self, *, node: int = 1) -> Person:
         """Somebody connects to a broker."""

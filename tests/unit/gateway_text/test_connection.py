@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.listeners import TEXT, default_listener
+from kafkaesque.chassis.quota_table import BURST_S
 from kafkaesque.env.network import Address
-from kafkaesque.gateway.text import connection, gateway
+from kafkaesque.gateway.chassis_of import make_chassis
+from kafkaesque.gateway.text import gateway
+from kafkaesque.gateway.text.connection import TextConnection
 from kafkaesque.protocols.text.lines import LINE_BYTES_MAX
+from kafkaesque.storage.log_store import LogStore
+from tests.unit.gateway_kafka.quotas import alter, clear_quotas
 from tests.unit.gateway_text.person import Person, TextCluster
 
 
@@ -33,7 +39,7 @@ def test_a_line_may_come_byte_by_byte(cluster: TextCluster, person: Person) -> N
     [
         b"\xff\xfe\xfd",
         b"\x00" * 100,
-        b"GET / HTTP/1.1",
+        b"GETS / HTTP/1.1",
         b'{"Body": "x"}',
         b"x" * (LINE_BYTES_MAX + 1),
         b"PUBS",
@@ -104,9 +110,57 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(
     assert cluster.person().say("TOPICS")[-1].startswith("OK ")
 
 
-def overwhelm(cluster: TextCluster, person: Person) -> connection.TextConnection:
-    """Ask for much more than anybody reads; return the broker's end."""
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_a_web_page_that_sends_lines_in_a_request_is_hung_up_on(
+    cluster: TextCluster, person: Person, topic: str, method: str
+) -> None:
+    person.type(f"{method} / HTTP/1.1\r\nHost: localhost:7070\r\n\r\nPUBS {topic} from the web\r\n")
+    assert person.is_gone()
+    assert topic not in cluster.live.broker.state.topics
+    assert any("it sent an HTTP request" in line for line in cluster.live.reports)
+
+
+def test_a_request_whose_line_is_too_long_to_read_is_no_way_around(
+    cluster: TextCluster, person: Person, topic: str
+) -> None:
+    person.type(b"POST /" + b"x" * LINE_BYTES_MAX + f"\r\n\r\nPUBS {topic} x\r\n".encode())
+    assert person.is_gone()
+    assert topic not in cluster.live.broker.state.topics
+
+
+def test_quotas_of_users_hold_for_lines(cluster: TextCluster, person: Person, topic: str) -> None:
+    live = cluster.live
+    live.create_topic(topic)
+    rate = 2_000.0
+    person.type(f"PUBS {topic} first\n")
+    assert person.answer() == [f"OK {topic} 0 0"]
+    quotas = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+    assert alter(live, {"user": "ANONYMOUS"}, quotas).error_code == 0
+    try:
+        written = "x" * int(BURST_S * rate + rate / 4)
+        begun = live.loop.time()
+        person.say(f"PUBS {topic} {written}")
+        subscribed = person.ok(f"SUBS {topic} readers")
+        assert live.loop.time() - begun > 0.2, "it waits for what it has written"
+        begun = live.loop.time()
+        (one, other), _ = person.consume(f"CONS {topic} {subscribed} earliest")
+        assert [one[2], other[2]] == ["first", written]
+        person.say("TOPICS")
+        assert live.loop.time() - begun > 0.2, "it waits for what it has read"
+    finally:
+        clear_quotas(live)
+
+
+def the_connection(cluster: TextCluster) -> TextConnection:
+    """Return the broker's end of the only one there is."""
     (served,) = cluster.gateways[1].connections.values()
+    assert isinstance(served, TextConnection)
+    return served
+
+
+def overwhelm(cluster: TextCluster, person: Person) -> TextConnection:
+    """Ask for much more than anybody reads; return the broker's end."""
+    served = the_connection(cluster)
     for _ in range(20):
         person.type("HELP\n" * 1000)
         cluster.live.run_for(0.001)
@@ -118,8 +172,8 @@ def test_a_client_that_does_not_read_is_not_answered_further(
     cluster: TextCluster, person: Person
 ) -> None:
     served = overwhelm(cluster, person)
-    assert served._connection is not None
-    assert served._connection.unsent_bytes() < connection.UNSENT_BYTES_MAX + 100_000
+    assert served.connection is not None
+    assert served.connection.unsent_bytes() < gateway.UNSENT_BYTES_MAX + 100_000
     # Others do not notice.
     assert cluster.person().say("TOPICS")[-1].startswith("OK ")
     # When it reads after all, it gets everything.
@@ -130,23 +184,27 @@ def test_a_client_that_never_reads_is_cut_off(
     cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwhelm(cluster, person)
-    monkeypatch.setattr(gateway, "CONNECTION_IDLE_MS_MAX", -1)
-    cluster.gateways[1]._on_sweep()
-    cluster.live.wait(lambda: not cluster.gateways[1].connections, "it is gone")
+    monkeypatch.setattr(gateway, "CONNECTION_IDLE_MS_MAX", 0)
+
+    def is_gone_after_a_sweep() -> bool:
+        cluster.gateways[1].ports[0].sweep()
+        return not cluster.gateways[1].connections
+
+    cluster.live.wait(is_gone_after_a_sweep, "it is gone")
 
 
 def test_who_says_nothing_for_long_is_sent_away(
     cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert person.say("TOPICS")[-1].startswith("OK ")
-    cluster.gateways[1]._on_sweep()
+    cluster.gateways[1].ports[0].sweep()
     assert person.say("TOPICS")[-1].startswith("OK ")
     monkeypatch.setattr(gateway, "CONNECTION_IDLE_MS_MAX", 50)
     # Half a line is no sign of life.
     for _ in range(10):
         person.type("T")
         cluster.live.run_for(0.01)
-    cluster.gateways[1]._on_sweep()
+    cluster.gateways[1].ports[0].sweep()
     assert person.answer()[0].startswith("ERROR nothing was said for too long")
     assert person.is_gone()
 
@@ -155,8 +213,9 @@ def test_the_port_has_room_for_so_many(
     cluster: TextCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "CONNECTIONS_MAX", 3)
-    small = gateway.TextGateway(cluster.live.broker.doors, cluster.live.reports.append)
-    address = small.start(Address("127.0.0.1", 0))
+    doors, report = cluster.live.broker.doors, cluster.live.reports.append
+    small = gateway.TextGateway(doors, make_chassis(doors, report))
+    address = small.start(default_listener(TEXT, Address("127.0.0.1", 0)))
     people = [Person(cluster, address) for _ in range(3)]
     for person in people:
         assert person.say("HELP")[-1] == "OK"
@@ -172,11 +231,10 @@ def test_the_port_has_room_for_so_many(
 def test_nothing_is_taken_while_the_broker_has_too_much_to_sync(
     cluster: TextCluster, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = cluster.gateways[1]
     overloaded = True
-    monkeypatch.setattr(type(served), "is_overloaded", lambda _: overloaded)
+    monkeypatch.setattr(LogStore, "over_bound", property(lambda _: overloaded))
     person.type("TOPICS\n" * 70)
-    (held,) = served.connections.values()
+    held = the_connection(cluster)
     cluster.live.wait(lambda: len(held._waiting) == 70, "all have come")
     cluster.live.run_for(0.05)
     assert len(held._waiting) == 70

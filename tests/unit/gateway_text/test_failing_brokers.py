@@ -8,6 +8,7 @@ from kafkaesque.broker.partitions import forwarder
 from kafkaesque.broker.partitions.forwarder import RETRY_MS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.peers import link as peer_link
+from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
 from kafkaesque.model.errors import NotEnoughReplicasAfterAppend
@@ -53,7 +54,8 @@ def say(cluster: SimulatedCluster, node: int, line: str) -> Answer:
     command = read_command(line.encode())
     assert command is not None
     answer = Answer(cluster)
-    gateway = TextGateway(cluster._cluster.brokers[f"b{node}"].doors, lambda report: None)
+    doors = cluster._cluster.brokers[f"b{node}"].doors
+    gateway = TextGateway(doors, make_chassis(doors, lambda report: None))
     gateway.carry_out(command, answer)
     return answer
 
@@ -120,7 +122,7 @@ def test_a_message_that_is_there_is_not_denied(
     is_at_leader: bool, is_release_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader's disk fails: others have what it has appended."""
-    cluster, leader, other = made(41)
+    cluster, leader, other = made(7)
     if is_release_before:
         monkeypatch.setattr(forwarder, "_after_append", lambda on_done: on_done)
     cluster.slow_disk(leader, 30)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[3]
@@ -89,3 +90,52 @@ def test_a_room_that_stands_in_no_layer_is_refused(empty_rooms: Path) -> None:
     code, words = lint(empty_rooms)
     assert code == 1, words
     assert "attic" in words
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that reach one another, by Tarjan's algorithm."""
+    found: list[list[str]] = []
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    on_path: set[str] = set()
+    for root in sorted(imports):
+        work = [(root, iter(sorted(imports[root])))] if root not in number else []
+        while work:
+            module, left = work[-1]
+            if module not in number:
+                number[module] = low[module] = len(number)
+                path.append(module)
+                on_path.add(module)
+            for other in left:
+                if other not in number:
+                    work.append((other, iter(sorted(imports[other]))))
+                    break
+                if other in on_path:
+                    low[module] = min(low[module], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[module])
+                if low[module] == number[module]:
+                    at = path.index(module)
+                    group = path[at:]
+                    del path[at:]
+                    on_path.difference_update(group)
+                    if len(group) > 1:
+                        found.append(sorted(group))
+    return found
+
+
+def test_circles_are_found() -> None:
+    imports = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(circles(imports)) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_no_files_import_one_another_in_a_circle() -> None:
+    """Imports for types count, too: who needs whom is a line and no ring."""
+    graph = grimp.build_graph("kafkaesque", cache_dir=None)
+    imports = {
+        module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules
+    }
+    assert circles(imports) == []

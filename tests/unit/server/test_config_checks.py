@@ -243,7 +243,6 @@ def test_nobody_is_told_to_connect_to_every_address(tmp_path: Path, host: str) -
 
 def test_who_listens_everywhere_says_where_it_is_reached(tmp_path: Path) -> None:
     config = load(tmp_path, 'host = "0.0.0.0"\nadvertised.host = "kafkaesque.example"')
-    assert config.listen_host == "0.0.0.0"
     assert config.broker.kafka_address.host == "kafkaesque.example"
     # DescribeConfigs shows both.
-    assert config.broker.kafka_listener == Address("0.0.0.0", 9092)
+    assert config.broker.listeners[0].address == Address("0.0.0.0", 9092)

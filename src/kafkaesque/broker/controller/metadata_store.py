@@ -9,13 +9,15 @@ import contextlib
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.controller import Controller
 from kafkaesque.broker.controller.founding import Decision, GroupState
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.controller_planner import wanted_controllers
 from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
+from kafkaesque.broker.replication.raft_driver import RaftDriver, Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.replication.stored_batches import replay
 from kafkaesque.env import Env
@@ -28,10 +30,6 @@ from kafkaesque.storage.config import SegmentOptions
 from kafkaesque.storage.errors import ADVICE
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.config import BrokerConfig
-    from kafkaesque.broker.replication.raft_driver import RaftDriver, Replica
 
 _DIRECTORY = f"{METADATA_TOPIC}-0"
 _SNAPSHOT = f"{_DIRECTORY}/snapshot"
@@ -127,11 +125,11 @@ class MetadataStore:
 
     def open_group(
         self,
-        driver: "RaftDriver",
+        driver: RaftDriver,
         controller: Controller,
-        config: "BrokerConfig",
+        config: BrokerConfig,
         decision: Decision,
-    ) -> "Replica":
+    ) -> Replica:
         """Take part in the controller group, as what the log says.
 
         If it was decided that this broker is amnesiac, without a vote until the others have taken
@@ -181,7 +179,7 @@ class MetadataStore:
         elif not self._unsaved:
             self._maybe_snapshot(controller, replica)
 
-    def _maybe_snapshot(self, controller: Controller, replica: "Replica") -> None:
+    def _maybe_snapshot(self, controller: Controller, replica: Replica) -> None:
         offset = controller.applied_offset
         if offset > replica.durable_offset:
             return  # committed by others: only what is durable here may be given up

@@ -13,7 +13,7 @@ producer's next transaction begins after that. No topic gets a marker that was m
 before it: requests name the topic's id, too, as leader epochs begin anew in each.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.transaction_host import TransactionHost
@@ -28,10 +28,6 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import TopicPartition
 from kafkaesque.transactions.events import MarkerOutcome, MarkersWritten
 from kafkaesque.transactions.results import WriteMarkers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 RETRY_MS_MIN = 20
 RETRY_MS_MAX = 1_000

@@ -90,11 +90,10 @@ class Publishing:
         """Append a batch without producer id at the leader, on whatever broker.
 
         It is tried again while the leader is unknown or has moved, until `is_wanted` says no; it is
-        never appended twice by that.
-
-        Raises:
-            InvalidTopic: only brokers write there.
+        never appended twice by that. `on_done` gets every refusal (`InvalidTopic` where only
+        brokers write), and may be called at once.
         """
         if where.topic in INTERNAL_TOPICS:
-            raise InvalidTopic(f"{where.topic} is written by brokers only")
+            on_done(InvalidTopic(f"{where.topic} is written by brokers only"))
+            return
         self._forwarder.produce(where, records, acks, timeout_ms, on_done, is_wanted)

@@ -11,6 +11,7 @@ from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.life import Life
+from kafkaesque.broker.listeners import ADMIN, TEXT
 from kafkaesque.broker.metadata.features import KNOWN
 from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.broker.reports import Reports
@@ -60,6 +61,12 @@ class Registration:
         record = self._metadata.state.brokers.get(self._node)
         return record is not None and record.incarnation == self._incarnation
 
+    def maybe_renew(self) -> None:
+        """Register again if the cluster may hear now of listeners that it did not know before."""
+        record = self._metadata.state.brokers.get(self._node)
+        if record is not None and not record.endpoints and self.is_own():
+            self.start()
+
     def start(self) -> None:
         """Register, unless that is under way."""
         if not self._is_under_way:
@@ -83,19 +90,21 @@ class Registration:
             self._is_under_way = False
             return
         config = self._config
-        text, admin = config.text_address, config.admin_address
+        kafka = config.kafka_address
+        ports = {each.protocol: each.advertised.port for each in reversed(config.listeners)}
         command = RegisterBroker(
             node=self._node,
-            host=config.kafka_address.host,
-            kafka_port=config.kafka_address.port,
-            text_port=0 if text is None else text.port,
+            host=kafka.host,
+            kafka_port=kafka.port,
+            text_port=ports.get(TEXT, 0),
             peer_host=config.peer_address.host,
             peer_port=config.peer_address.port,
             rack=config.rack,
             incarnation=self._incarnation,
             directory_id=self._store.directory_id,
             features=dict(KNOWN),
-            admin_port=0 if admin is None else admin.port,
+            admin_port=ports.get(ADMIN, 0),
+            endpoints={each.name: (each.protocol, *each.advertised) for each in config.listeners},
         )
         self._controller.submit(command, 10 * REGISTER_RETRY_MS, self._on_outcome)
 

@@ -20,6 +20,7 @@ from kafkaesque.broker.metadata.feature_planner import (
     plan_first_levels,
     plan_level,
 )
+from kafkaesque.broker.metadata.features import LEVEL_WITH_LISTENERS, METADATA
 from kafkaesque.broker.metadata.move_planner import (
     list_moves,
     plan_finish,
@@ -33,6 +34,8 @@ from kafkaesque.broker.metadata.records import (
     BrokerRegistered,
     BrokerRemoved,
     ClientQuotaChanged,
+    Endpoint,
+    FeatureLevelChanged,
     GroupConfigChanged,
     PartitionPlacement,
     PartitionsAdded,
@@ -207,6 +210,7 @@ def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: Pla
             f"broker {command.node} runs: another process, at {command.peer_host}:"
             f"{command.peer_port}, cannot be registered as the same one"
         )
+    levels = plan_first_levels(state, command)
     record = BrokerRegistered(
         node=command.node,
         host=command.host,
@@ -219,11 +223,22 @@ def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: Pla
         directory_id=command.directory_id,
         features=command.features,
         admin_port=command.admin_port,
+        endpoints=_plan_endpoints(state, command, levels),
     )
-    levels = plan_first_levels(state, command)
     founders = plan_founders(state, levels, inputs.controllers)
     news = [] if state.brokers.get(NodeId(command.node)) == record else [record]
     return Plan(records=[*levels, *founders, *news], result=Done())
+
+
+def _plan_endpoints(
+    state: ClusterState, command: RegisterBroker, levels: Sequence[FeatureLevelChanged]
+) -> dict[str, Endpoint]:
+    """Return what a broker's record says of its listeners: nothing, until all know of them."""
+    first = next((each.level for each in levels if each.name == METADATA), None)
+    level = state.level(METADATA) if first is None else first
+    if level < LEVEL_WITH_LISTENERS:
+        return {}
+    return {name: Endpoint(*endpoint) for name, endpoint in command.endpoints.items()}
 
 
 def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs) -> Plan:

@@ -7,13 +7,23 @@ that is not known stops the broker, because skipping it would make its copy diff
 
 import msgspec
 
+from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT
 from kafkaesque.broker.metadata.recovery_state import FormationPlan
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
+from kafkaesque.env.network import Address
 from kafkaesque.model.errors import InvariantBroken
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     """Base of all metadata records."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """What clients of a protocol are told to connect to."""
+
+    protocol: str
+    host: str
+    port: int
 
 
 class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
@@ -32,8 +42,22 @@ class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
     directory_id: str = ""
     #: The first and the last level that it knows, of each feature.
     features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-    #: At `host`, for whoever wants to know why the Kafka port does not answer; 0: there is none.
+    #: At `host`, for operators that want to know why the Kafka port does not answer; 0: none.
     admin_port: int = 0
+    #: By the names of its listeners. Empty, and only the ports above are known, where a release
+    #: that did not know of listeners has written this.
+    endpoints: dict[str, Endpoint] = msgspec.field(default_factory=dict)
+
+    def endpoint(self, protocol: str, listener: str = "") -> Address | None:
+        """Return what clients of a listener are told; without a name, of the protocol's first."""
+        for name, found in (self.endpoints or self._endpoints_of_before()).items():
+            if found.protocol == protocol and listener in ("", name):
+                return Address(found.host, found.port)
+        return None
+
+    def _endpoints_of_before(self) -> dict[str, Endpoint]:
+        ports = {KAFKA: self.kafka_port, TEXT: self.text_port, ADMIN: self.admin_port}
+        return {name: Endpoint(name, self.host, port) for name, port in ports.items() if port}
 
 
 class FeatureLevelChanged(MetadataRecord, tag="feature", frozen=True, kw_only=True):

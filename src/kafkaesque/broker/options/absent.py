@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 _TIERED: Final = "there is no tiered storage"
-_ADDRESS: Final = "host, kafka.port and advertised.host stand in the file's [broker]"
+_ADDRESS: Final = (
+    "the file has [[listener]] tables, and host, kafka.port and advertised.host in [broker]"
+)
 _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _TIMESTAMPS: Final = "see message.timestamp.before.max.ms and message.timestamp.after.max.ms"

@@ -216,8 +216,9 @@ BROKER_OPTIONS = OptionTable(
             default=INT32_MAX,
             minimum=1,
             maximum=INT32_MAX,
-            doc="Connections of Kafka clients to one broker; one more is closed at once. 20,000 is "
-            "the most in any case, and less where the system allows fewer open files.",
+            doc="Connections of clients to one broker, at all of its ports together; one more is "
+            "closed at once. Those to the admin port count, and are not refused. 20,000 to a port "
+            "is the most in any case, and less where the system allows fewer open files.",
         ),
         Option(
             name="max.connections.per.ip",
@@ -225,7 +226,18 @@ BROKER_OPTIONS = OptionTable(
             default=INT32_MAX,
             minimum=1,
             maximum=INT32_MAX,
-            doc="Connections of Kafka clients from one address; one more is closed at once.",
+            doc="Connections of clients from one address to one broker, at all of its ports "
+            "together; one more is closed at once. Those to the admin port count, and are not "
+            "refused.",
+        ),
+        Option(
+            name="max.connections.per.user",
+            type=INT,
+            default=INT32_MAX,
+            minimum=1,
+            maximum=INT32_MAX,
+            doc="Connections of one user to one broker, at all of its ports together; one more is "
+            "closed at once. A client that is not authenticated is the user ANONYMOUS.",
         ),
         Option(
             name="default.replication.factor",

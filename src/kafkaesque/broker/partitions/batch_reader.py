@@ -1,16 +1,13 @@
 """Reads the batches of a log on this broker, off the loop, in bounded pieces."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.replication.stored_batches import check_stored, replay
 from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import Offset
-
-if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.group_log import GroupLog
 
 #: Bytes that are read in one piece.
 PIECE_BYTES = 1024 * 1024
@@ -22,7 +19,7 @@ class BatchReader:
     def __init__(
         self,
         *,
-        log: "GroupLog",
+        log: GroupLog,
         disk: Disk,
         position: Offset,
         end: Offset,

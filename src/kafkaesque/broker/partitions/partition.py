@@ -11,7 +11,6 @@ transactions stop, moves with it only.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.metadata.cluster_state import PartitionState
@@ -27,6 +26,7 @@ from kafkaesque.broker.partitions.waiting_produces import (
     answer_until,
     insert_in_order,
 )
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.env.clock import Clock
@@ -52,10 +52,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import NodeId, Offset
 from kafkaesque.raft.formation import formation_of
 from kafkaesque.storage.errors import StorageCorrupt
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.replication.raft_replica import Replica
-    from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.group_log import GroupLog
 
 #: Produce requests that wait for their acknowledgement, per partition.
 WAITING_PRODUCES_MAX = 50_000
@@ -124,7 +121,7 @@ class Partition:
         return self._replica().term
 
     @property
-    def log(self) -> "GroupLog":
+    def log(self) -> GroupLog:
         """The log below."""
         return self._replica().log
 
@@ -156,7 +153,7 @@ class Partition:
             return self.high_watermark
         return max(Offset(first_unstable), self.log_start_offset)
 
-    def _replica(self) -> "Replica":
+    def _replica(self) -> Replica:
         if self.replica is None:
             raise NotLeader(f"{self.state.topic_partition} is being opened")
         return self.replica
@@ -201,7 +198,7 @@ class Partition:
         if offset > self.log.end_offset:
             raise OffsetNotAvailable(f"{self.name} ends at {self.log.end_offset} on this broker")
 
-    def restore(self, log: "GroupLog") -> None:
+    def restore(self, log: GroupLog) -> None:
         """Learn from the log what has to be known before the group is opened; waits."""
         self.producers.restore(log, is_compacted=self.config.is_compacted)
         if self.tables is not None:
@@ -381,7 +378,7 @@ class Partition:
             return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
         return checked.checked.header
 
-    def _check_in_sync(self, replica: "Replica") -> None:
+    def _check_in_sync(self, replica: Replica) -> None:
         wanted = self._min_insync
         if wanted > 1:
             count = len(replica.in_sync())

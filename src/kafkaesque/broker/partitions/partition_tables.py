@@ -12,9 +12,10 @@ allow: so the log itself brings everything, also to a new replica.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.replication.stored_batches import replay
 from kafkaesque.env.clock import Clock, Timer
@@ -22,13 +23,10 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.batch import BatchHeader, read_batch_header
 from kafkaesque.model.errors import InvariantBroken, RequestRefused
 from kafkaesque.model.ids import Offset
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
 from kafkaesque.tables.logged import Logged, read_logged, write_logged
 from kafkaesque.tables.replicated import ReplicatedTable
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.replication.raft_replica import Replica
-    from kafkaesque.storage.group_log import GroupLog
 
 #: Requests to one table that wait for their answers.
 WAITING_MAX = 20_000
@@ -89,7 +87,7 @@ class PartitionTable(Protocol):
     def begin_at(self, start_offset: Offset) -> None:
         """The log begins there, and what was known is none of it."""
 
-    def on_leading(self, replica: "Replica", partition: "PartitionTables") -> None:
+    def on_leading(self, replica: Replica, partition: "PartitionTables") -> None:
         """This replica leads."""
 
     def on_following(self) -> None:
@@ -126,7 +124,7 @@ class PartitionTables:
         #: Lets the producers' state know of a control batch.
         self._note_control = note_control
 
-    def restore(self, log: "GroupLog") -> None:
+    def restore(self, log: GroupLog) -> None:
         """Follow the log from its start to its end; waits.
 
         Raises:
@@ -187,7 +185,7 @@ class PartitionTables:
         for table in self.all:
             table.begin_at(start_offset)
 
-    def on_leading(self, replica: "Replica") -> None:
+    def on_leading(self, replica: Replica) -> None:
         """This replica leads."""
         self.replica = replica
         for table in self.all:
@@ -359,11 +357,11 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
     def begin_at(self, start_offset: Offset) -> None:
         self.table.begin_at(start_offset)
 
-    def on_leading(self, replica: "Replica", partition: PartitionTables) -> None:
+    def on_leading(self, replica: Replica, partition: PartitionTables) -> None:
         self.on_following()
         self._begin_to_lead(replica, partition)
 
-    def _begin_to_lead(self, replica: "Replica", partition: PartitionTables) -> None:
+    def _begin_to_lead(self, replica: Replica, partition: PartitionTables) -> None:
         self._replica, self._tables = replica, partition
         self.table.lead(self._instant())
         self._ask_turn()

@@ -10,16 +10,14 @@ the newer one that is whole.
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import DiskFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.transactions.producer_snapshot import BadProducerSnapshot, Snapshot, read_snapshot
 from kafkaesque.transactions.producer_state import ProducerStateConfig
-
-if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
 
 #: Behind a state that was adopted: a magic word, and the formation of the leader that told it.
 _TOLD = struct.Struct(">4sI")
@@ -92,7 +90,7 @@ class ProducerFiles:
 
     def write_synced(
         self,
-        log: "GroupLog",
+        log: GroupLog,
         data: bytes,
         on_done: Callable[[DiskFailed | None], None],
         formation: int = 0,

@@ -26,7 +26,7 @@ is full, or this replica comes to lead, the rest is read at once, waiting.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkaesque.broker.partitions.aborted_file import AbortedFile
 from kafkaesque.broker.partitions.batch_reader import BatchReader
@@ -49,6 +49,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import decode_batch
 from kafkaesque.storage.compaction_plan import AbortedColumns
+from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.transactions.connection_fence import ConnectionFence
 from kafkaesque.transactions.producer_snapshot import (
     BadProducerSnapshot,
@@ -67,9 +68,6 @@ from kafkaesque.transactions.producer_state import (
     remembered_batches,
 )
 from kafkaesque.transactions.verification_guards import Guard
-
-if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
 
 #: Batches that wait while the state is made anew.
 QUEUED_MAX = 20_000
@@ -509,7 +507,7 @@ class PartitionProducers:
 
     # -- keeping
 
-    def restore(self, log: "GroupLog", *, is_compacted: bool = False) -> None:
+    def restore(self, log: GroupLog, *, is_compacted: bool = False) -> None:
         """Bring the state to the log's end, from the files and the batches after it; waits.
 
         With `is_compacted` the log itself says what was aborted: of what the file says, data and
@@ -539,7 +537,7 @@ class PartitionProducers:
             # So that no more is kept for taking back than can be taken back.
             noter._table.on_committed(Offset(header.next_offset))
 
-    def _load(self, log: "GroupLog", *, is_compacted: bool) -> None:
+    def _load(self, log: GroupLog, *, is_compacted: bool) -> None:
         """Begin with what the files say."""
         directory, start_offset = log.identity.directory, log.start_offset
         is_compacted = is_compacted or log.clean_state.end_offset > 0
@@ -575,7 +573,7 @@ class PartitionProducers:
         self._ahead_data = data
         self._ahead_formation = formation
 
-    def save(self, log: "GroupLog", high_watermark: Offset) -> None:
+    def save(self, log: GroupLog, high_watermark: Offset) -> None:
         """Write the file and leave its sync to the kernel: a torn one is noticed and not needed."""
         if self._behind is not None or self._reader is not None:
             return  # As it is, it was loaded, or is durable; or it is not known yet.
@@ -586,7 +584,7 @@ class PartitionProducers:
         self._files.write(log.identity.directory, write_snapshot(self._table, high_watermark))
         self._saved_offset = high_watermark
 
-    def maybe_save(self, log: "GroupLog", high_watermark: Offset) -> None:
+    def maybe_save(self, log: GroupLog, high_watermark: Offset) -> None:
         """Write the file if much has come since the last time; forget what the log has given up."""
         self._table.aborted.forget_before(log.start_offset)
         if not len(self._table) or self._reader is not None:
@@ -606,9 +604,7 @@ class PartitionProducers:
         covered = max(self._covered_offset, self._excused_offset)
         return start_offset <= covered or (not len(self._table) and self._reader is None)
 
-    def cover(
-        self, log: "GroupLog", high_watermark: Offset, on_done: Callable[[bool], None]
-    ) -> None:
+    def cover(self, log: GroupLog, high_watermark: Offset, on_done: Callable[[bool], None]) -> None:
         """Make durable, off the loop, what the log before the high watermark says of producers.
 
         `on_done(True)` when the log may begin anywhere up to there. That is also so where the disk
@@ -620,7 +616,7 @@ class PartitionProducers:
             self._cover(log, high_watermark, on_done)
 
     def _cover(
-        self, log: "GroupLog", high_watermark: Offset, on_done: Callable[[bool], None]
+        self, log: GroupLog, high_watermark: Offset, on_done: Callable[[bool], None]
     ) -> None:
         offset, data = self._state(log, high_watermark)
 
@@ -638,7 +634,7 @@ class PartitionProducers:
         except DiskFailed as error:
             on_written(error)
 
-    def _state(self, log: "GroupLog", high_watermark: Offset) -> tuple[Offset, bytes]:
+    def _state(self, log: GroupLog, high_watermark: Offset) -> tuple[Offset, bytes]:
         """Return the state as of a committed offset that is not before the high watermark."""
         table = self._table
         if self._behind is not None:

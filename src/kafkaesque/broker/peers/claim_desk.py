@@ -8,8 +8,9 @@ one, for as long as it keeps its connection: of an earlier one that is dead nobo
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.messages import (
     Claimed,
     Hello,
@@ -21,8 +22,20 @@ from kafkaesque.broker.peers.messages import (
 from kafkaesque.env.network import Address, Connection
 from kafkaesque.model.ids import NodeId
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.peers.link import PeerNetwork
+
+class Holders(Protocol):
+    """The links of this broker, as far as they say which process has which id."""
+
+    node: NodeId
+    greeter: Greeter
+    #: The number of the newest heartbeat that was sent.
+    sequence: int
+
+    def incarnation(self, node: NodeId) -> int | None:
+        """Return which process is linked as a broker, if one is."""
+
+    def advertised(self, node: NodeId) -> Address | None:
+        """Return where a broker says that it is."""
 
 
 @dataclass(slots=True)
@@ -35,7 +48,7 @@ class _Claim:
 class ClaimDesk:
     """Claims that have come in on the peer port; each as long as its connection stands."""
 
-    def __init__(self, peers: "PeerNetwork") -> None:
+    def __init__(self, peers: Holders) -> None:
         self._peers = peers
         self._claims: dict[Connection, _Claim] = {}
         #: Asked when another process claims this broker's own id: whether this one keeps it.

@@ -1,17 +1,16 @@
 """The link that a broker has dialled to another one: what it has to say leaves on it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX
-from kafkaesque.broker.peers.greeting import explain
+from kafkaesque.broker.peers.greeting import Greeter, explain
 from kafkaesque.broker.peers.messages import Denial, MalformedPeerFrame, read_denial
+from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.model.ids import NodeId
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.peers.link import PeerNetwork
 
 #: Raft messages to a peer that reads too slowly are dropped beyond this; Raft sends them again.
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -21,6 +20,29 @@ STABLE_MS = 1_000
 #: Short: a dying process may take one more connection before it refuses the next.
 RECONNECT_MS_MIN = 5
 RECONNECT_MS_MAX = 500
+
+
+class LinkOwner(Protocol):
+    """All links of a broker, as far as one of them needs the others."""
+
+    env: Env
+    greeter: Greeter
+    report_error: Callable[[str], None]
+    report_warning: Callable[[str], None]
+    #: Told when a peer is linked with another process of this broker's id.
+    on_id_in_use: Callable[[NodeId], None]
+
+    def on_refused(self, node: NodeId, address: Address) -> None:
+        """Nobody listens where a peer was dialled."""
+
+    def on_link_open(self, node: NodeId) -> None:
+        """A link that we dialled is open."""
+
+    def on_outbound_lost(self, node: NodeId) -> None:
+        """A link that we dialled is gone."""
+
+    def schedule_flush(self) -> None:
+        """Have what was added leave at the end of the turn."""
 
 
 class Outbound:
@@ -42,7 +64,7 @@ class Outbound:
         "state",
     )
 
-    def __init__(self, owner: "PeerNetwork", node: NodeId, address: Address) -> None:
+    def __init__(self, owner: LinkOwner, node: NodeId, address: Address) -> None:
         self._owner = owner
         self.node = node
         self.address = self._next_address = address

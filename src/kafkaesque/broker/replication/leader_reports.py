@@ -10,18 +10,15 @@ told that this broker leads, and that it is all: whatever else the peer believes
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.messages import ALL_LED, LeaderReport
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.ids import CONTROLLER_GROUP, NO_NODE, GroupId, NodeId
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.replication.raft_replica import Replica
 
 
 class LeaderReports:
@@ -53,7 +50,7 @@ class LeaderReports:
 
     # -- what is told
 
-    def on_leadership(self, replica: "Replica") -> None:
+    def on_leadership(self, replica: Replica) -> None:
         """A replica here began or ceased to lead, or its in-sync set changed."""
         if replica.group == CONTROLLER_GROUP:
             return

@@ -21,7 +21,7 @@ from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.messages import LeaderReport
 from kafkaesque.broker.replication.decisions import Decisions
-from kafkaesque.broker.replication.raft_replica import Replica
+from kafkaesque.broker.replication.raft_replica import Replica, ReplicaHost
 from kafkaesque.broker.replication.replica import ReplicaListener
 from kafkaesque.broker.replication.throttle import ReplicationThrottle
 from kafkaesque.env import Env
@@ -73,7 +73,7 @@ class _Written(NamedTuple):
     generation: int
 
 
-class RaftDriver:
+class RaftDriver(ReplicaHost):
     """All replicas of a broker."""
 
     def __init__(
@@ -102,8 +102,7 @@ class RaftDriver:
         self._drops = ReportLimit(report, env.clock.call_later)
         self.report_error = report_error
         self.on_leadership = on_leadership
-        #: Told of a group whose log holds something else here than was written.
-        self.on_damaged: Callable[[GroupId, Exception], None] = lambda group, error: None
+        self.on_damaged = lambda group, error: None
         self._tick_ms = tick_ms
         self._on_failed = on_failed
         self._replicas: dict[GroupId, Replica] = {}
@@ -185,7 +184,7 @@ class RaftDriver:
                 self.on_raft(node, group, memoryview(message))
 
     def introduce(self, replica: Replica) -> None:
-        """Tell a core which of its members are alive: at its start, and when members are new."""
+        """See `ReplicaHost`."""
         for node in replica.core.concerned:
             if node != self.node and self.peers.is_alive(node):
                 replica.core.on_peer_seen(node)
@@ -432,7 +431,7 @@ class RaftDriver:
     # -- the turn
 
     def touch(self, replica: Replica) -> None:
-        """See to it that the replica is performed at the end of this turn."""
+        """See `ReplicaHost`."""
         if replica.is_closed:
             return
         self._dirty[replica.group] = replica
@@ -487,12 +486,12 @@ class RaftDriver:
             self._maybe_tick_on()
 
     def perform_now(self, replica: Replica) -> None:
-        """Perform one replica within the turn, because its next step builds on it."""
+        """See `ReplicaHost`."""
         self._dirty.pop(replica.group, None)
         self._perform(replica)
 
     def send(self, replica: Replica, node: NodeId, message: object) -> None:
-        """Hand a core's message to the link; it leaves at the end of the turn, or is dropped."""
+        """See `ReplicaHost`."""
         self.peers.send_raft(node, replica.group, write_message(message))  # type: ignore[arg-type]
 
     # -- durability
@@ -504,7 +503,7 @@ class RaftDriver:
         last_index: int | None,
         generation: int,
     ) -> None:
-        """Remember what a core has to be told when this turn's group commit is synced."""
+        """See `ReplicaHost`."""
         self._written.append(_Written(replica, hard_state, last_index, generation))
 
     def _submit(self) -> None:

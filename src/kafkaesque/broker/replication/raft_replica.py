@@ -1,38 +1,37 @@
 """One group on this broker: its consensus core, its log, and the state machine that it feeds."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kafkaesque.broker.replication.decisions import committed_lost
+from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.replication.confirmations import Confirmations
+from kafkaesque.broker.replication.decisions import Decisions, committed_lost
+from kafkaesque.broker.replication.log_entries import is_damaged, meta_of, restored_state
 from kafkaesque.broker.replication.replica import Appended, AppendedBatch, ReplicaListener
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.disk import Buffer
-from kafkaesque.model.batch import BatchHeader, assign_offsets, scan_batches
+from kafkaesque.broker.replication.throttle import ReplicationThrottle
+from kafkaesque.env import Env
+from kafkaesque.model.batch import BatchHeader, assign_offsets
 from kafkaesque.model.errors import DiskFailed, InvariantBroken, StorageFailed
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.configuration import (
     Configuration,
-    PlacedConfiguration,
-    read_configuration,
     write_configuration,
 )
 from kafkaesque.raft.core import RaftCore
-from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal, TermStart
+from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal
 from kafkaesque.raft.errors import TransferRefused
 from kafkaesque.raft.messages import SnapshotRequest
 from kafkaesque.raft.ready import Ready, Replicate, Role, SendSnapshot
-from kafkaesque.raft.restored_state import RestoredState
 from kafkaesque.storage.entries import EntryLike
 from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
 from kafkaesque.storage.group_log import GroupLog
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.storage.log_store import LogStore
 
 _DATA = EntryKind.DATA
 
@@ -43,9 +42,6 @@ REPORT_AGAIN_MS = 10_000
 #: and twice as long each time, up to the maximum: where all disks are hurt, leadership rests.
 KEEP_LEADING_MS = 10_000
 KEEP_LEADING_MS_MAX = 300_000
-#: Those who wait to hear whether this broker leads still: how many, and how long.
-CONFIRMING_MAX = 20_000
-CONFIRM_MS_MAX = 5_000
 #: Rounds of "perform, then see what that has caused" in one go; the rest waits for the next round.
 PASSES_MAX = 4
 
@@ -60,12 +56,61 @@ class SnapshotPayload(msgspec.Struct, frozen=True, array_like=True):
     state: bytes
 
 
-class _Confirming(NamedTuple):
-    """Somebody who waits to hear whether this broker leads still; in the order of the rounds."""
+class ReplicaHost(ABC):
+    """Whatever drives replicas, as they see it."""
 
-    round: int
-    deadline_ms: int
-    on_done: Callable[[bool], None]
+    env: Env
+    node: NodeId
+    store: LogStore
+    peers: PeerNetwork
+    activity: Activity
+    decisions: Decisions
+    throttle: ReplicationThrottle
+    report: Callable[[str], None]
+    report_error: Callable[[str], None]
+    #: Told of a replica that has begun to lead, or does so no more.
+    on_leadership: "Callable[[Replica], None]"
+    #: Told of a group whose log holds something else here than was written.
+    on_damaged: Callable[[GroupId, Exception], None]
+
+    @abstractmethod
+    def touch(self, replica: "Replica") -> None:
+        """See to it that the replica is performed at the end of this turn."""
+
+    @abstractmethod
+    def before_turn(self, work: Callable[[], None]) -> None:
+        """Call this at the end of this turn, before replicas are performed: it may append."""
+
+    @abstractmethod
+    def transfer_leadership(self, group: GroupId, to: NodeId) -> None:
+        """Let another voter lead.
+
+        Raises:
+            NotLeader: this broker does not lead.
+            TransferRefused: the other cannot, or another one is asked already.
+        """
+
+    @abstractmethod
+    def perform_now(self, replica: "Replica") -> None:
+        """Perform one replica within the turn, because its next step builds on it."""
+
+    @abstractmethod
+    def introduce(self, replica: "Replica") -> None:
+        """Tell a core which of its members are alive: at its start, and when members are new."""
+
+    @abstractmethod
+    def send(self, replica: "Replica", node: NodeId, message: object) -> None:
+        """Hand a core's message to the link; it leaves at the end of the turn, or is dropped."""
+
+    @abstractmethod
+    def note_written(
+        self,
+        replica: "Replica",
+        hard_state: HardState | None,
+        last_index: int | None,
+        generation: int,
+    ) -> None:
+        """Remember what a core has to be told when this turn's group commit is synced."""
 
 
 class Replica:
@@ -73,8 +118,7 @@ class Replica:
 
     __slots__ = (
         "_commit_sample",
-        "_confirm_timer",
-        "_confirming",
+        "_confirmations",
         "_durable_index",
         "_in_sync_told",
         "_is_leading",
@@ -97,7 +141,7 @@ class Replica:
     def __init__(
         self,
         *,
-        driver: "RaftDriver",
+        driver: ReplicaHost,
         config: RaftConfig,
         group: GroupId,
         log: GroupLog,
@@ -119,7 +163,7 @@ class Replica:
         self.core = RaftCore(
             group=group,
             node=driver.node,
-            restored=_restored(log, configuration),
+            restored=restored_state(log, configuration),
             config=config,
             jitter=driver.env.dice.below,
             min_insync=min_insync,
@@ -141,8 +185,7 @@ class Replica:
         #: Whether this leader has committed an entry of its own term.
         self.term_committed = False
         #: Those who wait to hear whether this broker leads still, and for which round.
-        self._confirming: list[_Confirming] = []
-        self._confirm_timer: Timer | None = None
+        self._confirmations = Confirmations(driver.env.clock)
         listener.on_durable(log.end_offset)
         if self.core.commit_index > 0:
             listener.on_committed(log.offset_after(self.core.commit_index))
@@ -276,40 +319,11 @@ class Replica:
         With True everything that was committed by now, wherever, is committed here. It takes an
         answer from a majority. False also if that cannot be had for long, or too many wait already.
         """
-        clock = self.driver.env.clock
-        if not self.is_leader or len(self._confirming) >= CONFIRMING_MAX:
-            clock.call_soon(lambda: on_done(False))
+        if not self.is_leader or self._confirmations.is_full:
+            self._confirmations.refuse(on_done)
             return
-        deadline_ms = clock.now_ms() + CONFIRM_MS_MAX
-        self._confirming.append(_Confirming(self.core.confirm(), deadline_ms, on_done))
-        if self._confirm_timer is None:
-            self._confirm_timer = clock.call_later(CONFIRM_MS_MAX, self._on_confirm_time)
+        self._confirmations.add(self.core.confirm(), on_done)
         self.driver.touch(self)
-
-    def _on_confirm_time(self) -> None:
-        self._confirm_timer = None
-        clock = self.driver.env.clock
-        now_ms = clock.now_ms()
-        expired = [each for each in self._confirming if each.deadline_ms <= now_ms]
-        self._confirming = self._confirming[len(expired) :]
-        if self._confirming:
-            delay_ms = self._confirming[0].deadline_ms - now_ms
-            self._confirm_timer = clock.call_later(delay_ms, self._on_confirm_time)
-        self._tell(expired, False)
-
-    def _on_confirmed(self, number: int) -> None:
-        confirmed = [each for each in self._confirming if each.round <= number]
-        self._confirming = self._confirming[len(confirmed) :]
-        self._tell(confirmed, True)
-
-    def _tell(self, confirming: "list[_Confirming]", is_leader: bool) -> None:
-        # Not within the group's turn: who hears it may append to the log.
-        for each in confirming:
-            self.driver.env.clock.call_soon(partial(each.on_done, is_leader))
-
-    def _drop_confirming(self) -> None:
-        dropped, self._confirming = self._confirming, []
-        self._tell(dropped, False)
 
     def hand_over(self) -> None:
         """Let the best live voter lead: when it has all of the log, or at once if it lacks much."""
@@ -324,13 +338,13 @@ class Replica:
     def close(self) -> None:
         """Take part no more."""
         self.is_closed = True
-        self._drop_confirming()
+        self._confirmations.drop()
         self._listener.on_following(self.core.term, None)
 
     def fail(self, error: Exception) -> None:
         """The disk failed."""
         self.is_closed = True
-        self._drop_confirming()
+        self._confirmations.drop()
         self._listener.on_failed(error)
 
     # -- performing what the core returns
@@ -376,7 +390,7 @@ class Replica:
         if ready.commit_index is not None:
             self._on_committed(ready.commit_index)
         if ready.confirmed_round is not None:
-            self._on_confirmed(ready.confirmed_round)
+            self._confirmations.on_confirmed(ready.confirmed_round)
         if ready.in_sync is not None and self.is_leader:
             before, self._in_sync_told = self._in_sync_told, self.core.in_sync
             voters = len(self.core.configuration.voters)
@@ -453,7 +467,7 @@ class Replica:
 
     def _on_role(self, role: Role, term: int) -> None:
         leading = role is Role.LEADER
-        self._drop_confirming()
+        self._confirmations.drop()
         self._commit_sample = None
         self.driver.decisions.on_role(
             self.name, role, term, was_leading=self._is_leading, leader=self.core.leader
@@ -601,12 +615,12 @@ class Replica:
         return max(found)[-1] if found else None
 
     def _fill(self, work: Replicate, entries: Sequence[EntryLike]) -> None:
-        damaged = next((at for at, entry in enumerate(entries) if _is_damaged(entry)), None)
+        damaged = next((at for at, entry in enumerate(entries) if is_damaged(entry)), None)
         if damaged is not None:
             entry = entries[damaged]
             self.on_unreadable(StorageCorrupt(self._where_damaged(entry.first_index)))
             entries = entries[:damaged]
-        metas = [_meta(entry) for entry in entries]
+        metas = [meta_of(entry) for entry in entries]
         if self.driver.throttle.is_active and self._is_copying(work.to):
             self.driver.throttle.on_sent(work.to, sum(meta.size_bytes for meta in metas))
         message = self.core.fill(work, metas)
@@ -662,37 +676,3 @@ class Replica:
                 self.driver.touch(self)
 
         self._listener.on_snapshot(payload.state, request.term, start_offset, install)
-
-
-def _is_damaged(entry: EntryLike) -> bool:
-    """Tell whether a batch was read from the disk and is not what was written there."""
-    if isinstance(entry, EntryMeta) or entry.kind != _DATA:
-        return False
-    data: Buffer = entry.data  # type: ignore[assignment]
-    return scan_batches(data, count_max=1).end != len(data)
-
-
-def _meta(entry: EntryLike) -> EntryMeta:
-    """Return an entry of the log as the core knows it; what is fresh still is that very one."""
-    if isinstance(entry, EntryMeta):
-        return entry
-    data: Buffer = entry.data  # type: ignore[assignment]
-    return EntryMeta(
-        entry.first_index, entry.last_index, entry.term, EntryKind(entry.kind), len(data), data
-    )
-
-
-def _restored(log: GroupLog, configuration: Configuration) -> RestoredState:
-    placed = [
-        PlacedConfiguration(index, read_configuration(payload))
-        for index, payload in log.configurations
-    ]
-    return RestoredState(
-        hard_state=HardState(log.term, log.vote),
-        log_start=(log.start_index, log.start_term),
-        term_starts=[TermStart(term, first_index) for term, first_index in log.term_spans],
-        last_index=log.last_index,
-        commit_index=min(log.commit_hint, log.last_index),
-        configurations=placed or [PlacedConfiguration(0, configuration)],
-        amnesia=log.amnesia,
-    )

@@ -1,15 +1,12 @@
 """Batches as they lie in a partition's files, which are believed only when they are whole."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.errors import StorageCorrupt
-
-if TYPE_CHECKING:
-    from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.group_log import GroupLog
 
 #: Bytes that are read in one piece while a broker starts.
 REPLAY_BYTES = 8 * 1024 * 1024
@@ -43,7 +40,7 @@ def check_stored(
 
 
 def replay(
-    log: "GroupLog", offset: int, end_offset: int | None = None
+    log: GroupLog, offset: int, end_offset: int | None = None
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield all batches from an offset on, each with its bytes; waits, so for start-up only.
 

@@ -21,6 +21,8 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     #: The first and the last level that it knows, of each feature.
     features: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
     admin_port: int = 0
+    #: By the names of its listeners: protocol, host and port.
+    endpoints: dict[str, tuple[str, str, int]] = msgspec.field(default_factory=dict)
 
 
 class RemoveBroker(PeerRequest, frozen=True, tag="remove-broker", kw_only=True):

@@ -9,10 +9,9 @@ committed records that the group has no more: its copy is made anew, and what it
 All of it may be done again at any time: after a restart, or when metadata come late.
 """
 
-from typing import TYPE_CHECKING
-
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.records import (
     AnyMetadataRecord,
     GroupReformed,
@@ -23,17 +22,14 @@ from kafkaesque.broker.metadata.records import (
 from kafkaesque.broker.metadata.recovery_state import FormationPlan, RecoveryState
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
+from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.commands import TellGivenUp, TellSurvivors, ToldSurvivor
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.model.log_line import LogLine
 from kafkaesque.raft.configuration import Configuration, write_configuration
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.metadata.cluster_state import PartitionState
-    from kafkaesque.broker.replication.raft_replica import Replica
-    from kafkaesque.storage.group_log import GroupLog
+from kafkaesque.storage.group_log import GroupLog
 
 #: What was told is told again after this long, until it is in the metadata.
 TELL_AGAIN_MS = 1_000
@@ -100,7 +96,7 @@ class GroupRecovery:
                 self._found(replica, recovery)
         self._driver.touch(replica)
 
-    def _found(self, replica: "Replica", recovery: RecoveryState) -> None:
+    def _found(self, replica: Replica, recovery: RecoveryState) -> None:
         plan, log = recovery.plan, replica.core.log
         if plan is None or replica.core.is_founded:
             return
@@ -155,7 +151,7 @@ class GroupRecovery:
 
     # -- what is given up
 
-    def is_given_up(self, group: GroupId, log: "GroupLog") -> bool:
+    def is_given_up(self, group: GroupId, log: GroupLog) -> bool:
         """Tell whether a log on the disk is not to be used; asked before it is opened."""
         recovery = self._metadata.state.recoveries.get(group)
         if recovery is None:
@@ -164,7 +160,7 @@ class GroupRecovery:
         last_term = spans[-1][0] if spans else log.start_term
         return recovery.is_given_up(self._node, log.last_index, last_term)
 
-    def tell_given_up(self, state: "PartitionState", log: "GroupLog") -> None:
+    def tell_given_up(self, state: PartitionState, log: GroupLog) -> None:
         """A log is about to be made anew: say how much of it the group does not have.
 
         Of that some was committed; how much is known only in part, and less after a restart.

@@ -15,10 +15,10 @@ Nothing of this has to be right for safety: to begin too soon costs a change of 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
 from kafkaesque.broker.options.topic_config import make_topic_config
@@ -30,9 +30,6 @@ from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import FeatureUpdateFailed, RequestRefused
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.raft.recovery import survivors_needed
-
-if TYPE_CHECKING:
-    from kafkaesque.broker.metadata.cluster_state import PartitionState
 
 #: So long it is waited for replicas that live and have not told yet what they have.
 GATHER_MS = 2_000
@@ -157,7 +154,7 @@ class RecoveryWatch:
 
     def _is_stuck_for_long(
         self,
-        state: "PartitionState",
+        state: PartitionState,
         alive: list[NodeId],
         waited_ms: int,
         delay_ms: int,
@@ -175,10 +172,10 @@ class RecoveryWatch:
         self._unstuck[state.group] = (count + 1, now_ms)
         return True
 
-    def _alive(self, state: "PartitionState") -> list[NodeId]:
+    def _alive(self, state: PartitionState) -> list[NodeId]:
         return [node for node in state.replicas if self._peers.is_alive(node)]
 
-    def _may_be_covered(self, state: "PartitionState", alive: list[NodeId]) -> bool:
+    def _may_be_covered(self, state: PartitionState, alive: list[NodeId]) -> bool:
         """Tell whether enough may live; they themselves know better who has a vote."""
         plan = self._metadata.state.recoveries.get(state.group, NO_RECOVERY).plan
         sets: list[Sequence[int]] = [*_voters(state)]
@@ -188,7 +185,7 @@ class RecoveryWatch:
             sum(node in alive for node in nodes) >= survivors_needed(len(nodes)) for nodes in sets
         )
 
-    def _may_be_unclean(self, state: "PartitionState") -> bool:
+    def _may_be_unclean(self, state: PartitionState) -> bool:
         topic = self._metadata.state.topics_by_id[state.topic_id]
         return make_topic_config(topic.configs, self._options.values).unclean_leader_election
 
@@ -225,6 +222,6 @@ def _count_formed(recovery: RecoveryState | None) -> int:
     return 0 if recovery is None else recovery.formation - recovery.is_open
 
 
-def _voters(state: "PartitionState") -> list[tuple[NodeId, ...]]:
+def _voters(state: PartitionState) -> list[tuple[NodeId, ...]]:
     """Return who may have a vote: while replicas move, those before, those after, or both."""
     return [state.settled, state.target] if state.is_moving else [state.replicas]

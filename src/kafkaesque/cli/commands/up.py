@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kafkaesque.cli.arguments import JsonOption, new_app, parse_pairs
-from kafkaesque.cli.broker_ports import BrokerPorts, ports_from
+from kafkaesque.cli.broker_ports import PROTOCOLS, BrokerPorts, narrowed, ports_from
 from kafkaesque.cli.cluster_file import ClusterFile, read_cluster_file
 from kafkaesque.cli.exit_codes import FAILED
 from kafkaesque.cli.failure import CommandFailed
@@ -70,6 +70,14 @@ def up(
             show_default="8080, or as before",
         ),
     ] = None,
+    protocols: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help=f"Protocols to open, with commas between them, of {', '.join(PROTOCOLS)}.",
+            show_default="all, or as before",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     option: Annotated[
         list[str] | None,
@@ -86,25 +94,29 @@ def up(
     Example:
       kafkaesque up
       kafkaesque up --brokers 1 --data ./data --port 19092 --option num.partitions=6
+      kafkaesque up --protocols kafka,admin
     """
-    cluster = LocalCluster(
-        data,
-        choose_ports(read_cluster_file(data), brokers, (port, text_port, peer_port, admin_port)),
-        host=host,
-        options=parse_pairs(option or (), "--option", "num.partitions=6"),
-    )
-    screen = Screen(json=json)
+    given = (port, text_port, peer_port, admin_port)
+    ports = choose_ports(read_cluster_file(data), brokers, given)
+    if protocols is not None:
+        ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
+    options = parse_pairs(option or (), "--option", "num.partitions=6")
+    cluster = LocalCluster(data, ports, host=host, options=options)
+    if not _run(cluster, Screen(json=json)):
+        raise typer.Exit(FAILED)
+
+
+def _run(cluster: LocalCluster, screen: Screen) -> bool:
+    """Start the cluster, watch it, stop it; return whether its end was wanted."""
     cluster.prepare()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda signum, _: cluster.events.put(Signalled(number=signum)))
     began = time.monotonic()
     try:
         cluster.start()
-        is_wanted = Watcher(cluster, screen, began).run()
+        return Watcher(cluster, screen, began).run()
     finally:
         _stop(cluster, screen)
-    if not is_wanted:
-        raise typer.Exit(FAILED)
 
 
 def choose_ports(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any
 
+from kafkaesque.cli.addresses import parse_addresses
 from kafkaesque.cli.admin_pages import get_page
 from kafkaesque.cli.doctor.admin_port import ask_admin
 from kafkaesque.cli.doctor.facts import (
@@ -23,7 +24,6 @@ from kafkaesque.cli.doctor.facts import (
 from kafkaesque.cli.doctor.out_of_date import is_out_of_date
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka import parse_addresses
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.cli.moving_replicas import Moves, read_moving
 from kafkaesque.cli.quorum import Quorum, read_quorum

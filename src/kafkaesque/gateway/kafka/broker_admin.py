@@ -1,10 +1,10 @@
 """UnregisterBroker and UpdateFeatures: which brokers there are, and what they may use."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.requests.commands import ControllerResult, RaiseFeature, RemoveBroker
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece, command_piece
@@ -20,14 +20,11 @@ from kafkaesque.protocols.kafka.messages.update_features_response import (
     UpdateFeaturesResponse,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: The request names no time limit.
 TIMEOUT_MS = 30_000
 
 
-def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
+def on_unregister_broker(context: Context, call: Call) -> None:
     """Take a broker out that holds nothing and is stopped."""
     request: UnregisterBrokerRequest = call.read()
 
@@ -37,14 +34,14 @@ def on_unregister_broker(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.doors.cluster.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
+    context.doors.cluster.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
 
 
 #: From this version on, a success is told once and not for each feature.
 _VERSION_WITH_ONE_RESULT = 2
 
 
-def on_update_features(gateway: "KafkaGateway", call: Call) -> None:
+def on_update_features(context: Context, call: Call) -> None:
     """Raise levels: all that are named, or none.
 
     As in Kafka 4, the first one that cannot be raised is the error of the whole request.
@@ -54,9 +51,9 @@ def on_update_features(gateway: "KafkaGateway", call: Call) -> None:
     refusals: list[RequestRefused] = []
     pieces: list[Piece] = []
     if not request.validate_only and len(updates) > 1:
-        pieces += [_update(gateway, request, each, refusals, is_trial=True) for each in updates]
+        pieces += [_update(context, request, each, refusals, is_trial=True) for each in updates]
     pieces += [
-        _update(gateway, request, each, refusals, is_trial=request.validate_only)
+        _update(context, request, each, refusals, is_trial=request.validate_only)
         for each in updates
     ]
 
@@ -70,11 +67,11 @@ def on_update_features(gateway: "KafkaGateway", call: Call) -> None:
         call.answer(message)
 
     # One after the other: nothing is raised before all were tried.
-    Queue(gateway.clock, pieces, answer, under_way_max=1).start()
+    Queue(context.clock, pieces, answer, under_way_max=1).start()
 
 
 def _update(
-    gateway: "KafkaGateway",
+    context: Context,
     request: UpdateFeaturesRequest,
     update: FeatureUpdateKey,
     refusals: list[RequestRefused],
@@ -91,7 +88,7 @@ def _update(
         name=update.feature, level=update.max_version_level, validate_only=is_trial
     )
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    piece = command_piece(gateway.doors, command, timeout_ms, on_outcome)
+    piece = command_piece(context.doors, command, timeout_ms, on_outcome)
 
     def run(on_done: Callable[[], None]) -> None:
         if refusals:

@@ -6,6 +6,7 @@ DescribeConfigs shows it, and nothing changes it while the broker runs.
 from typing import NamedTuple
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import KAFKA, Listener
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import Option, OptionType
 
@@ -13,7 +14,7 @@ INT = OptionType.INT
 LIST = OptionType.LIST
 STRING = OptionType.STRING
 
-_LISTENER = "PLAINTEXT"
+_PLAINTEXT = "PLAINTEXT"
 
 
 class Fact(NamedTuple):
@@ -26,6 +27,7 @@ class Fact(NamedTuple):
 def broker_facts(doors: Doors) -> list[Fact]:
     """Return what this broker is and where it listens."""
     config = doors.configuration.file
+    listeners = [each for each in config.listeners if each.protocol == KAFKA]
     is_voter = doors.cluster.node in doors.cluster.controllers()
     node, directory = str(doors.cluster.node), config.data_dir
     return [
@@ -41,19 +43,19 @@ def broker_facts(doors: Doors) -> list[Fact]:
         _fact(
             "listeners",
             LIST,
-            _endpoint(config.kafka_listener or config.kafka_address),
+            ",".join(_endpoint(each, each.address) for each in listeners),
             "Where the broker listens for Kafka's clients.",
         ),
         _fact(
             "advertised.listeners",
             LIST,
-            _endpoint(config.kafka_address),
+            ",".join(_endpoint(each, each.advertised) for each in listeners),
             "What clients are told to connect to.",
         ),
         _fact(
             "listener.security.protocol.map",
             STRING,
-            f"{_LISTENER}:{_LISTENER}",
+            ",".join(f"{_name(each)}:{_PLAINTEXT}" for each in listeners),
             "How clients speak there.",
         ),
         _fact("log.dirs", LIST, directory, "The data directory."),
@@ -73,5 +75,10 @@ def _fact(name: str, type_: OptionType, value: str | None, doc: str) -> Fact:
     return Fact(Option(name=name, type=type_, default="", dynamic=False, doc=doc), value)
 
 
-def _endpoint(address: Address) -> str:
-    return f"{_LISTENER}://{address}"
+def _endpoint(listener: Listener, address: Address) -> str:
+    return f"{_name(listener)}://{address}"
+
+
+def _name(listener: Listener) -> str:
+    """Return what Kafka would call it: one without a name of its own is called by its protocol."""
+    return _PLAINTEXT if listener.name == KAFKA else listener.name.upper()

@@ -1,20 +1,54 @@
 """One request of a client, from its frame to its answer."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
+from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.gateway.kafka.throttling import Meter
 from kafkaesque.protocols.kafka.api import RequestHeader
 from kafkaesque.protocols.kafka.frames import read_request, write_response
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.connection import KafkaConnection
-    from kafkaesque.gateway.kafka.throttling import Meter
 
 Part = Buffer | FileRange
 
 _NO_FRAME = memoryview(b"")
+
+
+class Caller(ClientConnection):
+    """A client's connection, as its calls and their handlers see it."""
+
+    __slots__ = ("has_sought_brokers", "now_ns")
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self.now_ns = shared.clock.now_ns
+        #: Whether it was told of the brokers, and of no controller, while this one was cut off.
+        self.has_sought_brokers = False
+
+    @property
+    def host(self) -> str:
+        """The client's address, as group descriptions show it."""
+        return "/" if self.identity is None else "/" + self.identity.host
+
+    @property
+    def user(self) -> str:
+        """Who the client is, for quotas."""
+        return ANONYMOUS_USER if self.identity is None else self.identity.user
+
+    def refuse_unanswered(self) -> None:
+        """Close: a request failed whose client reads no answers and can be told in no other way."""
+        self.refuse("a request failed to which no answer is wanted")
+
+    def on_unanswerable(self, key: int, version: int, error: Exception) -> None:
+        """Close: there is an answer that the protocol has no form for."""
+        self.refuse(f"no form for the answer to API {key} version {version}: {error!r}")
+
+    @abstractmethod
+    def on_answered(self, call: "Call") -> None:
+        """Send the answers that are complete, as far as none before them is missing."""
 
 
 class Call:
@@ -31,9 +65,7 @@ class Call:
         "parts",
     )
 
-    def __init__(
-        self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview
-    ) -> None:
+    def __init__(self, connection: Caller, header: RequestHeader, frame: memoryview) -> None:
         self.connection = connection
         #: When the whole request was there.
         self.begun_ns = connection.now_ns()
@@ -79,7 +111,7 @@ class Call:
             )
         except (struct_error, ValueError) as error:
             # Our mistake, and somebody else may be calling: it costs this client and nobody else.
-            self.connection.on_unanswerable(self, error)
+            self.connection.on_unanswerable(header.api_key, header.api_version, error)
             return
         self.parts = (frame,)
         self.connection.on_answered(self)

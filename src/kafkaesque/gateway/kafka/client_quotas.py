@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.metadata.client_quotas import (
     CLIENT_ID,
@@ -15,6 +14,7 @@ from kafkaesque.broker.metadata.client_quotas import (
 )
 from kafkaesque.broker.requests.commands import ChangeQuotas, ControllerResult, QuotaChange
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import Piece, command_piece
@@ -44,9 +44,6 @@ from kafkaesque.protocols.kafka.messages.describe_client_quotas_response import 
     EntryData as Described,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: The requests themselves say no time; clients wait this long by default.
 ALTER_TIMEOUT_MS = 30_000
 
@@ -66,7 +63,7 @@ class _UnknownEntityType(InvalidRequest):
 # -- DescribeClientQuotas
 
 
-def on_describe_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_client_quotas(context: Context, call: Call) -> None:
     """Say which entities that fit the filter have quotas, and which."""
     request: DescribeClientQuotasRequest = call.read()
     try:
@@ -87,7 +84,7 @@ def on_describe_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
             ],
             values=[ValueData(name, value) for name, value in sorted(quotas.items())],
         )
-        for entity, quotas in gateway.doors.cluster.state.client_quotas.items()
+        for entity, quotas in context.doors.cluster.state.client_quotas.items()
         if _fits(entity, request)
     ]
     call.answer(DescribeClientQuotasResponse(error_message=None, entries=entries))
@@ -128,7 +125,7 @@ def _fits(entity: QuotaEntity, request: DescribeClientQuotasRequest) -> bool:
 # -- AlterClientQuotas
 
 
-def on_alter_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
+def on_alter_client_quotas(context: Context, call: Call) -> None:
     """Set quotas and take them away; each entity succeeds or fails by itself, as a whole."""
     request: AlterClientQuotasRequest = call.read()
     results = [
@@ -150,9 +147,9 @@ def on_alter_client_quotas(gateway: "KafkaGateway", call: Call) -> None:
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
         else:
             on_outcome = _on_altered(result)
-            pieces.append(command_piece(gateway.doors, command, ALTER_TIMEOUT_MS, on_outcome))
+            pieces.append(command_piece(context.doors, command, ALTER_TIMEOUT_MS, on_outcome))
     Queue(
-        gateway.doors.clock,
+        context.doors.clock,
         pieces,
         lambda: call.answer(AlterClientQuotasResponse(entries=results)),
     ).start()

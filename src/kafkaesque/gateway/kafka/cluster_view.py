@@ -3,11 +3,13 @@
 from typing import NamedTuple
 
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.broker.metadata.topic_names import check_topic_name
+from kafkaesque.env.network import Address
 from kafkaesque.gateway.kafka.errors import code_of
-from kafkaesque.model.errors import InvalidTopic
+from kafkaesque.model.errors import InvalidTopic, InvariantBroken
 from kafkaesque.model.ids import NO_NODE, NodeId
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 
@@ -23,19 +25,39 @@ class Placement(NamedTuple):
 
 
 class ClusterView:
-    """The cluster as this broker sees it at one moment."""
+    """The cluster as this broker sees it at one moment, for clients that came by one listener.
 
-    __slots__ = ("_alive", "doors")
+    Brokers without a listener of that name do not exist for them, as in Kafka.
+    """
 
-    def __init__(self, doors: Doors) -> None:
+    __slots__ = ("_alive", "_listener", "doors")
+
+    def __init__(self, doors: Doors, listener: str) -> None:
         self.doors = doors
+        self._listener = listener
         alive = sorted(doors.cluster.alive_brokers(), key=lambda found: found.node)
-        self._alive = {NodeId(found.node): found for found in alive}
+        self._alive = {NodeId(found.node): found for found in alive if self._has_listener(found)}
+
+    def address(self, broker: BrokerRegistered) -> Address:
+        """Return where the client finds a broker of this view."""
+        found = broker.endpoint(KAFKA, self._listener)
+        if found is None:
+            raise InvariantBroken(f"broker {broker.node} has no listener {self._listener}")
+        return found
+
+    def _has_listener(self, broker: BrokerRegistered) -> bool:
+        return broker.endpoint(KAFKA, self._listener) is not None
 
     @property
     def is_cut_off(self) -> bool:
         """Whether this broker knows no controller, and hears of no majority of the brokers."""
         return self.doors.cluster.is_cut_off()
+
+    @property
+    def registered(self) -> list[BrokerRegistered]:
+        """All registered brokers, by their ids."""
+        known = self.doors.cluster.state.brokers
+        return [found for _, found in sorted(known.items()) if self._has_listener(found)]
 
     @property
     def brokers(self) -> list[BrokerRegistered]:
@@ -47,7 +69,7 @@ class ClusterView:
         While no controller is known, all that there are: a broker that is cut off hears of nobody,
         and clients that it told of itself alone would forget the others, and stay with it.
         """
-        registered = [found for _, found in sorted(self.doors.cluster.state.brokers.items())]
+        registered = self.registered
         if self.doors.cluster.controller() not in self._alive:
             return registered
         session_ms = int(self.doors.configuration.get("broker.session.timeout.ms"))
@@ -86,7 +108,7 @@ class ClusterView:
         session_ms = int(self.doors.configuration.get("broker.session.timeout.ms"))
         unheard = [
             node
-            for node in sorted(cluster.state.brokers)
+            for node in (NodeId(found.node) for found in self.registered)
             if node not in self._alive and not cluster.is_refused(node)
         ]
         newest_ms = max(map(cluster.lost_ms, unheard), default=0)
@@ -109,12 +131,25 @@ class ClusterView:
         told = report.offline if report is not None else ()
         offline = tuple(n for n in partition.replicas if n not in alive or n in told)
         leading = self.doors.cluster.leaders.leader_and_term(partition.group)
+        if leading is not None and self._is_elsewhere(leading.node):
+            code = ErrorCode.LISTENER_NOT_FOUND
+            return Placement(code, NO_NODE, leading.term, report.in_sync if report else (), offline)
         if report is None or leading is None or leading.node not in alive:
             # Clients that hear of no epoch believe the next one, however old it is.
             term, in_sync = (-1, ()) if report is None else (report.term, report.in_sync)
             term = max(term, self._own_epoch(partition))
             return Placement(ErrorCode.LEADER_NOT_AVAILABLE, NO_NODE, term, in_sync, offline)
         return Placement(0, leading.node, leading.term, report.in_sync, offline)
+
+    def _is_elsewhere(self, node: NodeId) -> bool:
+        """Tell whether a broker is there, and has no listener by which clients could reach it."""
+        registered = self.doors.cluster.state.brokers.get(node)
+        return (
+            node not in self._alive
+            and registered is not None
+            and not self._has_listener(registered)
+            and self.doors.cluster.is_alive(node)
+        )
 
     def _own_epoch(self, partition: PartitionState) -> int:
         """Return the newest leader epoch that is in this broker's log, -1 if there is none.
@@ -127,6 +162,7 @@ class ClusterView:
         """Return what changes whenever an answer that is derived from the cluster may change."""
         doors = self.doors
         return (
+            self._listener,
             doors.cluster.state.version,
             doors.cluster.leaders.version,
             doors.cluster.controller(),

@@ -1,11 +1,12 @@
 """ListConfigResources: what has options that can be asked for (KIP-1142)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.configs import ResourceType
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.list_config_resources_request import (
     ListConfigResourcesRequest,
@@ -14,9 +15,6 @@ from kafkaesque.protocols.kafka.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 _BROKER_LOGGER, _CLIENT_METRICS = 8, 16
 #: Version 0 was ListClientMetricsResources, and says no types.
@@ -33,7 +31,7 @@ _NAMES: Final[dict[int, Callable[[ClusterState], list[str]]]] = {
 }
 
 
-def on_list_config_resources(gateway: "KafkaGateway", call: Call) -> None:
+def on_list_config_resources(context: Context, call: Call) -> None:
     """List the resources of some types, or of all: topics, brokers, and groups with options."""
     request: ListConfigResourcesRequest = call.read()
     wanted = set(request.resource_types)
@@ -42,7 +40,7 @@ def on_list_config_resources(gateway: "KafkaGateway", call: Call) -> None:
     if not wanted <= _NAMES.keys():
         call.answer(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
         return
-    state = gateway.doors.cluster.state
+    state = context.doors.cluster.state
     found = [
         ConfigResource(name, kind)
         for kind, names_of in _NAMES.items()

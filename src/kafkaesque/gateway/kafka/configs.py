@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
@@ -24,6 +24,7 @@ from kafkaesque.gateway.kafka.config_entries import (
     group_entries,
     topic_entries,
 )
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import Piece, command_piece
@@ -54,9 +55,6 @@ from kafkaesque.protocols.kafka.messages.incremental_alter_configs_response impo
 from kafkaesque.protocols.kafka.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: Each broker in one way only: what asks for one has no end of other names for it.
 _BROKER_ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -113,10 +111,10 @@ def _node_of(resource: _Resource) -> NodeId:
 # -- DescribeConfigs
 
 
-def on_describe_configs(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_configs(context: Context, call: Call) -> None:
     """Say which options are in force and where their values are from."""
     request: DescribeConfigsRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
     results: list[DescribeConfigsResult] = []
 
     def piece(resource: DescribeConfigsResource) -> Piece:
@@ -208,7 +206,7 @@ def _write(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfi
 # -- IncrementalAlterConfigs and AlterConfigs
 
 
-def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
+def on_incremental_alter_configs(context: Context, call: Call) -> None:
     """Change some options of resources; each succeeds or fails by itself, as a whole."""
     request: IncrementalAlterConfigsRequest = call.read()
     results = [
@@ -222,14 +220,14 @@ def on_incremental_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         return _command(resource, changes, replace_all=False, validate_only=request.validate_only)
 
     _alter(
-        gateway.doors,
+        context.doors,
         results,
         command_of,
         lambda: call.answer(IncrementalAlterConfigsResponse(responses=results)),
     )
 
 
-def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
+def on_alter_configs(context: Context, call: Call) -> None:
     """Replace all options of resources; those that are not named go back to their defaults."""
     request: AlterConfigsRequest = call.read()
     results = [
@@ -243,7 +241,7 @@ def on_alter_configs(gateway: "KafkaGateway", call: Call) -> None:
         return _command(resource, changes, replace_all=True, validate_only=request.validate_only)
 
     _alter(
-        gateway.doors,
+        context.doors,
         results,
         command_of,
         lambda: call.answer(AlterConfigsResponse(responses=results)),

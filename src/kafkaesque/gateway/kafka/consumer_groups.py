@@ -2,11 +2,11 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
@@ -28,9 +28,6 @@ from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import
     ConsumerGroupHeartbeatRequest,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version of ConsumerGroupHeartbeat on, members choose their ids (KIP-1082).
 _HEARTBEAT_WITH_MEMBER_ID = 1
 #: "As before", for a rebalance timeout.
@@ -42,10 +39,10 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 # -- ConsumerGroupHeartbeat
 
 
-def on_consumer_group_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
+def on_consumer_group_heartbeat(context: Context, call: Call) -> None:
     """Bring a member one step further, and tell it where it is."""
     request: ConsumerGroupHeartbeatRequest = call.read()
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     timeout_ms = request.rebalance_timeout_ms
     names = request.subscribed_topic_names
     event = events.ConsumerGroupHeartbeat(
@@ -62,7 +59,7 @@ def on_consumer_group_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
         owned=_owned(request),
         client_id=call.header.client_id or "",
         client_host=call.connection.host,
-        new_member_id=_new_member_id(gateway.doors.dice.unique_bytes(16)),
+        new_member_id=_new_member_id(context.doors.dice.unique_bytes(16)),
         requires_member_id=call.version >= _HEARTBEAT_WITH_MEMBER_ID,
     )
 
@@ -120,11 +117,11 @@ def _by_topic(partitions: Partitions) -> Iterable[tuple[bytes, list[int]]]:
 # -- ConsumerGroupDescribe
 
 
-def on_consumer_group_describe(gateway: "KafkaGateway", call: Call) -> None:
+def on_consumer_group_describe(context: Context, call: Call) -> None:
     """Show groups of the new kind, and their members."""
     request: ConsumerGroupDescribeRequest = call.read()
     group_ids = dict.fromkeys(request.group_ids)
-    pieces = [_Description(gateway.doors, group_id) for group_id in group_ids]
+    pieces = [_Description(context.doors, group_id) for group_id in group_ids]
 
     def answer() -> None:
         groups = [_described(piece.found) for piece in pieces]
@@ -134,7 +131,7 @@ def on_consumer_group_describe(gateway: "KafkaGateway", call: Call) -> None:
                 group.authorized_operations = GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(describe_response.ConsumerGroupDescribeResponse(groups=groups))
 
-    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
+    Queue(context.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:

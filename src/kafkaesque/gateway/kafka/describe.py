@@ -1,7 +1,5 @@
 """DescribeCluster and DescribeTopicPartitions: metadata for administrators, in pages."""
 
-from typing import TYPE_CHECKING
-
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.authorization import (
@@ -11,6 +9,7 @@ from kafkaesque.gateway.kafka.authorization import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -29,34 +28,31 @@ from kafkaesque.protocols.kafka.messages.describe_topic_partitions_response impo
     DescribeTopicPartitionsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 _BROKER_ENDPOINT, _CONTROLLER_ENDPOINT = 1, 2
 
 
-def on_describe_cluster(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_cluster(context: Context, call: Call) -> None:
     """Say which brokers there are."""
     request: DescribeClusterRequest = call.read()
     if request.endpoint_type != _BROKER_ENDPOINT:
         call.answer(_wrong_endpoint(request.endpoint_type))
         return
-    view = ClusterView(gateway.doors)
+    view = ClusterView(context.doors, call.connection.listener)
     brokers = [
         DescribeClusterBroker(
             broker_id=found.node,
-            host=found.host,
-            port=found.kafka_port,
+            host=view.address(found).host,
+            port=view.address(found).port,
             rack=found.rack,
             is_fenced=view.find_broker(found.node) is None,
         )
-        for _, found in sorted(gateway.doors.cluster.state.brokers.items())
+        for found in view.registered
         if request.include_fenced_brokers or view.find_broker(found.node) is not None
     ]
     wants_operations = request.include_cluster_authorized_operations
     call.answer(
         DescribeClusterResponse(
-            cluster_id=gateway.doors.cluster.cluster_id,
+            cluster_id=context.doors.cluster.cluster_id,
             controller_id=view.controller,
             brokers=brokers,
             cluster_authorized_operations=(
@@ -79,11 +75,11 @@ def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
     )
 
 
-def on_describe_topic_partitions(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_topic_partitions(context: Context, call: Call) -> None:
     """Describe topics in the order of their names, from where the last page ended."""
     request: DescribeTopicPartitionsRequest = call.read()
     try:
-        page = _Page(ClusterView(gateway.doors), request)
+        page = _Page(ClusterView(context.doors, call.connection.listener), request)
     except InvalidRequest as refusal:
         topics = [
             DescribeTopicPartitionsResponseTopic(error_code=code_of(refusal), name=topic.name)

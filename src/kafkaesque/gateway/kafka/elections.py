@@ -1,13 +1,13 @@
 """ElectLeaders: preferred leaders, and unclean elections at an administrator's word."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.peers.link import PeerUnreachable
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
@@ -21,9 +21,6 @@ from kafkaesque.protocols.kafka.messages.elect_leaders_response import (
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 _PREFERRED, _UNCLEAN = 0, 1
 #: How often it is looked whether an elected leader has taken over.
 ELECTION_CHECK_MS = 20
@@ -31,7 +28,7 @@ ELECTION_CHECK_MS = 20
 ELECTION_RETRY_MS = 1_000
 
 
-def on_elect_leaders(gateway: "KafkaGateway", call: Call) -> None:
+def on_elect_leaders(context: Context, call: Call) -> None:
     """Let first replicas lead, or form partitions without a leader anew of what is left (ADR 16).
 
     The second is done at the administrator's word, whatever the topic's options allow.
@@ -40,7 +37,7 @@ def on_elect_leaders(gateway: "KafkaGateway", call: Call) -> None:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         call.answer(_no_such_election(request))
         return
-    _Elections(gateway.doors, call, request).start()
+    _Elections(context.doors, call, request).start()
 
 
 def _no_such_election(request: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -1,7 +1,6 @@
 """FindCoordinator: which broker keeps a group, or a transactional id."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.doors.groups import Groups
@@ -9,6 +8,7 @@ from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.metadata.records import BrokerRegistered
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.model.errors import LeaderNotAvailable
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
@@ -16,9 +16,6 @@ from kafkaesque.protocols.kafka.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
 )
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: From this version on a request asks for many keys.
 _VERSION_WITH_BATCHES = 4
@@ -28,10 +25,10 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 Refusal = tuple[ErrorCode, str]
 
 
-def on_find_coordinator(gateway: "KafkaGateway", call: Call) -> None:
+def on_find_coordinator(context: Context, call: Call) -> None:
     """Say where the coordinators of groups are, as far as they are known."""
     request: FindCoordinatorRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
     is_batch = call.version >= _VERSION_WITH_BATCHES
     keys = request.coordinator_keys if is_batch else [request.key]
     hosts = _hosts(doors, request.key_type)
@@ -49,7 +46,7 @@ def _hosts(doors: Doors, key_type: int) -> Groups | Transactions | None:
 
 
 def _respond(doors: Doors, call: Call, key_type: int, keys: Sequence[str]) -> None:
-    view = ClusterView(doors)
+    view = ClusterView(doors, call.connection.listener)
     found = [_answer(view, key_type, key) for key in keys]
     call.is_in_vain = view.is_cut_off and all(
         each.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE for each in found
@@ -76,8 +73,8 @@ def _answer(view: ClusterView, key_type: int, key: str) -> Coordinator:
         return Coordinator(
             key=key,
             node_id=outcome.node,
-            host=outcome.host,
-            port=outcome.kafka_port,
+            host=view.address(outcome).host,
+            port=view.address(outcome).port,
             error_message=None,
         )
     code, message = outcome

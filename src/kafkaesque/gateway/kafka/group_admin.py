@@ -1,11 +1,11 @@
 """ListGroups, DescribeGroups and DeleteGroups: groups for those who look after them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
@@ -29,9 +29,6 @@ from kafkaesque.protocols.kafka.messages.list_groups_response import (
     ListGroupsResponse,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version of DescribeGroups on, a group that is not there is an error (KIP-1043).
 _DESCRIBE_WITH_UNKNOWN_GROUP = 6
 
@@ -39,7 +36,7 @@ _DESCRIBE_WITH_UNKNOWN_GROUP = 6
 # -- ListGroups
 
 
-def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
+def on_list_groups(context: Context, call: Call) -> None:
     """List the groups that this broker coordinates and that pass the filters."""
     request: ListGroupsRequest = call.read()
 
@@ -59,7 +56,7 @@ def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
             )
         )
 
-    gateway.doors.groups.list_groups(
+    context.doors.groups.list_groups(
         tuple(request.states_filter), tuple(request.types_filter), on_done
     )
 
@@ -67,10 +64,10 @@ def on_list_groups(gateway: "KafkaGateway", call: Call) -> None:
 # -- DescribeGroups
 
 
-def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_groups(context: Context, call: Call) -> None:
     """Show groups and their members."""
     request: DescribeGroupsRequest = call.read()
-    pieces = [_Description(gateway.doors, group_id) for group_id in dict.fromkeys(request.groups)]
+    pieces = [_Description(context.doors, group_id) for group_id in dict.fromkeys(request.groups)]
 
     def answer() -> None:
         groups = [_described(call.version, piece.found) for piece in pieces]
@@ -80,7 +77,7 @@ def on_describe_groups(gateway: "KafkaGateway", call: Call) -> None:
                 group.authorized_operations = GROUP_OPERATIONS if is_there else OPERATIONS_OMITTED
         call.answer(DescribeGroupsResponse(groups=groups))
 
-    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
+    Queue(context.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:
@@ -145,11 +142,11 @@ def _described(version: int, found: results.DescribedGroup) -> DescribedGroup:
 # -- DeleteGroups
 
 
-def on_delete_groups(gateway: "KafkaGateway", call: Call) -> None:
+def on_delete_groups(context: Context, call: Call) -> None:
     """Remove groups that have no members; answered when that is committed for all of them."""
     request: DeleteGroupsRequest = call.read()
     pieces = [
-        _Deletion(gateway.doors, group_id) for group_id in dict.fromkeys(request.groups_names)
+        _Deletion(context.doors, group_id) for group_id in dict.fromkeys(request.groups_names)
     ]
 
     def answer() -> None:
@@ -161,7 +158,7 @@ def on_delete_groups(gateway: "KafkaGateway", call: Call) -> None:
         ]
         call.answer(DeleteGroupsResponse(results=outcomes))
 
-    Queue(gateway.doors.clock, [piece.start for piece in pieces], answer).start()
+    Queue(context.doors.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Deletion:

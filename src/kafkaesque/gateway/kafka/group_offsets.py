@@ -1,11 +1,11 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: how far groups have consumed."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
@@ -53,9 +53,6 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version of OffsetCommit and of OffsetFetch on, topics have their ids in place of names.
 _WITH_TOPIC_IDS = 10
 #: From this version of OffsetCommit on, clients know that a group can be unknown, and that what
@@ -73,10 +70,10 @@ _NOT_COMMITTED = CommittedOffset(offset=-1)
 # -- OffsetCommit
 
 
-def on_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
+def on_offset_commit(context: Context, call: Call) -> None:
     """Store offsets; answered when they are committed to the log."""
     request: OffsetCommitRequest = call.read()
-    _Commit(gateway.doors, call, request).start()
+    _Commit(context.doors, call, request).start()
 
 
 class _Commit:
@@ -170,11 +167,11 @@ class _Commit:
 # -- OffsetFetch
 
 
-def on_offset_fetch(gateway: "KafkaGateway", call: Call) -> None:
+def on_offset_fetch(context: Context, call: Call) -> None:
     """Read the committed offsets of one group or of several."""
     request: OffsetFetchRequest = call.read()
     groups = request.groups if call.version >= _FETCH_WITH_GROUPS else [_only_group(request)]
-    fetches = [_GroupFetch(gateway.doors, call.version, each, request) for each in groups]
+    fetches = [_GroupFetch(context.doors, call.version, each, request) for each in groups]
 
     def answer() -> None:
         answers = [fetch.answer for fetch in fetches]
@@ -183,7 +180,7 @@ def on_offset_fetch(gateway: "KafkaGateway", call: Call) -> None:
         else:
             call.answer(_answer_of_one(answers[0]))
 
-    Queue(gateway.doors.clock, [fetch.start for fetch in fetches], answer).start()
+    Queue(context.doors.clock, [fetch.start for fetch in fetches], answer).start()
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -366,7 +363,7 @@ def _refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchRes
 # -- OffsetDelete
 
 
-def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
+def on_offset_delete(context: Context, call: Call) -> None:
     """Remove committed offsets of topics that the group does not consume."""
     request: OffsetDeleteRequest = call.read()
     if not request.group_id:
@@ -383,7 +380,7 @@ def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
             answers.append(answer)
             where = TopicPartition(topic.name, each.partition_index)
             try:
-                gateway.doors.cluster.state.partition(where)
+                context.doors.cluster.state.partition(where)
                 wanted.append(where)
                 places.append(answer)
             except RequestRefused as refusal:
@@ -402,7 +399,7 @@ def on_offset_delete(gateway: "KafkaGateway", call: Call) -> None:
             place.error_code = code_of_group_error(partition.error)
         call.answer(OffsetDeleteResponse(topics=topics))
 
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     event = events.DeleteOffsets(
         token=coordinators.next_token(), group_id=request.group_id, partitions=tuple(wanted)
     )

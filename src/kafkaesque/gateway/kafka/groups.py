@@ -1,9 +1,9 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the members of a group and their coordinator."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.groups import events
 from kafkaesque.groups.errors import GroupError
@@ -32,9 +32,6 @@ from kafkaesque.protocols.kafka.messages.leave_group_response import (
 from kafkaesque.protocols.kafka.messages.sync_group_request import SyncGroupRequest
 from kafkaesque.protocols.kafka.messages.sync_group_response import SyncGroupResponse
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version of JoinGroup on, a client comes back with the id that it is given (KIP-394).
 _JOIN_WITH_KNOWN_ID = 4
 #: From this one on the protocol's name may be null.
@@ -61,10 +58,10 @@ def error_of(result: Result | GroupError) -> GroupError:
 # -- JoinGroup
 
 
-def on_join_group(gateway: "KafkaGateway", call: Call) -> None:
+def on_join_group(context: Context, call: Call) -> None:
     """Take a member into a group's next generation; answered when that begins."""
     request: JoinGroupRequest = call.read()
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     event = events.JoinGroup(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -79,7 +76,7 @@ def on_join_group(gateway: "KafkaGateway", call: Call) -> None:
         protocols=tuple(
             events.JoinProtocol(each.name, bytes(each.metadata)) for each in request.protocols
         ),
-        member_id_suffix=_uuid(gateway.doors.dice.unique_bytes(16)),
+        member_id_suffix=_uuid(context.doors.dice.unique_bytes(16)),
         requires_known_member_id=call.version >= _JOIN_WITH_KNOWN_ID,
         supports_skipping_assignment=call.version >= _JOIN_WITH_SKIPPING,
     )
@@ -124,7 +121,7 @@ def _join_response(version: int, result: JoinResult) -> JoinGroupResponse:
 # -- SyncGroup
 
 
-def on_sync_group(gateway: "KafkaGateway", call: Call) -> None:
+def on_sync_group(context: Context, call: Call) -> None:
     """Give a member its assignment, as soon as the leader's has come."""
     request: SyncGroupRequest = call.read()
     says_protocol = request.protocol_type is not None and request.protocol_name is not None
@@ -134,7 +131,7 @@ def on_sync_group(gateway: "KafkaGateway", call: Call) -> None:
     if not request.group_id:
         call.answer(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     event = events.SyncGroup(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -174,13 +171,13 @@ def _code_of_sync(error: GroupError) -> ErrorCode:
 # -- Heartbeat
 
 
-def on_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
+def on_heartbeat(context: Context, call: Call) -> None:
     """Note that a member lives; tell it whether it has to join again."""
     request: HeartbeatRequest = call.read()
     if not request.group_id:
         call.answer(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         return
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     event = events.Heartbeat(
         token=coordinators.next_token(),
         group_id=request.group_id,
@@ -202,7 +199,7 @@ def on_heartbeat(gateway: "KafkaGateway", call: Call) -> None:
 # -- LeaveGroup
 
 
-def on_leave_group(gateway: "KafkaGateway", call: Call) -> None:
+def on_leave_group(context: Context, call: Call) -> None:
     """Let members go, or have an administrator remove them."""
     request: LeaveGroupRequest = call.read()
     if not request.group_id:
@@ -215,7 +212,7 @@ def on_leave_group(gateway: "KafkaGateway", call: Call) -> None:
         members = tuple(
             events.LeavingMember(each.member_id, each.group_instance_id) for each in request.members
         )
-    coordinators = gateway.doors.groups
+    coordinators = context.doors.groups
     event = events.LeaveGroup(
         token=coordinators.next_token(), group_id=request.group_id, members=members
     )

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from kafkaesque.gateway.kafka import fetch, produce
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.api import ApiKey
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 _NO_IDENTITIES = "clients do not say who they are: there is no SASL yet"
 _NO_RULES = "there are no access control lists yet"
@@ -17,7 +14,7 @@ _NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clien
 _NO_SHARE_GROUPS = "there are no share groups yet"
 _NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
 
-Handler = Callable[["KafkaGateway", Call], None]
+Handler = Callable[[Context, Call], None]
 
 
 def _later(module: str, function: str) -> Handler:
@@ -27,18 +24,18 @@ def _later(module: str, function: str) -> Handler:
     """
     loaded: list[Handler] = []
 
-    def handle(gateway: "KafkaGateway", call: Call) -> None:
+    def handle(context: Context, call: Call) -> None:
         if not loaded:
             package = __name__.rpartition(".")[0]
             loaded.append(getattr(import_module(f"{package}.{module}"), function))
-        loaded[0](gateway, call)
+        loaded[0](context, call)
 
     return handle
 
 
 HANDLERS: Mapping[int, Handler] = {
     ApiKey.PRODUCE: produce.on_produce,
-    ApiKey.FETCH: lambda gateway, call: fetch.on_fetch(gateway.doors, gateway.sessions, call),
+    ApiKey.FETCH: lambda context, call: fetch.on_fetch(context.doors, context.sessions, call),
     ApiKey.API_VERSIONS: _later("metadata", "on_api_versions"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),

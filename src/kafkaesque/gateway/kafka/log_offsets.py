@@ -2,11 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.errors import OffsetNotAvailable, RequestRefused, StorageFailed
@@ -31,9 +31,6 @@ from kafkaesque.protocols.kafka.messages.offset_for_leader_epoch_response import
     OffsetForLeaderTopicResult,
 )
 from kafkaesque.storage.group_log import GroupLog
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 LATEST = -1
 EARLIEST = -2
@@ -60,10 +57,10 @@ _UNKNOWN = -1
 OnFound = Callable[[ListOffsetsPartitionResponse], None]
 
 
-def on_list_offsets(gateway: "KafkaGateway", call: Call) -> None:
+def on_list_offsets(context: Context, call: Call) -> None:
     """Say where logs begin and end, or which offset a time has; asks the disk off the loop."""
     request: ListOffsetsRequest = call.read()
-    _ListOffsets(gateway.doors, call, request).start()
+    _ListOffsets(context.doors, call, request).start()
 
 
 class _ListOffsets:
@@ -225,13 +222,13 @@ def epoch_at(log: GroupLog, offset: int) -> int:
 # -- OffsetForLeaderEpoch
 
 
-def on_offset_for_leader_epoch(gateway: "KafkaGateway", call: Call) -> None:
+def on_offset_for_leader_epoch(context: Context, call: Call) -> None:
     """Say where epochs ended, so that clients find out where their log and this one part."""
     request: OffsetForLeaderEpochRequest = call.read()
     topics = [
         OffsetForLeaderTopicResult(
             topic.topic,
-            [_end_of_epoch(gateway.doors, topic.topic, wanted) for wanted in topic.partitions],
+            [_end_of_epoch(context.doors, topic.topic, wanted) for wanted in topic.partitions],
         )
         for topic in request.topics
     ]

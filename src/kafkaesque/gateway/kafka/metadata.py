@@ -1,7 +1,7 @@
 """ApiVersions and Metadata: what a client asks first, and again and again."""
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
 from kafkaesque.broker.metadata.features import KNOWN
@@ -13,6 +13,7 @@ from kafkaesque.gateway.kafka.authorization import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.model.ids import NO_NODE, ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -34,9 +35,6 @@ from kafkaesque.protocols.kafka.messages.metadata_response import (
     MetadataResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version on clients say their name, and Metadata may name topics by their ids.
 _VERSION_WITH_SOFTWARE_NAME = 3
 _VERSION_WITH_TOPIC_IDS = 12
@@ -52,7 +50,7 @@ _VERSION_WITH_LEVEL_0: Final = 4
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
+def on_api_versions(context: Context, call: Call) -> None:
     """Say which APIs there are, in which versions."""
     request = call.read()
     if call.version >= _VERSION_WITH_SOFTWARE_NAME and not (
@@ -61,9 +59,9 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
     ):
         call.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
     else:
-        answer = api_versions_response(gateway.advertised)
+        answer = api_versions_response(context.advertised)
         lowest = 0 if call.version >= _VERSION_WITH_LEVEL_0 else 1
-        state = gateway.doors.cluster.state
+        state = context.doors.cluster.state
         levels = [*_FEATURES, *((name, state.level(name)) for name in KNOWN)]
         answer.supported_features = [
             *(SupportedFeatureKey(name, lowest, level) for name, level in _FEATURES),
@@ -79,7 +77,7 @@ def on_api_versions(gateway: "KafkaGateway", call: Call) -> None:
 # -- Metadata
 
 
-def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
+def on_metadata(context: Context, call: Call) -> None:
     """Describe topics, all or those asked for; begin to create those that are missing.
 
     Not before the turn's end: whoever has just lost its connection to a broker asks at once who
@@ -87,17 +85,17 @@ def on_metadata(gateway: "KafkaGateway", call: Call) -> None:
     of before that, librdkafka is content for a second.
     """
     frame = memoryview(bytes(call.frame))
-    known = gateway.metadata_cache.get(call.version, frame[call.header.body_offset :])
+    known = context.metadata_cache.get(call.version, frame[call.header.body_offset :])
     request = None if known is not None else read_request(call.header, frame)
-    gateway.clock.call_soon(lambda: _answer_metadata(gateway, call, frame, request))
+    context.clock.call_soon(lambda: _answer_metadata(context, call, frame, request))
 
 
 def _answer_metadata(
-    gateway: "KafkaGateway", call: Call, frame: memoryview, request: MetadataRequest | None
+    context: Context, call: Call, frame: memoryview, request: MetadataRequest | None
 ) -> None:
-    doors = gateway.doors
-    view = ClusterView(doors)
-    cache = gateway.metadata_cache
+    doors = context.doors
+    view = ClusterView(doors, call.connection.listener)
+    cache = context.metadata_cache
     body = frame[call.header.body_offset :]
     cache.refresh(doors.cluster.state, view.as_of())
     cached = cache.get(call.version, body)
@@ -109,7 +107,7 @@ def _answer_metadata(
     if _is_invalid(request, call.version):
         call.answer(_refused(request))
         return
-    answer = _MetadataAnswer(gateway, view, request, call.version)
+    answer = _MetadataAnswer(context, view, request, call.version)
     if view.is_cut_off:
         call.is_in_vain = answer.is_leaderless
         if not request.topics and not answer.message.topics:
@@ -146,12 +144,12 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
 class _MetadataAnswer:
     """The answer to one request."""
 
-    __slots__ = ("_gateway", "_request", "_version", "_view", "is_complete", "message")
+    __slots__ = ("_context", "_request", "_version", "_view", "is_complete", "message")
 
     def __init__(
-        self, gateway: "KafkaGateway", view: ClusterView, request: MetadataRequest, version: int
+        self, context: Context, view: ClusterView, request: MetadataRequest, version: int
     ) -> None:
-        self._gateway = gateway
+        self._context = context
         self._view = view
         self._request = request
         self._version = version
@@ -164,7 +162,7 @@ class _MetadataAnswer:
         )
         self.message = MetadataResponse(
             brokers=[
-                MetadataResponseBroker(found.node, found.host, found.kafka_port, found.rack)
+                MetadataResponseBroker(found.node, *view.address(found), found.rack)
                 for found in view.brokers
             ],
             cluster_id=view.doors.cluster.cluster_id,
@@ -250,7 +248,7 @@ class _MetadataAnswer:
             legal = [
                 name for name, code in codes.items() if code != ErrorCode.INVALID_TOPIC_EXCEPTION
             ]
-            self._gateway.topic_creator.maybe_create(legal)
+            self._context.topic_creator.maybe_create(legal)
         return [
             MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
             for name, code in codes.items()

@@ -1,12 +1,12 @@
 """DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs: what is done to partitions in place."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.requests.commands import Done
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX, Piece
@@ -44,9 +44,6 @@ from kafkaesque.protocols.kafka.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: Stands for the high watermark in DeleteRecords.
 _HIGH_WATERMARK = -1
 _NO_OFFSET = -1
@@ -55,7 +52,7 @@ _NO_OFFSET = -1
 # -- DeleteRecords
 
 
-def on_delete_records(gateway: "KafkaGateway", call: Call) -> None:
+def on_delete_records(context: Context, call: Call) -> None:
     """Give up what is before offsets; answered when all replicas in sync have done so."""
     request: DeleteRecordsRequest = call.read()
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
@@ -68,9 +65,9 @@ def on_delete_records(gateway: "KafkaGateway", call: Call) -> None:
         ]
         topics.append(DeleteRecordsTopicResult(topic.name, results))
         for wanted, result in zip(topic.partitions, results, strict=True):
-            pieces.append(_deletion(gateway.doors, topic.name, wanted, timeout_ms, result))
+            pieces.append(_deletion(context.doors, topic.name, wanted, timeout_ms, result))
     response = DeleteRecordsResponse(topics=topics)
-    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
+    Queue(context.clock, pieces, lambda: call.answer(response)).start()
 
 
 def _deletion(
@@ -119,10 +116,10 @@ def _wanted_start(partition: Partition, wanted: int) -> Offset:
 _UNKNOWN_SIZE = -1
 
 
-def on_describe_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_log_dirs(context: Context, call: Call) -> None:
     """Say how large the partitions on this broker are, and the disk's volume (KIP-827)."""
     request: DescribeLogDirsRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
     wanted: dict[str, Sequence[int]] | None = None
     if request.topics is not None:
         wanted = {topic.topic: topic.partitions for topic in request.topics}
@@ -163,7 +160,7 @@ def _describe_size(partition: Partition) -> DescribeLogDirsPartition:
 # -- AlterReplicaLogDirs
 
 
-def on_alter_replica_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
+def on_alter_replica_log_dirs(context: Context, call: Call) -> None:
     """Say of replicas whether they are in the directory that they are wanted in: there is one."""
     request: AlterReplicaLogDirsRequest = call.read()
     # The last directory that is named for a replica counts.
@@ -176,7 +173,7 @@ def on_alter_replica_log_dirs(gateway: "KafkaGateway", call: Call) -> None:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for where, path in wanted.items():
         result = AlterReplicaLogDirPartitionResult(
-            where.partition, _error_of_move(gateway.doors, where, path)
+            where.partition, _error_of_move(context.doors, where, path)
         )
         topics.setdefault(where.topic, []).append(result)
     results = [AlterReplicaLogDirTopicResult(name, parts) for name, parts in topics.items()]

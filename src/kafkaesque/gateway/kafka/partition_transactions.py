@@ -1,12 +1,12 @@
 """DescribeProducers and WriteTxnMarkers: the partitions' side of transactions, from outside."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import TRANSACTIONS_TOPIC
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType
@@ -31,9 +31,6 @@ from kafkaesque.protocols.kafka.messages.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: So long a marker may take to be committed; the request has no timeout of its own.
 MARKER_TIMEOUT_MS = 30_000
 #: From this version of transactions on a marker's epoch is above that of its batches (KIP-890).
@@ -45,7 +42,7 @@ Piece = Callable[[Callable[[], None]], None]
 # -- DescribeProducers
 
 
-def on_describe_producers(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_producers(context: Context, call: Call) -> None:
     """Say which producers partitions know; those that this broker leads (KIP-664)."""
     request: DescribeProducersRequest = call.read()
     pieces: list[Piece] = []
@@ -53,9 +50,9 @@ def on_describe_producers(gateway: "KafkaGateway", call: Call) -> None:
     for topic in request.topics:
         results = [PartitionResponse(index) for index in topic.partition_indexes]
         topics.append(TopicResponse(topic.name, results))
-        pieces += [_description(gateway.doors, topic.name, result) for result in results]
+        pieces += [_description(context.doors, topic.name, result) for result in results]
     response = DescribeProducersResponse(topics=topics)
-    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
+    Queue(context.clock, pieces, lambda: call.answer(response)).start()
 
 
 def _description(doors: Doors, name: str, result: PartitionResponse) -> Piece:
@@ -78,7 +75,7 @@ def _description(doors: Doors, name: str, result: PartitionResponse) -> Piece:
 # -- WriteTxnMarkers
 
 
-def on_write_txn_markers(gateway: "KafkaGateway", call: Call) -> None:
+def on_write_txn_markers(context: Context, call: Call) -> None:
     """End transactions in partitions that this broker leads; answered when that is committed.
 
     Brokers tell each other in another way. Who sends this is a tool that ends a transaction which
@@ -95,10 +92,10 @@ def on_write_txn_markers(gateway: "KafkaGateway", call: Call) -> None:
                 for index in topic.partition_indexes
             ]
             topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))
-            pieces += [_marking(gateway.doors, marker, topic.name, each) for each in partitions]
+            pieces += [_marking(context.doors, marker, topic.name, each) for each in partitions]
         results.append(WritableTxnMarkerResult(marker.producer_id, topics))
     response = WriteTxnMarkersResponse(markers=results)
-    Queue(gateway.clock, pieces, lambda: call.answer(response)).start()
+    Queue(context.clock, pieces, lambda: call.answer(response)).start()
 
 
 def _check_coordinator_epoch(doors: Doors, epoch: int) -> None:

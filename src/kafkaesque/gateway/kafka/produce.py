@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX, LongCheck
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error, message_of
 from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
@@ -33,9 +33,6 @@ from kafkaesque.protocols.kafka.produce_path import (
 )
 from kafkaesque.transactions.errors import TransactionError
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 _ACKS = (-1, 0, 1)
 
 #: From this version of Produce on, a client can be told that aborting is the way on.
@@ -54,19 +51,19 @@ _Wait = LongCheck | Confirmation
 OnProduced = Callable[[ProduceResult | RequestRefused], None]
 
 
-def on_produce(gateway: "KafkaGateway", call: Call) -> None:
+def on_produce(context: Context, call: Call) -> None:
     """Append what a client sends; the answer follows when all partitions have theirs."""
     header = call.header
     request = read_produce_request(call.frame, header.body_offset, header.api_version)
     topics = request.topics
     if request.acks not in _ACKS:
-        _refuse_all(gateway.doors, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
+        _refuse_all(context.doors, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     elif len(topics) == 1 and len(topics[0][1]) == 1:
         topic, ((index, records),) = topics[0]
-        one = _ProduceOne(gateway.doors, call, request, topic, index)
+        one = _ProduceOne(context.doors, call, request, topic, index)
         one.start(records, request.timeout_ms)
     else:
-        _Produce(gateway.doors, call, request).start()
+        _Produce(context.doors, call, request).start()
 
 
 def _refuse_all(doors: Doors, call: Call, request: ProduceCall, code: ErrorCode) -> None:

@@ -1,8 +1,7 @@
 """InitProducerId: an identity for producers whose repeated batches are told apart."""
 
-from typing import TYPE_CHECKING
-
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.transactions import error_of
 from kafkaesque.model.errors import RequestRefused
@@ -13,16 +12,13 @@ from kafkaesque.transactions import events
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.results import InitResult
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 _FIRST_EPOCH = 0
 _NO_EPOCH = -1
 #: From this version on, a fenced producer is told so by that name (KIP-588).
 _INIT_WITH_FENCED = 4
 
 
-def on_init_producer_id(gateway: "KafkaGateway", call: Call) -> None:
+def on_init_producer_id(context: Context, call: Call) -> None:
     """Give the producer an id that no other has.
 
     An idempotent one gets a new id each time; one with a transactional id gets what belongs to
@@ -32,9 +28,9 @@ def on_init_producer_id(gateway: "KafkaGateway", call: Call) -> None:
     if _is_wrong(request):
         call.answer(_failed(ErrorCode.INVALID_REQUEST))
     elif request.transactional_id is None:
-        _allocate(gateway, call)
+        _allocate(context, call)
     else:
-        _begin(gateway, call, request, request.transactional_id)
+        _begin(context, call, request, request.transactional_id)
 
 
 def _is_wrong(request: InitProducerIdRequest) -> bool:
@@ -46,23 +42,23 @@ def _failed(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
 
 
-def _allocate(gateway: "KafkaGateway", call: Call) -> None:
+def _allocate(context: Context, call: Call) -> None:
     def on_done(outcome: int | RequestRefused) -> None:
         if isinstance(outcome, RequestRefused):
             # What clients repeat; any other error ends an idempotent producer.
             response = _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            call.is_in_vain = gateway.is_cut_off()
+            call.is_in_vain = context.doors.cluster.is_cut_off()
         else:
             response = InitProducerIdResponse(producer_id=outcome, producer_epoch=_FIRST_EPOCH)
         call.answer(response)
 
-    gateway.doors.transactions.new_producer_id(on_done)
+    context.doors.transactions.new_producer_id(on_done)
 
 
 def _begin(
-    gateway: "KafkaGateway", call: Call, request: InitProducerIdRequest, transactional_id: str
+    context: Context, call: Call, request: InitProducerIdRequest, transactional_id: str
 ) -> None:
-    coordinators = gateway.doors.transactions
+    coordinators = context.doors.transactions
     event = events.InitProducerId(
         token=coordinators.next_token(),
         connection=call.connection.number,

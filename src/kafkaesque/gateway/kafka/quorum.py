@@ -1,7 +1,7 @@
 """DescribeQuorum, AddRaftVoter and RemoveRaftVoter: which brokers are controllers (ADR 19)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import METADATA_TOPIC
@@ -12,6 +12,7 @@ from kafkaesque.broker.requests.commands import (
     ControllersView,
 )
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX
 from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
@@ -31,9 +32,6 @@ from kafkaesque.protocols.kafka.messages.describe_quorum_response import (
 from kafkaesque.protocols.kafka.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kafkaesque.protocols.kafka.messages.remove_raft_voter_response import RemoveRaftVoterResponse
 from kafkaesque.protocols.kafka.wire import ZERO_UUID
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: Two of the requests name no time limit.
 DESCRIBE_TIMEOUT_MS: Final = 5_000
@@ -72,10 +70,10 @@ def read_directory_id(uuid: bytes) -> str:
 # -- DescribeQuorum
 
 
-def on_describe_quorum(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_quorum(context: Context, call: Call) -> None:
     """Say who votes, who leads, and how far everybody has the log, as the leader knows."""
     request: DescribeQuorumRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
 
     def on_view(found: ControllersView | RequestRefused) -> None:
         topics = [
@@ -137,7 +135,7 @@ def _nodes(doors: Doors, found: ControllersView) -> list[Node]:
 # -- AddRaftVoter, RemoveRaftVoter
 
 
-def on_add_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
+def on_add_raft_voter(context: Context, call: Call) -> None:
     """Make a broker a controller; answered when it is one, or when that is written down."""
     request: AddRaftVoterRequest = call.read()
 
@@ -147,12 +145,12 @@ def on_add_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(gateway.doors, request.voter_id, request.timeout_ms, is_added=True)
+    change = _Change(context.doors, request.voter_id, request.timeout_ms, is_added=True)
     change.waits = request.ack_when_committed
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
 
-def on_remove_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
+def on_remove_raft_voter(context: Context, call: Call) -> None:
     """Let a broker be a controller no more; answered when it is none."""
     request: RemoveRaftVoterRequest = call.read()
 
@@ -162,7 +160,7 @@ def on_remove_raft_voter(gateway: "KafkaGateway", call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(gateway.doors, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
+    change = _Change(context.doors, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
 

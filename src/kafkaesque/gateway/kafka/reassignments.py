@@ -1,7 +1,6 @@
 """AlterPartitionReassignments and ListPartitionReassignments: replicas that move (ADR 17)."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.requests.commands import (
     AskMoves,
@@ -13,6 +12,7 @@ from kafkaesque.broker.requests.commands import (
     WantedReplicas,
 )
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, code_of_named, message_of
 from kafkaesque.gateway.kafka.topic_admin import TIMEOUT_MS_MAX
 from kafkaesque.model.errors import RequestRefused
@@ -34,11 +34,8 @@ from kafkaesque.protocols.kafka.messages.list_partition_reassignments_response i
     OngoingTopicReassignment,
 )
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
-
-def on_alter_partition_reassignments(gateway: "KafkaGateway", call: Call) -> None:
+def on_alter_partition_reassignments(context: Context, call: Call) -> None:
     """Have replicas moved, or moves stopped; answered when that is decided, not when it is done."""
     request: AlterPartitionReassignmentsRequest = call.read()
     wanted = [
@@ -57,7 +54,7 @@ def on_alter_partition_reassignments(gateway: "KafkaGateway", call: Call) -> Non
 
     command = MoveReplicas(partitions=wanted, may_change_factor=may_change_factor)
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    gateway.doors.cluster.submit(command, timeout_ms, on_outcome)
+    context.doors.cluster.submit(command, timeout_ms, on_outcome)
 
 
 def _answer(
@@ -84,7 +81,7 @@ def _answer(
     return answer
 
 
-def on_list_partition_reassignments(gateway: "KafkaGateway", call: Call) -> None:
+def on_list_partition_reassignments(context: Context, call: Call) -> None:
     """Say which replicas move, of all partitions or of those that are named.
 
     Whoever leads the controllers says so: this broker may not have heard yet of a move that its
@@ -107,7 +104,7 @@ def on_list_partition_reassignments(gateway: "KafkaGateway", call: Call) -> None
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    gateway.doors.cluster.submit(
+    context.doors.cluster.submit(
         AskMoves(), max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)), on_outcome
     )
 

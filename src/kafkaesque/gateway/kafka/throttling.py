@@ -6,117 +6,62 @@ for how long its client is throttled; for that long the connection is not read f
 no quota is set, a request meets one flag that is not up.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.client_quotas import (
-    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from kafkaesque.gateway.kafka.quota_table import Limit, QuotaTable
-from kafkaesque.protocols.kafka.api import ApiKey
+from kafkaesque.chassis.quota_table import Limit
+from kafkaesque.chassis.quotas import Quotas
+from kafkaesque.env.disk import Buffer, FileRange
+from kafkaesque.protocols.kafka.api import ApiKey, RequestHeader
 from kafkaesque.protocols.kafka.throttle_time import with_throttle_time
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.call import Call
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: A loop that is busy for a second has used 100 percent of a second.
 _PERCENT_S_PER_NS: Final = 100 / 1e9
 
 
-class Throttling:
-    """The quotas of one broker's Kafka port."""
-
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
-        self.clock: Final = doors.clock
-        self._table = QuotaTable()
-        #: Whether a client may have a quota at all: else nobody is metered.
-        self.is_active = False
-        #: The same for addresses.
-        self.is_active_for_hosts = False
-
-    def reload(self) -> None:
-        """Take the quotas from the cluster's metadata."""
-        quotas = self._doors.cluster.state.client_quotas
-        self._table.load(quotas)
-        names = {name for values in quotas.values() for name in values}
-        self.is_active_for_hosts = CONNECTION_CREATION_RATE in names
-        self.is_active = bool(names - {CONNECTION_CREATION_RATE})
-
-    def handle(self, gateway: "KafkaGateway", call: "Call") -> None:
-        """Begin a request, metered.
-
-        Raises:
-            MalformedRequest: its body cannot be read.
-        """
-        limits = self._table.limits(call.connection.user, call.header.client_id or "")
-        if not limits:
-            gateway.handle(call)
-            return
-        meter = call.meter = Meter(self, call, limits)
-        meter.begin()
-        gateway.handle(call)
-        meter.on_begun()
-
-    def use(self, limit: Limit, amount: float) -> int:
-        """Take an amount; return until when to wait, 0 if not at all."""
-        now_ms = self.clock.now_ms()
-        wait_ms = self._table.use(limit, amount, now_ms)
-        return now_ms + wait_ms if wait_ms else 0
-
-    def waits_until_ms(self, limit: Limit) -> int:
-        """Return until when to wait for what was taken already, 0 if not at all."""
-        now_ms = self.clock.now_ms()
-        wait_ms = self._table.wait_ms(limit, now_ms)
-        return now_ms + wait_ms if wait_ms else 0
-
-    def note_throttled(self, wait_ms: int) -> None:
-        """Count a client that is told to wait."""
-        self._doors.activity.throttled_requests += 1
-        self._doors.activity.throttle_ms += wait_ms
-
-    def admit(self, host: str) -> int:
-        """Count a new connection of an address; return how long it has to wait, 0 if it may stay.
-
-        One that is refused does not count (KIP-612).
-        """
-        limit = self._table.ip_limit(host)
-        if limit is None:
-            return 0
-        now_ms = self.clock.now_ms()
-        wait_ms = self._table.use(limit, 1, now_ms)
-        if wait_ms:
-            self._table.give_back(limit, 1, now_ms)
-        return wait_ms
-
-
 class Meter:
     """What one request uses of its client's quotas."""
 
-    __slots__ = ("_at_ns", "_call", "_is_begun", "_limits", "_throttling", "_until_ms")
+    __slots__ = (
+        "_at_ns",
+        "_header",
+        "_is_begun",
+        "_limits",
+        "_mute_client",
+        "_quotas",
+        "_until_ms",
+    )
 
-    def __init__(self, throttling: Throttling, call: "Call", limits: Mapping[str, Limit]) -> None:
-        self._throttling = throttling
-        self._call = call
+    def __init__(
+        self,
+        quotas: Quotas,
+        limits: Mapping[str, Limit],
+        header: RequestHeader,
+        mute_client: Callable[[int], None],
+    ) -> None:
+        """`mute_client` has the request's client not read from for so many milliseconds."""
+        self._quotas = quotas
         self._limits = limits
+        self._header = header
+        self._mute_client = mute_client
         #: Up to when the loop's time has been taken.
         self._at_ns = 0
         self._is_begun = False
         #: Until when the client has to wait, as far as that is known.
         self._until_ms = 0
 
-    def begin(self) -> None:
-        """The request has come."""
+    def begin(self, size: int) -> None:
+        """The request has come, with so many bytes."""
         if REQUEST_PERCENTAGE in self._limits:
-            self._at_ns = self._throttling.clock.now_ns()
-        if self._call.header.api_key == ApiKey.PRODUCE:
-            self._use(PRODUCER_BYTE_RATE, self._call.held_bytes)
+            self._at_ns = self._quotas.clock.now_ns()
+        if self._header.api_key == ApiKey.PRODUCE:
+            self._use(PRODUCER_BYTE_RATE, size)
 
     def on_begun(self) -> None:
         """Its handler has returned; the answer may have been given already, or may come later."""
@@ -139,7 +84,7 @@ class Meter:
         limit = self._limits.get(CONTROLLER_MUTATION_RATE)
         if limit is None:
             return False
-        until_ms = self._throttling.waits_until_ms(limit)
+        until_ms = self._quotas.waits_until_ms(limit)
         self._until_ms = max(self._until_ms, until_ms)
         return until_ms > 0
 
@@ -153,32 +98,32 @@ class Meter:
             self._take_time()
         return self._mute()
 
-    def write_into(self, parts: Sequence[Any]) -> Sequence[Any]:
+    def write_into(self, parts: Sequence[Buffer | FileRange]) -> Sequence[Buffer | FileRange]:
         """Return an answer's parts with the time that its client is throttled."""
         throttle_ms = self.on_answer()
         if not throttle_ms:
             return parts
-        header = self._call.header
-        return with_throttle_time(header.api_key, header.api_version, parts, throttle_ms)
+        key, version = self._header.api_key, self._header.api_version
+        return with_throttle_time(key, version, parts, throttle_ms)
 
     def _mute(self) -> int:
         """Have the client wait, and return for how long from now on."""
         if not self._until_ms:
             return 0
-        left_ms = self._until_ms - self._throttling.clock.now_ms()
+        left_ms = self._until_ms - self._quotas.clock.now_ms()
         if left_ms <= 0:
             # The answer took longer than that, and its connection was not read from meanwhile.
             return 0
-        self._call.connection.mute(left_ms)
-        self._throttling.note_throttled(left_ms)
+        self._mute_client(left_ms)
+        self._quotas.note_throttled(left_ms)
         return left_ms
 
     def _take_time(self) -> None:
         if self._at_ns:
-            at_ns, self._at_ns = self._at_ns, self._throttling.clock.now_ns()
+            at_ns, self._at_ns = self._at_ns, self._quotas.clock.now_ns()
             self._use(REQUEST_PERCENTAGE, (self._at_ns - at_ns) * _PERCENT_S_PER_NS)
 
     def _use(self, name: str, amount: float) -> None:
         limit = self._limits.get(name)
         if limit is not None and amount:
-            self._until_ms = max(self._until_ms, self._throttling.use(limit, amount))
+            self._until_ms = max(self._until_ms, self._quotas.use(limit, amount))

@@ -1,7 +1,6 @@
 """CreateTopics, DeleteTopics and CreatePartitions: carried out by the controller."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import TopicState
@@ -16,6 +15,7 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.config_entries import topic_entries
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, message_of
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.mutation_quota import MutationQuota, QuotaUsedUp
@@ -55,9 +55,6 @@ from kafkaesque.protocols.kafka.messages.delete_topics_response import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: However long a client is ready to wait.
 TIMEOUT_MS_MAX = 10 * 60 * 1000
@@ -101,10 +98,10 @@ def command_piece(
 # -- CreateTopics
 
 
-def on_create_topics(gateway: "KafkaGateway", call: Call) -> None:
+def on_create_topics(context: Context, call: Call) -> None:
     """Create topics; each succeeds or fails by itself."""
     request: CreateTopicsRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
     counts: dict[str, int] = {}
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
@@ -234,7 +231,7 @@ def _on_created(doors: Doors, result: CreatableTopicResult, *, validate_only: bo
 # -- DeleteTopics
 
 
-def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
+def on_delete_topics(context: Context, call: Call) -> None:
     """Delete topics with all they hold; each succeeds or fails by itself."""
     request: DeleteTopicsRequest = call.read()
     if call.version >= _VERSION_WITH_TOPIC_STATES:
@@ -242,13 +239,13 @@ def on_delete_topics(gateway: "KafkaGateway", call: Call) -> None:
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     quota = MutationQuota(call, strict_from=_DELETION_STRICT_FROM)
-    deletion = _Deletion(gateway.doors, asked, quota)
+    deletion = _Deletion(context.doors, asked, quota)
     pieces = [
-        command_piece(gateway.doors, command, request.timeout_ms, on_outcome)
+        command_piece(context.doors, command, request.timeout_ms, on_outcome)
         for command, on_outcome in deletion.commands
     ]
     Queue(
-        gateway.doors.clock,
+        context.doors.clock,
         pieces,
         lambda: call.answer(DeleteTopicsResponse(responses=deletion.results)),
     ).start()
@@ -329,14 +326,14 @@ def _key(wanted: DeleteTopicState, topic: TopicState | None) -> bytes | str:
 # -- CreatePartitions
 
 
-def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
+def on_create_partitions(context: Context, call: Call) -> None:
     """Give topics more partitions; each succeeds or fails by itself."""
     request: CreatePartitionsRequest = call.read()
     counts: dict[str, int] = {}
     for topic in request.topics:
         counts[topic.name] = counts.get(topic.name, 0) + 1
     results = {name: CreatePartitionsTopicResult(name=name) for name in counts}
-    known = gateway.doors.cluster.state.topics
+    known = context.doors.cluster.state.topics
     growth = [
         topic.count - len(known[topic.name].partitions)
         for topic in request.topics
@@ -361,9 +358,9 @@ def on_create_partitions(gateway: "KafkaGateway", call: Call) -> None:
                 continue
         command = _growth(topic, validate_only=request.validate_only)
         on_outcome = _on_grown(result)
-        pieces.append(command_piece(gateway.doors, command, request.timeout_ms, on_outcome))
+        pieces.append(command_piece(context.doors, command, request.timeout_ms, on_outcome))
     Queue(
-        gateway.doors.clock,
+        context.doors.clock,
         pieces,
         lambda: call.answer(CreatePartitionsResponse(results=list(results.values()))),
     ).start()

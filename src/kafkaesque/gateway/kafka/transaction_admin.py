@@ -1,10 +1,10 @@
 """DescribeTransactions and ListTransactions: for those who look after them (KIP-664)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.transactions import error_of
@@ -28,9 +28,6 @@ from kafkaesque.transactions import events
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.results import DescribedTransaction, DescribeResult, ListResult
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: The longest pattern of transactional ids.
 PATTERN_LENGTH_MAX = 1_000
 
@@ -38,17 +35,17 @@ PATTERN_LENGTH_MAX = 1_000
 # -- DescribeTransactions
 
 
-def on_describe_transactions(gateway: "KafkaGateway", call: Call) -> None:
+def on_describe_transactions(context: Context, call: Call) -> None:
     """Show transactional ids that this broker coordinates."""
     request: DescribeTransactionsRequest = call.read()
     ids = dict.fromkeys(request.transactional_ids)
-    pieces = [_Description(gateway.doors, transactional_id) for transactional_id in ids]
+    pieces = [_Description(context.doors, transactional_id) for transactional_id in ids]
 
     def answer() -> None:
         states = [_write(piece.found) for piece in pieces]
         call.answer(DescribeTransactionsResponse(transaction_states=states))
 
-    Queue(gateway.clock, [piece.start for piece in pieces], answer).start()
+    Queue(context.clock, [piece.start for piece in pieces], answer).start()
 
 
 class _Description:
@@ -101,7 +98,7 @@ def _write(found: DescribedTransaction) -> TransactionState:
 # -- ListTransactions
 
 
-def on_list_transactions(gateway: "KafkaGateway", call: Call) -> None:
+def on_list_transactions(context: Context, call: Call) -> None:
     """List the transactional ids that this broker coordinates and that pass the filters."""
     request: ListTransactionsRequest = call.read()
     try:
@@ -109,7 +106,7 @@ def on_list_transactions(gateway: "KafkaGateway", call: Call) -> None:
     except ValueError:
         call.answer(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
         return
-    coordinators = gateway.doors.transactions
+    coordinators = context.doors.transactions
 
     def make_event() -> events.ListTransactions:
         return events.ListTransactions(

@@ -1,10 +1,9 @@
 """TxnOffsetCommit: a group's offsets that count when a transaction is committed."""
 
-from typing import TYPE_CHECKING
-
 from kafkaesque.broker.doors import Doors
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import (
     code_of,
     code_of_group_error,
@@ -34,22 +33,19 @@ from kafkaesque.protocols.kafka.messages.txn_offset_commit_response import (
 )
 from kafkaesque.transactions.errors import TransactionError
 
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
-
 #: From this version on, the coordinator has the group's partition added to the transaction, and
 #: clients can be told that aborting is the way on (KIP-890 part 2).
 _WITH_ADDING = 5
 
 
-def on_txn_offset_commit(gateway: "KafkaGateway", call: Call) -> None:
+def on_txn_offset_commit(context: Context, call: Call) -> None:
     """Store offsets within a transaction; answered when they are in the log."""
-    commit = _Commit(gateway.doors, call, call.read())
+    commit = _Commit(context.doors, call, call.read())
     if commit.is_empty:
         commit.answer()
     else:
         group_ids = (commit.request.group_id,)
-        gateway.doors.groups.when_found(group_ids, commit.start)
+        context.doors.groups.when_found(group_ids, commit.start)
 
 
 class _Commit:

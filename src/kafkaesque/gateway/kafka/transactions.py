@@ -1,11 +1,11 @@
 """AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: a transactional producer and its coordinator."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_transaction_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.model.errors import InvariantBroken, LeaderNotAvailable, RequestRefused
@@ -28,9 +28,6 @@ from kafkaesque.protocols.kafka.messages.end_txn_response import EndTxnResponse
 from kafkaesque.transactions import events
 from kafkaesque.transactions.errors import TransactionError
 from kafkaesque.transactions.results import AddOffsetsResult, AddPartitionsResult, EndResult
-
-if TYPE_CHECKING:
-    from kafkaesque.gateway.kafka.gateway import KafkaGateway
 
 #: From this version of AddPartitionsToTxn on, one request is about many transactions (KIP-890).
 _ADD_WITH_TRANSACTIONS = 4
@@ -58,14 +55,14 @@ def error_of(result: object) -> TransactionError:
 # -- AddPartitionsToTxn
 
 
-def on_add_partitions_to_txn(gateway: "KafkaGateway", call: Call) -> None:
+def on_add_partitions_to_txn(context: Context, call: Call) -> None:
     """Take partitions into transactions, or say whether they take part."""
     request: AddPartitionsToTxnRequest = call.read()
     if call.version >= _ADD_WITH_TRANSACTIONS:
-        _add_many(gateway, call, request)
+        _add_many(context, call, request)
         return
     adding = _Adding(
-        gateway.doors,
+        context.doors,
         call,
         events.AddedPartitions(
             request.v3_and_below_transactional_id,
@@ -82,10 +79,10 @@ def on_add_partitions_to_txn(gateway: "KafkaGateway", call: Call) -> None:
     adding.start(answer)
 
 
-def _add_many(gateway: "KafkaGateway", call: Call, request: AddPartitionsToTxnRequest) -> None:
+def _add_many(context: Context, call: Call, request: AddPartitionsToTxnRequest) -> None:
     pieces = [
         _Adding(
-            gateway.doors,
+            context.doors,
             call,
             events.AddedPartitions(
                 each.transactional_id,
@@ -107,7 +104,7 @@ def _add_many(gateway: "KafkaGateway", call: Call, request: AddPartitionsToTxnRe
         ]
         call.answer(AddPartitionsToTxnResponse(results_by_transaction=results))
 
-    Queue(gateway.clock, [piece.start for piece in pieces], answer).start()
+    Queue(context.clock, [piece.start for piece in pieces], answer).start()
 
 
 def _partitions_of(topics: Sequence[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
@@ -198,10 +195,10 @@ class _Adding:
 # -- AddOffsetsToTxn
 
 
-def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
+def on_add_offsets_to_txn(context: Context, call: Call) -> None:
     """Take a group's offsets into a transaction."""
     request: AddOffsetsToTxnRequest = call.read()
-    doors = gateway.doors
+    doors = context.doors
 
     def answer(error: TransactionError) -> None:
         is_fenced_known = call.version >= _ADD_OFFSETS_WITH_FENCED
@@ -234,10 +231,10 @@ def on_add_offsets_to_txn(gateway: "KafkaGateway", call: Call) -> None:
 # -- EndTxn
 
 
-def on_end_txn(gateway: "KafkaGateway", call: Call) -> None:
+def on_end_txn(context: Context, call: Call) -> None:
     """Commit or abort; answered when that is decided, while markers are still written."""
     request: EndTxnRequest = call.read()
-    coordinators = gateway.doors.transactions
+    coordinators = context.doors.transactions
     event = events.EndTransaction(
         token=coordinators.next_token(),
         connection=call.connection.number,

@@ -1,9 +1,7 @@
 """Long requests give way: how long one may keep the loop from everybody else at a time."""
 
+from kafkaesque.chassis.relief import TURN_MS_MAX
 from kafkaesque.env.clock import Clock
-
-#: A request that has been at work for so long goes on in the next turn of the loop.
-TURN_MS_MAX = 10
 
 
 class Turn:

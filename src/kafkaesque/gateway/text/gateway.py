@@ -1,10 +1,13 @@
 """The text port: accepts people with telnet and bounds what they may use."""
 
-from collections.abc import Callable
+from functools import partial
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.env.clock import Timer
-from kafkaesque.env.network import Address, Framing, Listener, ListenOptions
+from kafkaesque.broker.listeners import TEXT, Listener
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.gateway import Gateway
+from kafkaesque.chassis.link import PortOptions
+from kafkaesque.env.network import Address, Framing
 from kafkaesque.gateway.text.connection import TextConnection
 from kafkaesque.gateway.text.consuming import Consumer
 from kafkaesque.gateway.text.publishing import Publisher
@@ -30,70 +33,36 @@ from kafkaesque.protocols.text.errors import BadCommand
 
 CONNECTIONS_MAX = 1_000
 CONNECTION_IDLE_MS_MAX = 600_000
-SWEEP_MS = 30_000
-RELIEF_MS = 5
+#: With so many bytes of answers unread, no more lines are carried out.
+UNSENT_BYTES_MAX = 1024 * 1024
 
 
-class TextGateway:
-    """One broker's text port."""
+class TextGateway(Gateway):
+    """One broker's text ports."""
 
-    def __init__(self, doors: Doors, report: Callable[[str], None]) -> None:
+    def __init__(self, doors: Doors, chassis: Chassis) -> None:
+        super().__init__(chassis)
         self.doors = doors
         self.clock = doors.clock
-        self.report = report
-        self.connections: dict[int, TextConnection] = {}
         self._publisher = Publisher(doors)
         self._consumer = Consumer(doors)
-        self._listener: Listener | None = None
-        self._sweep: Timer | None = None
-        self._unrelieved: list[Callable[[], None]] = []
 
-    def start(self, address: Address) -> Address:
-        """Listen; return the bound address.
+    def start(self, listener: Listener) -> Address:
+        """Listen, at one more port if there is one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        options = ListenOptions(framing=Framing.STREAM, connections_max=CONNECTIONS_MAX)
-        listener = self.doors.network.listen(address, options, lambda: TextConnection(self))
-        self._listener = listener
-        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
-        return listener.address
-
-    def stop(self) -> None:
-        """Accept no more and close what is open."""
-        if self._listener is not None:
-            self._listener.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
-        for connection in list(self.connections.values()):
-            connection.close()
-
-    def is_overloaded(self) -> bool:
-        """Whether so much waits to be synced that nothing more should be taken from clients."""
-        return self.doors.publishing.is_overloaded
-
-    def call_when_relieved(self, callback: Callable[[], None]) -> None:
-        """Call once the broker can take more; each connection asks once at most."""
-        if not self._unrelieved:
-            self.clock.call_later(RELIEF_MS, self._on_relief)
-        self._unrelieved.append(callback)
-
-    def _on_relief(self) -> None:
-        if self.is_overloaded():
-            self.clock.call_later(RELIEF_MS, self._on_relief)
-            return
-        waiting, self._unrelieved = self._unrelieved, []
-        for callback in waiting:
-            callback()
-
-    def _on_sweep(self) -> None:
-        """Close connections whose client has neither said nor read anything for long."""
-        limit_ms = self.clock.now_ms() - CONNECTION_IDLE_MS_MAX
-        for connection in list(self.connections.values()):
-            if connection.active_ms < limit_ms:
-                connection.on_idle()
-        self._sweep = self.clock.call_later(SWEEP_MS, self._on_sweep)
+        options = PortOptions(
+            protocol=TEXT,
+            listener=listener.name,
+            framing=Framing.STREAM,
+            connections_max=CONNECTIONS_MAX,
+            unsent_bytes_max=UNSENT_BYTES_MAX,
+            idle_ms_max=lambda: CONNECTION_IDLE_MS_MAX,
+            refuses_http=True,
+        )
+        return self.listen(listener.address, options, partial(TextConnection, self.carry_out))
 
     # -- commands
 

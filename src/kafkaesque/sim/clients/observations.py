@@ -15,6 +15,7 @@ records of a key replace each other, a record is lost if there is no later one o
 asked for).
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -29,12 +30,15 @@ UNCOMMITTED_BYTES: Final = 10_000
 
 def key_of(value: bytes) -> bytes:
     """Return the key that goes with a value, where records have keys; producers share them."""
-    number = int(value.rpartition(b"/")[2])
-    return b"key-%d" % (number // RECORDS_PER_KEY)
+    return b"key-%d" % (_number_of(value) // RECORDS_PER_KEY)
 
 
 def _producer_of(value: bytes) -> str:
     return value.decode().rsplit("/", 2)[0]
+
+
+def _number_of(value: bytes) -> int:
+    return int(value.rpartition(b"/")[2])
 
 
 class _Skip(NamedTuple):
@@ -79,12 +83,13 @@ class Observations:
         self._asked_start: dict[int, int] = defaultdict(int)
         #: partition -> the greatest log start that was promised
         self._promised_start: dict[int, int] = defaultdict(int)
-        #: partition -> the values of each batch
         #: Offsets of what brokers write for themselves.
         self._control: dict[int, set[int]] = defaultdict(set)
+        #: partition -> the values of each batch
         self._batches: dict[int, list[list[bytes]]] = defaultdict(list)
-        #: partition and producer -> the greatest offset that was acknowledged
-        self._newest: dict[tuple[int, str], int] = {}
+        #: partition and producer -> what was acknowledged, in the order of sending: the number of
+        #: each batch's first record, its first offset and the offset after its last one.
+        self._placed: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
         #: partition -> what was acknowledged at offset 0
         self._first: dict[int, bytes] = {}
         self._skips: list[_Skip] = []
@@ -117,20 +122,27 @@ class Observations:
             self.acknowledged[partition, value] = offset
 
     def _check_sends(self, partition: int, base_offset: int, values: list[bytes]) -> None:
-        producer = _producer_of(values[0])
-        newest = self._newest.get((partition, producer), -1)
-        self._newest[partition, producer] = max(newest, base_offset + len(values) - 1)
-        if base_offset == 0:
-            first = self._first.setdefault(partition, values[0])
-            if first != values[0] or newest >= 0:
-                self.note_anomaly(
-                    f"spurious zero offset: {values[0]!r} was acknowledged at {partition}@0"
-                )
-        elif base_offset <= newest:
-            self.note_anomaly(
-                f"non-monotonic send: {values[0]!r} was acknowledged at {partition}@{base_offset}, "
-                f"after {producer} had {newest}"
-            )
+        """Compare with what the producer sent just before and just after this batch.
+
+        Acknowledgements may come in another order: of a batch that was not acknowledged in time,
+        and is repeated after the next one was, a leader says where it is.
+        """
+        producer, number = _producer_of(values[0]), _number_of(values[0])
+        placed = self._placed.setdefault((partition, producer), [])
+        at = bisect_right(placed, (number, base_offset, base_offset))
+        end = base_offset + len(values)
+        before = placed[at - 1] if at else None
+        after = placed[at] if at < len(placed) else None
+        placed.insert(at, (number, base_offset, end))
+        what = f"{values[0]!r} was acknowledged at {partition}@{base_offset}"
+        if base_offset == 0 and (
+            before is not None or self._first.setdefault(partition, values[0]) != values[0]
+        ):
+            self.note_anomaly(f"spurious zero offset: {what}")
+        elif before is not None and base_offset < before[2]:
+            self.note_anomaly(f"non-monotonic send: {what}, the batch before it at {before[1]}")
+        elif after is not None and after[1] < end:
+            self.note_anomaly(f"non-monotonic send: {what}, the batch after it at {after[1]}")
 
     def acknowledged_end(self, partition: int) -> int:
         """Return the offset after the last acknowledged record."""
@@ -317,12 +329,12 @@ class Observations:
             if (partition, value) not in self._sent:
                 self.note_anomaly(f"unsent: nobody sent {value!r}, at {partition}@{offset}")
                 continue
-            producer, number = _producer_of(value), value.rpartition(b"/")[2]
-            if int(number) <= newest.get(producer, -1):
+            producer, number = _producer_of(value), _number_of(value)
+            if number <= newest.get(producer, -1):
                 self.note_anomaly(
                     f"reordered: {value!r} at {partition}@{offset} after {newest[producer]}"
                 )
-            newest[producer] = int(number)
+            newest[producer] = number
         if not self.compacts:
             self._check_batches(partition, places)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaesque.broker.metadata.client_quotas import NAME_LENGTH_MAX, QuotaEntity
-from kafkaesque.gateway.kafka import quota_table
-from kafkaesque.gateway.kafka.quota_table import (
+from kafkaesque.chassis import quota_table
+from kafkaesque.chassis.quota_table import (
     BURST_S,
     SHORT_WAIT_MS_MAX,
     WAIT_MS_MAX,

@@ -1,0 +1,1 @@
+"""What every port needs, once: limits, pausing, drain, idle sweep, metering, who is connected."""

@@ -1,0 +1,399 @@
+"""A client's connection, as far as it is the same for every protocol.
+
+Theory of operation. A connection is not read from while any of this holds: too much of it is
+unanswered (`is_full`), its client does not read what it was sent, the broker is overloaded, it has
+kept the loop for long and others come first, or whatever asked for it (`hold`), its client is
+throttled (`mute`), or it is about to be closed (`leave`). TCP slows the client down then, and
+memory stays bounded. `maybe_pause` is called when something may have begun to hold, `maybe_resume`
+when something may have ended; between the two marks lies half of each bound, so that reading does
+not go on and off with every answer.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kafkaesque.chassis.chassis import Chassis
+from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
+from kafkaesque.chassis.identity import Identity
+from kafkaesque.chassis.meter import Meter
+from kafkaesque.env.clock import Timer
+from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
+from kafkaesque.env.report_limit import ReportLimit
+from kafkaesque.model.errors import InvariantBroken
+
+
+def _never() -> int:
+    return -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortOptions:
+    """One listener: what it speaks and its bounds."""
+
+    protocol: str
+    #: What the operator calls it: among the listeners of a broker, its own.
+    listener: str
+    framing: Framing
+    frame_bytes_max: int = 100 * 1024 * 1024
+    #: One more connection is closed at once.
+    connections_max: int = 20_000
+    #: Bytes that a client may leave unread, beside what the kernel takes of them. It is read from
+    #: again below half of that, which is told of only from `LOW_WATER_BYTES` on.
+    unsent_bytes_max: int = 1024 * 1024
+    #: Asked at each sweep: a client that has been silent for longer has to go; -1 is never.
+    idle_ms_max: Callable[[], int] = _never
+    #: When the broker stops, what is being answered has so long to be finished.
+    drain_ms_max: int = 1_000
+    #: Whether operators come here, for whom there is room when clients have used up all of it. Its
+    #: connections count for the limits of all ports, and are refused only for its own.
+    is_protected: bool = False
+    #: For protocols of lines: whether a stream that begins as an HTTP request is closed, because a
+    #: web page may have sent it.
+    refuses_http: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unsent_bytes_max < 2 * LOW_WATER_BYTES:
+            raise InvariantBroken(
+                f"unsent_bytes_max of {self.listener} is below {2 * LOW_WATER_BYTES}"
+            )
+
+
+class Shared:
+    """What all connections of a port have in common."""
+
+    __slots__ = (
+        "chassis",
+        "clock",
+        "connections",
+        "load",
+        "meter",
+        "options",
+        "refusals",
+        "relief",
+    )
+
+    def __init__(self, chassis: Chassis, options: PortOptions) -> None:
+        self.chassis: Final = chassis
+        self.clock: Final = chassis.clock
+        self.load: Final = chassis.load
+        self.relief: Final = chassis.relief
+        self.options: Final = options
+        #: Those that were admitted and are not gone, by `id`.
+        self.connections: Final[dict[int, ClientConnection]] = {}
+        self.meter: Final = Meter(self.connections)
+        #: What strangers send that cannot be understood; they can send it as often as they like.
+        self.refusals: Final = ReportLimit(chassis.report, chassis.clock.call_later)
+
+
+class ClientConnection(ABC):
+    """One client; a protocol's connection inherits from it and brings `on_bytes`.
+
+    What a protocol may also bring: `is_full` and `has_room` where it takes input that it does not
+    answer at once, `is_busy` for what a drain waits for, `on_opened`, `go_on`, `on_idle` and
+    `on_gone`. It adds to `shared.meter.requests`, and calls `maybe_pause` when it has taken input.
+    """
+
+    __slots__ = (
+        "_beginning",
+        "_expected",
+        "_is_held",
+        "_is_leaving",
+        "_is_paused",
+        "_muted_until_ms",
+        "_turn_begun_ms",
+        "_unmute",
+        "active_ms",
+        "connection",
+        "identity",
+        "is_listener_only",
+        "number",
+        "shared",
+        "unsent_bytes_seen",
+    )
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared: Final = shared
+        self.connection: Connection | None = None
+        #: Once it is admitted.
+        self.identity: Identity | None = None
+        #: In the order of acceptance, at all ports: what comes over a lower one may have been
+        #: overtaken.
+        self.number: Final = shared.chassis.next_connection_number()
+        self._is_paused = False
+        #: Whether nothing more may be begun, whatever the bounds say: until `release`.
+        self._is_held = False
+        #: Whether nothing more may be begun ever.
+        self._is_leaving = False
+        #: While its client is throttled: until when, and what ends it.
+        self._muted_until_ms = 0
+        self._unmute: Timer | None = None
+        #: What happens when its client is late with something; see `expect`.
+        self._expected: Timer | None = None
+        #: When the first of the requests was begun that have come with one another.
+        self._turn_begun_ms = 0
+        #: When the client was last seen to do something.
+        self.active_ms = 0
+        #: How much the client had not taken when that was last looked at.
+        self.unsent_bytes_seen = 0
+        #: Whether its client may be silent for ever, as long as it reads: it waits for what comes.
+        self.is_listener_only = False
+        #: What its stream began with, until it is known not to be HTTP.
+        self._beginning: bytes | None = b"" if shared.options.refuses_http else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer would reach anybody."""
+        return self.connection is not None
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client came by."""
+        return self.shared.options.listener
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether its client is throttled at the moment."""
+        return self._unmute is not None
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether what waits may be begun; if not, `go_on` comes when that may have changed."""
+        connection = self.connection
+        if connection is None or self._is_held or self._is_leaving or self._unmute is not None:
+            return False
+        if connection.unsent_bytes() > self.shared.options.unsent_bytes_max:
+            return False
+        if self.shared.load.is_overloaded:
+            self.shared.relief.wait(self)
+            return False
+        return True
+
+    # -- what a protocol brings
+
+    @abstractmethod
+    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
+        """See `ConnectionHandler`."""
+
+    def on_opened(self) -> None:  # noqa: B027
+        """It was admitted; a protocol whose servers speak first does so now."""
+
+    def is_full(self) -> bool:
+        """Whether so much is unanswered that no more should be read."""
+        return False
+
+    def has_room(self) -> bool:
+        """Whether so little is unanswered that more may be read."""
+        return True
+
+    def is_busy(self) -> bool:
+        """Whether something is being answered that a drain should wait for."""
+        return False
+
+    def go_on(self) -> None:
+        """Something that stood against it may have ended."""
+        self.maybe_resume()
+
+    def on_idle(self) -> None:
+        """Its client has been silent for too long."""
+        self.abort()
+
+    def on_gone(self) -> None:  # noqa: B027
+        """The connection is gone; called once if it was admitted."""
+
+    # -- from the network
+
+    def on_open(self, connection: Connection) -> None:
+        """See `ConnectionHandler`."""
+        shared = self.shared
+        admission = shared.chassis.admission
+        host = connection.peer.rsplit(":", 1)[0]
+        if admission.refuses_late(connection, host):
+            shared.meter.refused += 1
+            return
+        identity = Identity(host=host, listener=shared.options.listener)
+        if not admission.admit(identity, is_protected=shared.options.is_protected):
+            shared.meter.refused += 1
+            connection.abort()
+            return
+        self.connection = connection
+        self.identity = identity
+        shared.meter.accepted += 1
+        shared.connections[id(self)] = self
+        self.active_ms = self._turn_begun_ms = shared.clock.now_ms()
+        self.on_opened()
+
+    def on_writable(self) -> None:
+        """See `ConnectionHandler`."""
+        self.go_on()
+
+    def on_close(self, error: Exception | None) -> None:
+        """See `ConnectionHandler`."""
+        connection, identity = self.connection, self.identity
+        if connection is None or identity is None:
+            return
+        self.connection = None
+        for timer in (self._unmute, self._expected):
+            if timer is not None:
+                timer.cancel()
+        self._unmute = None
+        shared = self.shared
+        shared.meter.note_gone(connection)
+        shared.chassis.admission.release(identity)
+        del shared.connections[id(self)]
+        self.on_gone()
+
+    def speaks_http(self, data: bytearray | memoryview | bytes) -> bool:
+        """Close if the stream begins as an HTTP request; say whether that is so.
+
+        Asked at the head of `on_bytes`, where a protocol's port `refuses_http`.
+        """
+        if self._beginning is None:
+            return False
+        beginning = self._beginning + bytes(data[: BEGINNING_BYTES - len(self._beginning)])
+        is_http = is_http_request(beginning)
+        self._beginning = beginning if is_http is None else None
+        if is_http and self.connection is not None:
+            self.leave()
+            self._say_closing("it sent an HTTP request")
+            self.connection.close()
+        return is_http is True
+
+    # -- ending
+
+    def refuse(self, reason: str) -> None:
+        """Close at once, and report why: after what was not understood nothing else can be."""
+        if self.connection is not None:
+            self._say_closing(reason)
+            self.connection.abort()
+
+    def abort(self) -> None:
+        """Hang up."""
+        if self.connection is not None:
+            self.connection.abort()
+
+    def close(self) -> None:
+        """Send what was written, then hang up."""
+        if self.connection is not None:
+            self.connection.close()
+
+    def leave(self) -> None:
+        """Begin nothing more: the connection is about to be closed."""
+        self._is_leaving = True
+        self._pause()
+
+    def expect(self, ms: int, on_late: Callable[[], None] | None = None) -> None:
+        """Hang up, or call, after so long, unless something else is expected before."""
+        if self._expected is not None:
+            self._expected.cancel()
+        self._expected = self.shared.clock.call_later(ms, on_late or self.abort)
+
+    def _say_closing(self, reason: str) -> None:
+        if self.connection is not None:
+            peer = self.connection.peer
+            self.shared.refusals.say(f"closing the connection from {peer}: {reason}")
+
+    # -- who it is
+
+    def identify(self, user: str) -> bool:
+        """Take the client for a user from now on, unless that has all connections it may have."""
+        before = self.identity
+        if before is None:
+            return False
+        after = replace(before, user=user)
+        if not self.shared.chassis.admission.rename(before, after):
+            return False
+        self.identity = after
+        return True
+
+    # -- reading on and off
+
+    def note_activity(self) -> None:
+        """The client has done something."""
+        self.active_ms = self.shared.clock.now_ms()
+
+    def hold(self) -> None:
+        """Begin no more requests until `release`."""
+        self._is_held = True
+        self._pause()
+
+    def release(self) -> None:
+        """Go on, if nothing else stands against it."""
+        self._is_held = False
+        self._turn_begun_ms = self.shared.clock.now_ms()
+        self.go_on()
+
+    def give_way(self) -> None:
+        """Begin no more requests until others had their turn."""
+        self.hold()
+        self.shared.chassis.turns.wait(self)
+
+    def mute(self, delay_ms: int) -> None:
+        """Begin no more requests for so long from now, or for longer if that was said before."""
+        clock = self.shared.clock
+        until_ms = clock.now_ms() + delay_ms
+        if self.connection is None or until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        if self._unmute is None:
+            self._unmute = clock.call_later(delay_ms, self._on_unmute)
+        self._pause()
+
+    def _on_unmute(self) -> None:
+        clock = self.shared.clock
+        self.active_ms = clock.now_ms()
+        left_ms = self._muted_until_ms - self.active_ms
+        if left_ms > 0:
+            # It was told to wait for longer meanwhile.
+            self._unmute = clock.call_later(left_ms, self._on_unmute)
+            return
+        self._unmute = None
+        self.go_on()
+
+    def charge(self, quota: str, amount: float) -> None:
+        """Take an amount of a quota of the client's user, who waits if it was too much."""
+        quotas = self.shared.chassis.quotas
+        if quotas.is_active and self.identity is not None:
+            wait_ms = quotas.charge(self.identity.user, quota, amount)
+            if wait_ms:
+                self.mute(wait_ms)
+
+    def maybe_pause(self) -> None:
+        """Read no more if something stands against it."""
+        connection = self.connection
+        if connection is None or self._is_paused:
+            return
+        shared = self.shared
+        is_overloaded = shared.load.is_overloaded
+        if (
+            is_overloaded
+            or self.is_full()
+            or connection.unsent_bytes() > shared.options.unsent_bytes_max
+        ):
+            self._pause()
+            if is_overloaded:
+                shared.relief.wait(self)
+
+    def maybe_resume(self) -> None:
+        """Read again if nothing stands against it."""
+        connection = self.connection
+        if (
+            connection is None
+            or not self._is_paused
+            or self._is_held
+            or self._is_leaving
+            or self._unmute is not None
+        ):
+            return
+        shared = self.shared
+        if shared.load.is_overloaded:
+            shared.relief.wait(self)
+        elif self.has_room() and connection.unsent_bytes() <= shared.options.unsent_bytes_max // 2:
+            self._is_paused = False
+            connection.resume_reading()
+
+    def _pause(self) -> None:
+        if self.connection is not None and not self._is_paused:
+            self._is_paused = True
+            self.connection.pause_reading()

@@ -1,0 +1,55 @@
+"""What the connections of one listener have done, in plain numbers, for `/metrics`."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from kafkaesque.env.network import Connection
+
+
+class Counted(Protocol):
+    """An open connection."""
+
+    connection: Connection | None
+
+
+class Meter:
+    """Counters of one listener, which only grow; bytes are those of the wire.
+
+    Bytes are counted where they are sent and received, and added up when somebody asks.
+    """
+
+    __slots__ = ("_bytes_in", "_bytes_out", "_open", "accepted", "refused", "requests")
+
+    def __init__(self, connections: Mapping[int, Counted]) -> None:
+        """`connections` are those that are open, whoever adds them and takes them away."""
+        self._open: Final = connections
+        self.accepted = 0
+        #: Closed for a limit or quota on connections.
+        self.refused = 0
+        #: Begun; what a request is, the protocol says.
+        self.requests = 0
+        #: Of connections that are gone.
+        self._bytes_in = 0
+        self._bytes_out = 0
+
+    def note_gone(self, connection: Connection) -> None:
+        """A connection is counted among the open ones no more."""
+        self._bytes_in += connection.received_bytes()
+        self._bytes_out += connection.sent_bytes()
+
+    @property
+    def open(self) -> int:
+        """Connections that are open now."""
+        return len(self._open)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes received."""
+        links = [each.connection for each in self._open.values()]
+        return self._bytes_in + sum(link.received_bytes() for link in links if link is not None)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes sent."""
+        links = [each.connection for each in self._open.values()]
+        return self._bytes_out + sum(link.sent_bytes() for link in links if link is not None)
