@@ -182,10 +182,8 @@ class JwtVerifier:
         key = self._keys.get(kid) if isinstance(kid, str) else None
         if key is None:
             raise JwtRefused("the key is not known", FailureReason.UNKNOWN)
-        if key.key_type != _KEY_TYPES.get(algorithm) or self._algorithms[kid] not in (
-            "",
-            algorithm,
-        ):
+        is_fitting = key.key_type == _KEY_TYPES.get(algorithm)
+        if not is_fitting or self._algorithms[kid] not in ("", algorithm):
             raise JwtRefused("the algorithm is not the key's")
         return key
 
