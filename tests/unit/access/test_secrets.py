@@ -136,7 +136,8 @@ def test_nothing_on_the_way_of_an_authentication_shows_a_secret() -> None:
     )
     decoy = make_decoy(key, SCRAM_SHA_256, "nobody", {})
     checkers = Checkers(access=lambda: state, keys=KEYS, verified=verified)
-    shown = pprint.pformat([plain, work, work.run, by_scram, decoy, checkers, server])
+    things = [plain, work, work.run, by_scram, decoy, checkers, server]
+    shown = pprint.pformat(things) + repr(things)
     hidden = (CANARY, key.decode(), repr(decoy.stored_key)[2:-1], KEY.reveal().decode())
     assert not any(each in shown for each in hidden)
     assert work.run()
