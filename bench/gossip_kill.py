@@ -1,7 +1,7 @@
 """How soon the others know of a kill -9: `python -m bench.gossip_kill [KILLS]`.
 
 Three brokers and a fourth one that is killed and started again; each time is from before the kill
-until the last of the others has logged that it takes the fourth one for dead.
+until the last of the others has logged that it declares the fourth one dead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def measure(directory: Path, kills: int) -> list[float]:
             since = cluster.places()
             begun = time.monotonic()
             cluster.brokers[VICTIM].kill()
-            cluster.wait_for((1, 2, 3), f"takes broker {VICTIM} at", since, 10)
+            cluster.wait_for((1, 2, 3), f"declares broker {VICTIM} at", since, 10)
             found.append((time.monotonic() - begun) * 1000)
             cluster.start(VICTIM, [3])
             cluster.wait_until_ready()

@@ -130,7 +130,7 @@ def main() -> int:
         failure.show()
         return failure.exit_code
     except KeyboardInterrupt:
-        print(f"stopped; the same command goes on ({arguments.results})", file=sys.stderr)
+        print(f"stopped; the same command continues ({arguments.results})", file=sys.stderr)
         return 130
 
 

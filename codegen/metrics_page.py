@@ -36,23 +36,23 @@ kafkaesque_partition_high_watermark{{topic="greetings",partition="1"}} 0
 kafkaesque_partition_high_watermark{{topic="greetings",partition="2"}} 1
 ```
 
-The port is 8080; in a local cluster, broker 2 has 8081, and so on. `admin.port` in the broker's
-file changes it, and 0 switches it off. It listens on the broker's `host`,
-which is 127.0.0.1 by default.
+The port is 8080; in a local cluster, broker 2 has 8081, and so on. Set `admin.port` in the
+broker's file to another port, or to 0 for none. The port listens on the broker's `host`, which is
+127.0.0.1 by default.
 
 ## Alerts to begin with
 
 | expression | meaning |
 |---|---|
-| `kafkaesque_leaderless_partitions > 0` | partitions are neither written nor read |
+| `kafkaesque_leaderless_partitions > 0` | partitions can be neither written nor read |
 | `kafkaesque_under_min_isr_partitions > 0` | `acks=all` is refused |
 | `kafkaesque_under_replicated_partitions > 0` for five minutes | replicas do not catch up |
 | `kafkaesque_disk_free_bytes / kafkaesque_disk_total_bytes < 0.15` | a disk fills up |
-| `kafkaesque_broker_failed > 0` | a broker has given up its disk |
+| `kafkaesque_broker_failed > 0` | a broker has stopped using its disk after an error |
 | `kafkaesque_group_lag_messages`, for your important groups | consumers fall behind |
 
-[operations.md](operations.md) says what to do about each. In a rolling restart, let
-`kafkaesque cluster wait --in-sync` decide when to go on to the next broker; it also checks
+[operations.md](operations.md) says what to do about each. In a rolling restart, wait for
+`kafkaesque cluster wait --in-sync` before you restart the next broker; it also checks
 `/health/ready` of all brokers.
 
 ## Paths
@@ -66,25 +66,26 @@ request |
 | `/health/ready` | 200, or 503 with one line for each reason: not registered, turned away by \
 other brokers, a controller that has lost its disk, metadata not caught up, no controller known, \
 own partitions still recovering or damaged, stopping |
-| `/brokers` | JSON: all registered brokers, their ports, and whether this broker hears of them |
+| `/brokers` | JSON: all registered brokers, their ports, and whether this broker is \
+in contact with them |
 | `/controllers` | JSON: the controllers as this broker knows them, which of them leads, and \
-whether this broker is a controller that has lost its disk, and with it its vote |
+whether this broker is a controller that has lost its vote together with its disk |
 | `/offline-replicas` | JSON: copies that this broker cannot read, or only in part: what is \
 wrong, in which file, and what helps; and copies that it is replacing from other brokers |
-| `/members` | JSON: what this broker knows of the others by gossip |
-| `/recoveries` | JSON: partitions that are being recovered after losing their majority, or ever \
-were; `?topic=orders` selects a topic |
+| `/members` | JSON: what this broker knows of the others from gossip |
+| `/recoveries` | JSON: partitions that lost their majority and were recovered, or are being \
+recovered; `?topic=orders` selects a topic |
 
 ## About the numbers
 
 - Counters start at 0 when a broker starts.
 - Histograms of times are in seconds, with buckets from
   {LATENCY_BOUNDS_S[0] * 1000:g} ms to {LATENCY_BOUNDS_S[-1]:g} s.
-- The number of label values is bounded, whatever clients do. Groups: the {GROUPS_MAX} that are
-  furthest behind. Partitions: only of requested topics, at most {PARTITIONS_MAX:,} of each.
-  Clients: never.
-- Metrics are cheap: counting costs a few additions per request. Values that need a look at all
-  partitions are computed only when somebody asks, a part in each turn of the event loop.
+- The number of label values is bounded, whatever clients do. Groups: only the {GROUPS_MAX} that
+  are furthest behind. Partitions: only those of requested topics, at most {PARTITIONS_MAX:,} of
+  each topic. Clients are never labels.
+- Metrics are cheap: counting costs a few additions per request. Values that depend on all
+  partitions are computed only for a request, in small steps between other work.
 """
 
 

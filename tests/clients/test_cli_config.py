@@ -137,14 +137,14 @@ def test_a_broker_that_is_not_there_is_said_at_once(bootstrap_servers: str) -> N
         )
         assert time.monotonic() - begun < REQUEST_TIMEOUT_S
         assert done.exit_code == 1
-        assert "there is no broker 99 at work; there are 1, 2, 3" in done.stderr
+        assert "broker 99 is not running; these are: 1, 2, 3" in done.stderr
 
 
 def test_what_is_wrong_is_said_before_anything_is_done(config: Cli) -> None:
-    assert "name one" in config("set", "retention.ms=1", code=2).errors
+    assert "say whose options" in config("set", "retention.ms=1", code=2).errors
     twice = config("set", "retention.ms=1", "retention.ms=2", "--topic", "a", code=2).errors
     assert "option retention.ms is given twice: '1' and '2'" in twice
-    assert "name one" in config("describe", "--topic", "a", "--broker", "1", code=2).errors
+    assert "say whose options" in config("describe", "--topic", "a", "--broker", "1", code=2).errors
     assert "name=value" in config("set", "retention.ms", "--topic", "a", code=2).errors
     unknown = config("describe", "num.partition", "--broker", "1", code=2).errors
     assert "did you mean num.partitions?" in unknown

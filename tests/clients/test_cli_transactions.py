@@ -153,7 +153,7 @@ def test_what_does_not_exist_is_named(cli: Cli, topic: str) -> None:
     assert "topic nowhere does not exist" in cli("txn", "producers", "nowhere", code=1).errors
     assert "has no partition 7" in cli("txn", "producers", f"{topic}:7", code=1).errors
     place = ["--topic", topic, "--partition", "0", "--start-offset", "5"]
-    assert "no transaction is open in" in cli("txn", "abort", *place, code=1).errors
+    assert "has no open transaction that begins" in cli("txn", "abort", *place, code=1).errors
 
 
 class Forgetful(Transactions):

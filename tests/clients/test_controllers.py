@@ -70,7 +70,7 @@ def test_a_dead_controller_is_replaced_by_another_broker(cluster: KafkaesqueClus
     assert voters(cluster) == [1, 2, 3]
     (leader,) = [number for number, each in members(cluster).items() if each["leads"]]
     assert "there is no broker 9" in run(cluster, "controllers", "add", "9", code=FAILED)
-    assert "is no controller" in run(cluster, "controllers", "remove", "4", code=FAILED)
+    assert "is not a controller" in run(cluster, "controllers", "remove", "4", code=FAILED)
     dead = cluster.brokers[leader - 1]
     dead.kill()
     assert "4 may fail" in run(cluster, "controllers", "add", "4")

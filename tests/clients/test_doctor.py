@@ -419,7 +419,7 @@ def test_a_lost_majority_of_controllers_is_told_and_one_directory_put_back_heals
         assert "broker 2 has lost its disk" in found["broker-not-ready"]["cause"]
         assert found["leaderless"]["command"].startswith("first see the finding for brokers 1, 2")
         assert (
-            "has an empty directory in a cluster that is not new"
+            "its directory is empty, and the cluster is not new"
             in patient.get(1, "/health/ready")[1]
         )
         # What it says to do.

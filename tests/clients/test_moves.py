@@ -196,7 +196,7 @@ def test_a_broker_is_removed_right_after_its_drain(
         told = run(cluster, "cluster", "drain", "4", servers=servers)
         assert "holds nothing any more" in told
         refused = run(cluster, "cluster", "remove", "4", code=1)
-        assert "broker 4 runs: stop it first" in refused
+        assert "broker 4 is running: stop it first" in refused
         last.stop()
         assert run(cluster, "cluster", "remove", "4") == "broker 4 is removed\n"
         assert len(read(cluster, "leaving", 200)) == 200

@@ -54,7 +54,7 @@ def test_a_newcomer_ends_with_a_sentence_and_a_dead_brokers_successor_starts(
                 check=False,
             )
             assert ended.returncode == 1
-            assert "broker 3 runs already: " in ended.stderr
+            assert "broker 3 is already running: " in ended.stderr
             assert f"at 127.0.0.1:{cluster.peer_ports[2]}" in ended.stderr
             assert ended.stdout == ""
         assert all(broker.is_running() for broker in cluster.brokers)

@@ -120,14 +120,14 @@ def test_an_administrator_gives_up_what_only_the_missing_replicas_have(
 
 
 def check_what_is_told(servers: str) -> None:
-    """When each partition was formed anew, how, and what is known to be lost."""
+    """When each partition was recovered, how, and what is known to be lost."""
     for topic in TOPICS:
         (found,) = json.loads(run("topic", "describe", topic, "--json", servers=servers))
         (row,) = found["partitions"]
         assert row["formation"] == 1
         assert row["recovery"].startswith("recovered at 20")
         assert row["recovery"].endswith("(unclean)")
-        assert "what came from offset 100 on; 50 known" in row["given_up"]
+        assert "records from offset 100 on given up; 50 known" in row["given_up"]
         assert row["recovery"] in run("topic", "describe", topic, servers=servers)
     status = json.loads(run("cluster", "status", "--json", servers=servers))["recoveries"]
     assert (status["count"], status["open"]) == (2, 0)

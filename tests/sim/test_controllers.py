@@ -83,7 +83,7 @@ def change(scenario: Scenario, node: int, *, is_added: bool) -> None:
     """Ask for a change, again where the leader went away."""
     for _ in range(10):
         outcome = ask(scenario, node, is_added=is_added)
-        if outcome == Done() or "already" in str(outcome) or "is no controller" in str(outcome):
+        if outcome == Done() or "already" in str(outcome) or "is not a controller" in str(outcome):
             return
         scenario.loop.run_for(500)
     pytest.fail(f"{outcome}")
@@ -272,7 +272,7 @@ def test_founders_with_empty_disks_found_no_second_cluster(seed: int) -> None:
     await_voters(scenario, 3, 4, 5)
     settle(scenario)
     assert {noted(each) for each in running(scenario)} == {"1234567"}
-    assert scenario.told("knows: it gets its copies from the other brokers")
+    assert scenario.told("not new: it copies its replicas from the other brokers")
 
 
 def test_if_only_founders_were_asked_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,7 +448,7 @@ def test_a_former_controller_that_is_elected_once_more_says_what_it_is() -> None
     for name in others:
         scenario.boot(name)
     scenario.loop.run_for(10_000)
-    assert scenario.told("broker 1 is no controller any more")
+    assert scenario.told("broker 1 is no longer a controller")
     (line,) = scenario.told("leads the controller group")[led:]
     assert "broker 1" not in line
 

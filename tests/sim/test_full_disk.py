@@ -102,7 +102,7 @@ def test_a_follower_without_space_says_that_it_does_not_go_on_by_itself() -> Non
     assert "the disk failed: " in told
     assert "No space left on device" in told
     assert "until the broker is restarted" in told
-    assert "does not go on by itself" in told
+    assert "does not resume by itself" in told
     assert "until then" not in told
     # Space alone changes nothing; a restart does.
     drive.faults.capacity_bytes = None
@@ -144,7 +144,7 @@ def test_a_broker_that_starts_on_a_full_disk_gets_space_by_what_it_advises(remed
         scenario.world.machines[full].drive.faults.capacity_bytes = None
     scenario.loop.run_until(lambda: takes_records(scenario, full), 30_000)
     assert scenario.cluster.failed() == []
-    scenario.loop.run_until(lambda: bool(scenario.told("takes records again: its disk")), 1_000)
+    scenario.loop.run_until(lambda: bool(scenario.told("accepts records again: its disk")), 1_000)
     if remedy != "deletion":
         scenario.write(10)
         scenario.settle()
@@ -187,7 +187,7 @@ def test_a_disk_that_fills_up_while_the_broker_runs_stops_nobody_else() -> None:
     scenario.write(2_500)
     (told,) = errors
     assert "takes no records: only" in told
-    assert "it goes on by itself" in told
+    assert "it then resumes by itself" in told
     assert is_full(scenario, full)
     assert not takes_records(scenario, full)
     keep_less(scenario)

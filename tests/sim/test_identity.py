@@ -74,7 +74,7 @@ def test_a_newcomer_with_the_id_of_a_living_broker_stops_before_it_takes_part(
     twins.until(lambda: twins.contested != [], 1_000)
     twins.loop.run_for(10_000)
     assert twins.contested == ["twin"]
-    (sentence,) = twins.told("twin", "runs already")
+    (sentence,) = twins.told("twin", "is already running")
     assert "stops: give it an id and a data directory of its own" in sentence
     assert "at b3:9190. Two processes" in sentence
     assert not newcomer.life.is_ready
@@ -122,7 +122,7 @@ def test_of_two_that_start_at_once_one_at_most_goes_on(twins: Twins) -> None:
     twins.loop.run_for(10_000)
     assert len([name for name in twins.brokers if name in ("b3", "twin")]) <= 1
     assert twins.contested
-    assert twins.told(twins.contested[0], "runs already")
+    assert twins.told(twins.contested[0], "is already running")
 
 
 def test_a_process_that_was_paused_for_long_stops_when_another_one_has_its_place(
@@ -139,8 +139,8 @@ def test_a_process_that_was_paused_for_long_stops_when_another_one_has_its_place
     machine.resume()
     twins.until(lambda: twins.contested != [], 3_000)
     assert twins.contested == ["b3"]
-    assert twins.told("b3", "runs already")
-    assert not twins.told("b1", "has lost broker 3")[1:]
+    assert twins.told("b3", "is already running")
+    assert not twins.told("b1", "has lost contact with broker 3")[1:]
     twins.until(twins.is_whole, 10_000)
     twins.until(lambda: twins.registered() == {"twin"}, 1_000)
 

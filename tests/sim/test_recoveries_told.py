@@ -1,4 +1,4 @@
-"""What a broker's admin port says of a partition that is formed anew, from its begin to its end."""
+"""What a broker's admin port says of a partition while it is recovered and afterwards."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Partitions lose their majorities again and again, and are formed anew while clients work."""
+"""Partitions lose their majorities again and again, and are recovered while clients work."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from tests.sim.seeds import some_of
 
 #: Brokers are away for longer than a group waits for its majority.
 LOSING_MAJORITIES = (*SURVIVABLE, *["absence"] * 4, *["block"] * 2)
-FORMED = "formed anew of"
+FORMED = "recovered with replicas"
 
 
 def losing_majorities(
     seed: int, brokers_and_replicas: tuple[int, int], activities: tuple[str, ...]
 ) -> SimOptions:
-    """Return options by which groups lose their majorities, and are formed anew soon."""
+    """Return options by which groups lose their majorities, and are recovered soon."""
     brokers, replicas = brokers_and_replicas
     return SimOptions(
         brokers=brokers,

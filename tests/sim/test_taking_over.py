@@ -1,4 +1,4 @@
-"""A replica takes over a log while its partition is formed anew, or gets another leader."""
+"""A replica takes over a log while its partition is recovered, or gets another leader."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.sim.test_log_starts import (
 from tests.sim.test_unclean_election import Ask, ask_until_done, is_in_sync, recovery_of
 
 EIGHT = SimOptions(brokers=8, replicas=5, session_timeout_ms=1_000, controllers=8)
-#: A group of them is formed anew at an administrator's word only.
+#: A group of them is recovered only when an administrator asks.
 PATIENT = SimOptions(brokers=8, replicas=5, session_timeout_ms=600_000, controllers=8)
 
 

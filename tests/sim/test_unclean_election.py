@@ -1,4 +1,4 @@
-"""An administrator has a partition formed anew that has lost its majority."""
+"""An administrator has a partition recovered that has lost its majority."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_what_is_left_goes_on_at_the_administrators_word_and_says_what_is_lost(s
     assert plan is not None
     assert (plan.voters, plan.end_offset) == ((scenario.broker(left).node,), end)
     assert plan.at_ms > 0
-    assert [line for line in scenario.told("formed anew of") if "unclean election" in line]
+    assert [line for line in scenario.told("recovered with replicas") if "unclean election" in line]
     # It is the one word: the group has a leader now.
     assert ask(scenario, bystander).code == ErrorCode.ELECTION_NOT_NEEDED
     lost = count_lost(scenario, left, end)

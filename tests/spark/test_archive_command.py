@@ -54,7 +54,7 @@ def test_compact_vacuum_and_expire(table: Path) -> None:
     code, output, _ = run("vacuum", str(table), "--dry-run")
     assert code == 0
     assert output.startswith("would remove 1 file, ")
-    assert output.endswith("0 of old versions, 1 of failed attempts, 0 of nobody\n")
+    assert output.endswith("0 of old versions, 1 of failed attempts, 0 of unknown origin\n")
     removed = json.loads(run("vacuum", str(table), "--keep-since", "P0D", "--json")[1])
     assert (len(removed["old"]), len(removed["dead"])) == (2, 1)
     assert content(table) == expected(0, 12) + expected(0, 3, partition=1)
@@ -69,7 +69,7 @@ def test_compact_vacuum_and_expire(table: Path) -> None:
     [
         (["history", "/nowhere"], 2, "there is no table at /nowhere"),
         (["offsets", "TABLE", "--version", "9"], 2, "its log has the versions 0 to 2"),
-        (["offsets", "TABLE", "--version", "1", "--at", "P1D"], 2, "not given both"),
+        (["offsets", "TABLE", "--version", "1", "--at", "P1D"], 2, "--version or --at, not both"),
         (["offsets", "TABLE", "--at", "P1D"], 2, "has no version of"),
         (["expire", "TABLE", "--before", "soon"], 2, "neither an offset nor a time"),
         (["backfill", "TABLE", "--topic", "a", "--to", "b", "-b", "127.0.0.1:9"], 3, "no broker"),

@@ -49,7 +49,7 @@ def test_a_sources_options() -> None:
     [
         ({}, "the option path is missing"),
         ({"path": "s3://b/t"}, "is not on a file system"),
-        ({"path": "/t", "versionAsOf": "1", "timestampAsOf": "2024-05-01"}, "are not set both"),
+        ({"path": "/t", "versionAsOf": "1", "timestampAsOf": "2024-05-01"}, "exclude each other"),
         ({"path": "/t", "timestampAsOf": "yesterday"}, "is a time such as 2024-05-01"),
         ({"path": "/t", "versionAsOff": "1"}, "the nearest is versionAsOf"),
         ({"path": "/t", "startingOffsets": "latest"}, 'such as {"topic":{"0":23}}'),
@@ -103,5 +103,5 @@ def test_a_backfill_is_known_by_what_is_asked_for(tmp_path: object) -> None:
     assert one.default_name() == same.default_name() != other.default_name()
     folder = one.claim("first")
     assert same.claim("first") == folder
-    with pytest.raises(WrongOption, match="the backfill first of this table was another"):
+    with pytest.raises(WrongOption, match="another backfill of this table has the name first"):
         other.claim("first")

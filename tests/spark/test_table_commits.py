@@ -168,7 +168,7 @@ def test_a_commit_that_is_overtaken_for_ever_ends_with_one_sentence(
 
     monkeypatch.setattr(publishing, "_commit", refuse)
     monkeypatch.setattr(publishing, "_WAIT_S", 0.0)
-    with pytest.raises(Busy, match="others were faster 200 times"):
+    with pytest.raises(Busy, match="other commits came first 200 times"):
         write(tmp_path / "table", [rows(0, 1)], 0)
 
 

@@ -257,7 +257,7 @@ def test_a_version_whose_files_are_gone_is_told_in_one_sentence(tmp_path: Path) 
     wanted = scan(table, Selection())
     compact(str(table), file_bytes=PLENTY)
     vacuum(str(table), history_ms=0)
-    with pytest.raises(TableError, match="is gone: vacuum has removed what this version"):
+    with pytest.raises(TableError, match="is gone: vacuum has removed it"):
         list(read_scan(wanted))
 
 

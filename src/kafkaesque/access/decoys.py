@@ -16,7 +16,7 @@ SALT_BYTES: Final = 16
 Shapes = Mapping[tuple[str, int, int], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DecoyVerifier:
     """Keys of SCRAM that no password fits."""
 

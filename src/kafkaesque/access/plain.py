@@ -5,7 +5,7 @@ milliseconds, which are handed out as work; a name that nobody has costs such wo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hmac import compare_digest
 from typing import Final
@@ -69,7 +69,7 @@ class PlainContext:
 
     access: Callable[[], AccessState]
     host: str
-    decoy_key: bytes
+    decoy_key: bytes = field(repr=False)
     verified: VerifiedPasswords
 
 

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.model.errors import RequestRefused
@@ -41,7 +41,7 @@ class ClientFinal:
 
     channel_binding: bytes
     nonce: str
-    proof: bytes
+    proof: bytes = field(repr=False)
     without_proof: str
 
 

@@ -8,7 +8,7 @@ see `decoys`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from hmac import compare_digest
 from typing import Final
@@ -68,10 +68,10 @@ class ScramContext:
     #: Random, in base64; of this authentication alone.
     nonce: str
     #: What unknown users' verifiers are made up with. The same on all brokers.
-    decoy_key: bytes
+    decoy_key: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Verifier:
     """What the proof is checked against."""
 

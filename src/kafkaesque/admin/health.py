@@ -22,7 +22,7 @@ def answer_live(doors: Doors) -> Answer:
     if doors.condition.life.failure is None:
         return text_answer(200, "live")
     return text_answer(
-        503, f"the disk failed, and only a restart goes on: {doors.condition.life.failure}"
+        503, f"the disk failed, and only a restart helps: {doors.condition.life.failure}"
     )
 
 
@@ -41,8 +41,8 @@ def reasons_against(doors: Doors) -> list[str]:
     reasons = _controller_reasons(doors)
     if not doors.condition.metadata.is_caught_up:
         reasons.append(
-            f"broker {doors.cluster.node} has not got all metadata again that it knew before it "
-            "stopped"
+            f"broker {doors.cluster.node} has not caught up with the metadata that it knew before "
+            "it stopped"
         )
     if doors.condition.space.reason is not None:
         reasons.append(doors.condition.space.reason)
@@ -59,18 +59,18 @@ def _controller_reasons(doors: Doors) -> list[str]:
     reasons = _denied(doors.condition.peers.denials())
     if knows_none and doors.condition.voters.has_lost_log:
         reasons.append(
-            f"{who} has lost its disk: it has an empty directory in a cluster that is not new, and "
-            "no vote among the controllers until a majority of them that have theirs lets it in"
+            f"{who} has lost its disk: its directory is empty, and the cluster is not new; it has "
+            "no vote among the controllers until a majority that kept their disks re-admits it"
         )
     if reasons:
         return reasons
     if not doors.condition.life.is_ready:
         reasons.append(
-            f"{who} is not registered with the controller yet: a majority of the controllers has "
-            "to be up and to reach it"
+            f"{who} is not registered with the controller yet: it needs a majority of the "
+            "controllers, up and connected to it"
         )
     if knows_none:
-        reasons.append(f"{who} knows no controller: none may be elected")
+        reasons.append(f"{who} knows no controller: perhaps none is elected")
     return reasons
 
 
@@ -94,7 +94,7 @@ def _partition_reasons(doors: Doors) -> list[str]:
     )
     reasons = [f"{_named(names)}: {what}" for names, what in found if names]
     reasons += _told(state.damaged, "is offline on this broker")
-    reasons += _told(doors.condition.scrubber.damaged, "cannot be read as a whole on this broker")
+    reasons += _told(doors.condition.scrubber.damaged, "cannot be read completely on this broker")
     return reasons
 
 

@@ -12,7 +12,7 @@ def answer_members(doors: Doors) -> Answer:
     """Return each member's state, address and facts; 404 where there is no gossip."""
     gossip = doors.condition.gossip
     if gossip is None:
-        return text_answer(404, "the cluster has no secret, and does not gossip")
+        return text_answer(404, "the cluster has no secret, so its brokers do not gossip")
     members = [
         {
             "id": member.node,

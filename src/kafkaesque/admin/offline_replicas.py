@@ -1,6 +1,6 @@
-"""`/offline-replicas`: copies that this broker cannot read, or not all of, and why, as JSON.
+"""`/offline-replicas`: copies that this broker cannot read, or only in part, and why, as JSON.
 
-Also those that it makes anew from others, and that have no vote until then.
+Also copies that it is replacing from other brokers; they have no vote until that is done.
 """
 
 from typing import Final

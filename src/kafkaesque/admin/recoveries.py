@@ -1,4 +1,4 @@
-"""`/recoveries`: partitions that are being formed anew, and those that ever were, as JSON."""
+"""`/recoveries`: partitions that are or ever were recovered without a majority, as JSON."""
 
 from typing import Final
 

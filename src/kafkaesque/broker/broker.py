@@ -115,8 +115,8 @@ class Broker(BrokerParts):
         if counted.recovery_records:
             sentence = (
                 f"broker {self.node} has recovered its logs in {counted.recovery_ms} ms: "
-                f"{counted.recovery_records} records read again, and "
-                f"{counted.recovery_cut_bytes} bytes cut off that were never whole"
+                f"{counted.recovery_records} records read again, "
+                f"{counted.recovery_cut_bytes} bytes of incomplete writes cut off"
             )
             self.reports.info(LogLine("recovery.done", sentence, duration_ms=counted.recovery_ms))
         for directory in found.missing:
@@ -131,9 +131,9 @@ class Broker(BrokerParts):
             return
         if decision.settled is not None:
             self.reports.error(
-                f"broker {self.node} has an empty directory in a cluster that is not new, as broker"
-                f" {decision.settled} knows: it gets its copies from the other brokers, and has no "
-                "vote until it has them"
+                f"broker {self.node} has an empty directory, and broker {decision.settled} says "
+                "that the cluster is not new: it copies its replicas from the other brokers, and "
+                "has no vote until it has them"
             )
         try:
             replica = self.metadata_store.open_group(
@@ -216,13 +216,13 @@ class Broker(BrokerParts):
         sentence = (
             f"broker {self.node}: the disk failed: {error}. Its partitions are offline here "
             "until the broker is restarted on a disk with free space and without errors: it "
-            "does not go on by itself; other brokers do."
+            "does not resume by itself; the other brokers carry on."
         )
         if isinstance(error, DiskFull):
             sentence += (
-                " Restarted while the disk is full it takes part without taking records, and "
-                "deletes what topics keep no longer: so let topics keep less (retention.bytes, "
-                "retention.ms) or delete some, and restart it, or remove other files first."
+                " If it is restarted while the disk is full, it accepts no records, but deletes "
+                "what topics no longer keep: so let topics keep less (retention.bytes, "
+                "retention.ms) or delete some, and restart it; or remove other files first."
             )
         self.reports.error(LogLine("disk.failed", sentence, reason=str(error)))
         self._close_tables()

@@ -74,7 +74,7 @@ class BrokerConfig:
         if not self.controllers:
             raise ConfigError("no broker is named as a controller")
         if self.seeds and not self.secrets:
-            raise ConfigError("seeds are asked by gossip, which needs a cluster.secret.file")
+            raise ConfigError("seeds need gossip, and gossip needs a cluster.secret.file")
         lost = [node for node, where in self.controllers.items() if where is None]
         if lost and not self.secrets:
             raise ConfigError(

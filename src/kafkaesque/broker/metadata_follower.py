@@ -166,7 +166,7 @@ class MetadataFollower:
 
     def _refresh_options(self, state: ClusterState) -> None:
         for sentence in self._options.refresh(state):
-            self._reports.info(f"an option that was set does not hold: {sentence}")
+            self._reports.info(f"an option that was set is not applied: {sentence}")
 
     def _tell_changed(self, whose: str) -> None:
         # Before it is ready it is told again what it knew.
@@ -175,7 +175,7 @@ class MetadataFollower:
             self._reports.info(LogLine("config.changed", sentence, what=whose))
 
     def _tell_refused(self, topic: TopicState | None) -> None:
-        """Say which options of a topic do not hold, because an older release allowed more."""
+        """Say which options of a topic are not applied, because an older release allowed more."""
         if topic is not None:
             for sentence in TOPIC_OPTIONS.parse_stored(topic.configs)[1].values():
-                self._reports.info(f"an option of topic {topic.name} does not hold: {sentence}")
+                self._reports.info(f"an option of topic {topic.name} is not applied: {sentence}")

@@ -63,7 +63,7 @@ class PeerFollower:
 
     def on_peer_seen(self, node: NodeId, *, restarted: bool) -> None:
         """See `PeerEvents`."""
-        sentence = f"broker {self._node} hears of broker {node}"
+        sentence = f"broker {self._node} is in contact with broker {node}"
         self._report(LogLine("broker.joined", sentence, peer=node, restarted=restarted))
         self._leaders.hear(node, restarted=restarted)
         self._leader_waits.check()
@@ -71,7 +71,7 @@ class PeerFollower:
 
     def on_peer_lost(self, node: NodeId) -> None:
         """See `PeerEvents`."""
-        sentence = f"broker {self._node} has lost broker {node}: it is not heard of any more"
+        sentence = f"broker {self._node} has lost contact with broker {node}"
         self._report(LogLine("broker.left", sentence, peer=node))
         self._leaders.silence(node)
         self._driver.on_peer_lost(node)

@@ -70,7 +70,7 @@ def _request(words: BackfillWords, bootstrap: str) -> "Backfill":
     from kafkaesque.spark.lakehouse.table import open_table
 
     if words.at and words.version is not None:
-        raise wrong_usage("--version and --at are not given both")
+        raise wrong_usage("give --version or --at, not both")
     open_table(words.table, words.version)
     connection = Connection(bootstrap)
     metadata = connection.metadata(connection.admin(), words.to_topic)
@@ -97,8 +97,8 @@ def _time(option: str, word: str) -> str | None:
     """Return milliseconds since 1970, that are the same when the command is run again."""
     if word[:1] in ("P", "p"):
         raise wrong_usage(
-            f"{option} {word} is another time whenever the command is run, which would make it"
-            " another backfill",
+            f"{option} {word} means another time at each run, so each run would be another"
+            " backfill",
             f"{option} 2024-05-01T12:00:00Z",
         )
     return str(parse_time_ms(word)) if word else None
@@ -136,7 +136,7 @@ def _wait(query: Any, screen: Screen) -> int:
                 rows[batch] = max(count, rows.get(batch, 0))
             if failure is not None:
                 raise CommandFailed(
-                    _sentence(str(failure)), hint="the same command goes on where this one ended"
+                    _sentence(str(failure)), hint="the same command continues where this one ended"
                 )
             if is_done:
                 return sum(rows.values())

@@ -137,7 +137,7 @@ def unused_ports(count: int) -> list[int]:
         while len(found) < count:
             port = _blocks.next_port() or next(chances, None)
             if port is None:
-                raise OSError(f"{count} ports are wanted, and only {len(found)} are unused")
+                raise OSError(f"{count} ports are needed, and only {len(found)} are unused")
             try:
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:
@@ -172,8 +172,8 @@ def check_ports(host: str, brokers: Sequence[BrokerPorts]) -> None:
                 raise wrong_usage(f"{port}, the {name}, is not a port", "1 to 65535")
             if port in seen:
                 raise wrong_usage(
-                    f"{port} would be the {name}, and the {seen[port]}",
-                    "--port, --text-port, --peer-port and --admin-port further apart",
+                    f"{port} would be both the {name} and the {seen[port]}",
+                    "set --port, --text-port, --peer-port and --admin-port further apart",
                 )
             seen[port] = name
     for port, name in seen.items():

@@ -42,7 +42,9 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise CommandFailed(f"{path} is not a cluster's file: is this its place?") from None
+        raise CommandFailed(
+            f"{path} does not describe a cluster: is it in the right directory?"
+        ) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise CommandFailed(f"cannot read {path}: {reason}") from None

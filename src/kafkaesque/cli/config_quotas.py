@@ -146,7 +146,7 @@ def unset(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Take quotas away: what holds for more clients holds again, if there is anything.
+    """Remove quotas: a more general quota applies again, if there is one.
 
     \b
     Example:

@@ -112,8 +112,7 @@ def _admin(bootstrap: str, target: Target) -> AdminClient:
         there = sorted(read_alive(bootstrap))
         if target.broker not in there:
             raise CommandFailed(
-                f"there is no broker {target.broker} at work; there are"
-                f" {', '.join(map(str, there))}",
+                f"broker {target.broker} is not running; these are: {', '.join(map(str, there))}",
                 hint="kafkaesque cluster status",
             )
     return admin

@@ -51,7 +51,7 @@ def _table(outcomes: list[Outcome]) -> Table:
             )
             for outcome in outcomes
         ],
-        title="One data centre is lost: again written with acks=all and read after, messages gone",
+        title="One data centre is lost: time until acks=all and reads work again, messages lost",
     )
 
 

@@ -153,8 +153,8 @@ def list_groups(bootstrap: str, note: Callable[[str], None]) -> list[ListedGroup
         named = ", ".join(map(str, leaderless[:NAMED_MAX]))
         more = f" and {len(leaderless) - NAMED_MAX} more" if len(leaderless) > NAMED_MAX else ""
         note(
-            f"groups are missing: nobody coordinates those of {len(leaderless)} of"
-            f" {counted(len(leaders), 'partition')} of {OFFSETS_TOPIC} ({named}{more})"
+            f"groups are missing: {len(leaderless)} of {counted(len(leaders), 'partition')} of"
+            f" {OFFSETS_TOPIC} have no leader, so their groups have no coordinator ({named}{more})"
         )
     return [groups[name] for name in sorted(groups)]
 

@@ -47,7 +47,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "_UNKNOWN_PARTITION": ("{what} has no such partition", "kafkaesque topic list"),
     "TOPIC_ALREADY_EXISTS": ("{what} exists already", "--if-not-exists, to accept that"),
     "GROUP_ID_NOT_FOUND": ("{what} does not exist", "kafkaesque group list"),
-    "NON_EMPTY_GROUP": ("{what} has members at work", "stop its consumers first"),
+    "NON_EMPTY_GROUP": ("{what} has active members", "stop its consumers first"),
     "LEADER_NOT_AVAILABLE": ("{what} has no leader at the moment", "kafkaesque cluster status"),
     "COORDINATOR_NOT_AVAILABLE": ("no broker coordinates {what} at the moment", "again, shortly"),
     "NOT_ENOUGH_REPLICAS": (
@@ -59,7 +59,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
         "kafkaesque topic alter {name} --config max.message.bytes=BYTES",
     ),
     "_BAD_MSG": (
-        "{what}: a batch's checksum does not fit its bytes: they were damaged on a disk or on the"
+        "{what}: a batch's checksum does not match its bytes: they were damaged on a disk or on the"
         " way here",
         "kafkaesque log verify DIR, on the brokers' machines",
     ),
@@ -142,7 +142,7 @@ class Connection:
             if error.code() == KafkaError._TRANSPORT:
                 time.sleep(min(BROKEN_AGAIN_S, left_s))
         raise CommandFailed(
-            f"somebody listens at {self.bootstrap}, but does not answer as a Kafka broker does"
+            f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
             hint=_START_HINT,
             exit_code=UNREACHABLE,
@@ -256,7 +256,7 @@ def outage_teller(note: Callable[[str], None]) -> Callable[[KafkaError], None]:
             now = time.monotonic()
             if now - told_at >= OUTAGE_AGAIN_S:
                 told_at = now
-                note("no connection to any broker at the moment; trying on (Ctrl-C ends it)")
+                note("no connection to any broker at the moment; still trying (Ctrl-C ends it)")
 
     return tell
 

@@ -359,7 +359,7 @@ def _check_ours(directory: Path) -> None:
     if CLUSTER_FILE in names or not foreign:
         return
     raise wrong_usage(
-        f"{directory} is no cluster's directory and not empty: it has {min(foreign)!r}",
+        f"{directory} is not empty, and not a cluster's directory: it has {min(foreign)!r}",
         f"--data {directory / 'kafkaesque-data'}, or any directory that is empty or new",
     )
 

@@ -68,7 +68,7 @@ def read_moving(bootstrap: str, timeout_ms: int = TIMEOUT_MS) -> dict[Where, Mov
     if answer.error_code:
         why = answer.error_message or ErrorCode(answer.error_code).name
         raise CommandFailed(
-            f"nobody says which replicas move: {why}", hint="kafkaesque cluster controllers"
+            f"it is not known which replicas move: {why}", hint="kafkaesque cluster controllers"
         )
     return {
         Where(topic.name, each.partition_index): Move(

@@ -109,7 +109,8 @@ def _topics_of(group: str, committed: Collection[Partition]) -> list[str]:
     found = sorted({topic for topic, _ in committed})
     if not found:
         raise CommandFailed(
-            f"group {group} has committed no offsets", hint="--topic says where it is to go on"
+            f"group {group} has committed no offsets",
+            hint="--topic NAME, for a topic without committed offsets",
         )
     return found
 

@@ -76,7 +76,7 @@ def read_quorum(bootstrap: str) -> Quorum:
     found = answer.topics[0].partitions[0] if not answer.error_code else answer
     if found.error_code:
         raise CommandFailed(
-            f"nobody says who the controllers are: {found.error_message}",
+            f"the controllers are not known: {found.error_message}",
             hint="kafkaesque doctor",
         )
 

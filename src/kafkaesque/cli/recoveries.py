@@ -1,4 +1,4 @@
-"""Partitions that are being formed anew or ever were (ADR 16), asked at a broker's admin port."""
+"""Partitions that are or ever were recovered (ADR 16), asked at a broker's admin port."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class Recovery:
         if self.unclean_at_ms is None:
             return None
         return (
-            f"unclean{_time(self.unclean_at_ms)}: what came from offset {self.unclean_offset} on; "
-            f"{self.given_up} known"
+            f"unclean{_time(self.unclean_at_ms)}: records from offset {self.unclean_offset} on"
+            f" given up; {self.given_up} known"
         )
 
 

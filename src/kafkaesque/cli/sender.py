@@ -110,7 +110,7 @@ class Sender:
         failure = explain(error, f"topic {self._target.topic}")
         failure.message = f"{self._target.unit} {number}: {failure.message}"
         if self.failed > 1:
-            failure.message += f"; {counted(self.failed, 'message')} not published in all"
+            failure.message += f"; {counted(self.failed, 'message')} not published in total"
         return failure
 
     def _flush(self) -> None:

@@ -40,4 +40,4 @@ class ReportLimit:
     def _on_window_over(self) -> None:
         kept_back, self._count = self._count - self._lines_max, 0
         if kept_back > 0:
-            self._report(f"and {kept_back} more of the kind within {WINDOW_MS // 1000} s")
+            self._report(f"and {kept_back} more of this kind within {WINDOW_MS // 1000} s")

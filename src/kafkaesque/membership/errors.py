@@ -29,7 +29,7 @@ class Refusal(Enum):
     OUTDATED = "it comes from an earlier life of its sender"
     NOT_FOR_US = "it is for another node"
     OWN = "it says that it comes from this very node"
-    UNREADABLE = "it is signed well, and cannot be read"
+    UNREADABLE = "its signature is right, but it cannot be read"
 
 
 class FrameRefused(RequestRefused):

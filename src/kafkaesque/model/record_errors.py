@@ -125,7 +125,7 @@ _FAULTS: dict[int, tuple[type[RecordError], str]] = {
     Fault.LEGACY_MAGIC: (UnsupportedMagic, "message formats v0 and v1 are not supported"),
     Fault.MAGIC: (CorruptBatch, "its magic byte is not 2"),
     Fault.TOO_LARGE: (BatchTooLarge, "it is larger than the limit"),
-    Fault.CHECKSUM: (CorruptBatch, "its CRC-32C does not fit its bytes"),
+    Fault.CHECKSUM: (CorruptBatch, "its CRC-32C does not match its bytes"),
     Fault.CODEC: (UnknownCompression, "its compression codec does not exist"),
     Fault.RESERVED_BITS: (InvalidRecord, "reserved attribute bits are set"),
     Fault.CONTROL_BIT: (InvalidRecord, "clients may not write control records"),

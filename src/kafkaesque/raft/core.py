@@ -258,7 +258,7 @@ class RaftCore(Elector):
                     self._leadership.on_confirmed(message.sender, message.round)
 
     def _on_later_formation(self) -> None:
-        """The group was formed anew, and this member has not been told how: it decides nothing."""
+        """The group has a new formation that this member does not know: it decides nothing."""
         if self._role is not Role.FOLLOWER:
             self._become_follower(self.term, None)
 

@@ -1,10 +1,11 @@
 """Formations: the lives of a group, one after another.
 
-Theory of operation (ADR 16). A group that has lost its quorum is formed anew by an arbiter, from
-those of its members that are left. Each *formation* has a range of terms of its own, above those of
-the one before, so that everything Raft does about terms does it about formations, too: who has
-entered a formation, durably, by its term, refuses whatever comes of an earlier one, and no two
-formations ever write different entries with one and the same index and term.
+Theory of operation (ADR 16). When a group has lost its quorum, an arbiter recovers it with the
+members that are left: it begins a new *formation* of the group. Each formation has a range of terms
+of its own, above those of the one before, so everything that Raft does about terms holds for
+formations, too: a member that has entered a formation, durably, by its term, refuses whatever comes
+from an earlier one, and no two formations ever write different entries with the same index and
+term.
 
 A formation begins with a *founding* entry: the configuration that the arbiter has decided. Only the
 member that the arbiter has named, because it has the best log, may be elected without that entry in

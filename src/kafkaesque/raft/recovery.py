@@ -1,4 +1,4 @@
-"""With whom a group that has lost its quorum is formed anew (ADR 16).
+"""Which members are enough to recover a group that has lost its quorum (ADR 16).
 
 Theory of operation. Every survivor has durably entered the new formation (see `formation`) before
 it told what it has: it acknowledges nothing of an earlier one any more, so what it told stays true.

@@ -35,7 +35,7 @@ def make_data_directory(path: Path) -> None:
     except OSError as error:
         raise ConfigError(f"the data directory {path} cannot be made: {error.strerror}") from None
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"the data directory {path} is not this user's to read and write in")
+        raise ConfigError(f"this user may not read and write in the data directory {path}")
 
 
 def check_data_directory(config: ServerConfig) -> None:
@@ -94,11 +94,11 @@ def find_own_seed(config: ServerConfig) -> str | None:
     if own not in config.broker.seeds:
         return None
     if config.broker.seed_addresses():
-        return f"the seed {own} is this broker's own peer address: it says nothing, leave it away"
+        return f"the seed {own} is this broker's own peer address: it is useless, leave it out"
     return (
-        f"the only seed, {own}, is this broker's own peer address: it will not find others by "
-        "itself, which is right for the first broker of a cluster alone; name another broker's "
-        "peer address"
+        f"the only seed, {own}, is this broker's own peer address: it will find no others "
+        "through it, which is right only for the first broker of a cluster; otherwise name another "
+        "broker's peer address"
     )
 
 

@@ -189,7 +189,7 @@ def run_broker(config: ServerConfig) -> int:
             least = config.broker.storage.free_bytes_min
             where += (
                 f": remove other files on that disk, or enlarge it. With {least} bytes free the "
-                "broker nearly always starts, and deletes then what topics keep no longer"
+                "broker nearly always starts, and then deletes what topics no longer keep"
             )
         if isinstance(error, StorageCorrupt):
             # Storage says the cure itself where it knows what is damaged.

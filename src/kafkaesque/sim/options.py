@@ -67,7 +67,7 @@ MINORITY_BROKERS_MIN: Final = 3
 #: Where groups lose their majorities there are so many brokers, one of them damaged, three with the
 #: topic, and controllers that decide.
 UNCLEAN_BROKERS_MIN: Final = 5
-#: They are formed anew after one of these.
+#: Groups that have lost their majority are recovered after one of these.
 UNCLEAN_SESSION_TIMEOUTS_MS: Final = (500, 1_000, 3_000)
 #: So many machines keep the cluster's metadata; the others learn it.
 CONTROLLERS_MAX: Final = 3
@@ -104,7 +104,7 @@ class SimOptions:
     probe_ms: int = MembershipConfig().probe_ms
     #: Of the brokers, in their order; none where there are fewer.
     racks: tuple[str, ...] = ()
-    #: A group that has lost its majority is formed anew after this long.
+    #: A group that has lost its majority is recovered after this long.
     session_timeout_ms: int = 9_000
     write_caching: bool = False
     activities: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ def with_faults(seed: int, options: SimOptions, faults: str) -> SimOptions:
     whether it is taken away in the end, how often brokers hear of one another, how much clients
     rest, whether links around the controller are struck beside, and whether copies are throttled.
     """
-    # A partition that is formed anew may have one replica for a while, and that must keep its disk.
+    # A recovered partition may have a single replica for a while, which must keep its disk.
     kinds = SURVIVABLE if "unclean" in options.activities else FAULTS[faults]
     if options.brokers < MINORITY_BROKERS_MIN:
         return replace(options, kinds=tuple(each for each in kinds if each in SURVIVABLE))

@@ -131,7 +131,7 @@ class OptionReader:
         """
         found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
         if not found:
-            raise WrongOption(f"the option {name} names nothing")
+            raise WrongOption(f"the option {name} is empty")
         return found
 
     def refuse_unknown(self, known: Iterable[str]) -> None:

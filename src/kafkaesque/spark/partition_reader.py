@@ -106,7 +106,7 @@ class PartitionReader:
         check(answer.error_code, f"reading {self._name}")
         if not answer.responses:
             time.sleep(answer.throttle_time_ms / 1000)
-            raise Passing("the broker answers later, for a quota")
+            raise Passing("the broker delays its answer because of a quota")
         part = answer.responses[0].partitions[0]
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None

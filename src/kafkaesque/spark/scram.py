@@ -74,7 +74,7 @@ class ScramClient:
         if not verifier.startswith("v=") or not self._server_signature:
             raise ScramFailed("it refuses the proof")
         if not hmac.compare_digest(_decode(verifier[2:]), self._server_signature):
-            raise ScramFailed("it does not know the password itself")
+            raise ScramFailed("it has not proved that it knows the password")
 
     def _hmac(self, key: bytes, text: bytes) -> bytes:
         return hmac.digest(key, text, self._hash_name)

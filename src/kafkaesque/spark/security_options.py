@@ -137,7 +137,7 @@ def _parse_sasl(options: OptionReader) -> SaslOptions:
     if missing:
         raise WrongOption(f"the option {_JAAS} has no {' and no '.join(missing)}")
     if found.get("tokenauth", "false").lower() == "true":
-        raise WrongOption(f"the option {_JAAS} asks for delegation tokens, which are not had here")
+        raise WrongOption(f"the option {_JAAS} asks for delegation tokens: they are not supported")
     if "\0" in found["username"] + found["password"]:
         raise WrongOption(f"the option {_JAAS} has a zero character in its username or password")
     return SaslOptions(mechanism=mechanism, username=found["username"], password=found["password"])

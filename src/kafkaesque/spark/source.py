@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             commit_progress(self._cluster, self._options.group_id, from_json(end))
             self._committed = end
         except ConnectorError as error:
-            tell(f"the query goes on, its progress is not seen: {error}")
+            tell(f"the query continues, but its progress is not committed: {error}")
 
     def stop(self) -> None:
         """End the connections."""
@@ -211,5 +211,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             where = "is gone" if end is None else f"ends at offset {end}"
             message = f"partition {topic}-{partition} {where}, and the query had come to {start}"
             if self._options.fails_on_data_loss:
-                raise DataLoss(f"{message}; failOnDataLoss=false would go on with what is there")
+                raise DataLoss(f"{message}; failOnDataLoss=false would continue with what is there")
             tell(message)

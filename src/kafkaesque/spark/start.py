@@ -71,7 +71,7 @@ def _find_lack(python: str) -> str | None:
     """Return why workers cannot be started with this Python; None if they can."""
     found = shutil.which(python)
     if found is None:
-        return f"Spark is to start its Python workers with {python}, and there is none"
+        return f"Spark is to start its Python workers with {python}, which does not exist"
     if Path(found).parent == Path(sys.executable).parent:
         return None
     try:

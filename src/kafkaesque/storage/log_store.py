@@ -42,7 +42,7 @@ SPACE_CHECK_BYTES_MAX = 1024 * 1024
 SPACE_CHECK_MS = 500
 
 _FAILED_ADVICE = (
-    "this broker accepts and acknowledges nothing more, for what it wrote last may be lost; its"
+    "this broker accepts and acknowledges nothing more, because its last writes may be lost; its"
     " replicas on other brokers take over. Check the disk and its free space, then restart the"
     " broker"
 )
@@ -568,6 +568,6 @@ class LogStore:
             bench.blocked = None
             return
         bench.blocked = DiskFull(
-            f"only {free} bytes are free on the disk, where {least} are kept for the broker's own"
-            f" needs; it takes records again with {enough} free, so free {enough - free} or more"
+            f"only {free} bytes are free on the disk, and the broker keeps {least} for its own"
+            f" needs; it accepts records again with {enough} free, so free {enough - free} or more"
         )

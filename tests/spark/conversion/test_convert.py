@@ -97,25 +97,31 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]], Sequence[dict[str, Any] | str]
         [
             {"whole": 7},
             {"whole": 8},
-            "the field whole is a int, and '7.5' (from s) is none",
-            "the field whole is a int, and '99999999999' (from s) is none",
-            "the field whole is a int, and '' (from s) is none",
+            "the field whole must be a int, and '7.5' (from s) is not one",
+            "the field whole must be a int, and '99999999999' (from s) is not one",
+            "the field whole must be a int, and '' (from s) is not one",
         ],
     ),
     "narrow": (
         *('whole = "n"', of("n", 2**31 - 1, 2**31)),
-        [{"whole": 2**31 - 1}, "the field whole is a int, and '2147483648' (from n) is none"],
+        [
+            {"whole": 2**31 - 1},
+            "the field whole must be a int, and '2147483648' (from n) is not one",
+        ],
     ),
     "decimal": (
         *('price = "s"', of("s", "1.5", "10000.00")),
-        [{"price": 1.5}, "the field price is a decimal(6,2), and '10000.00' (from s) is none"],
+        [
+            {"price": 1.5},
+            "the field price must be a decimal(6,2), and '10000.00' (from s) is not one",
+        ],
     ),
     "boolean": (
         *('flag = "s"', of("s", "true", "no", "maybe")),
         [
             {"flag": True},
             {"flag": False},
-            "the field flag is a boolean, and 'maybe' (from s) is none",
+            "the field flag must be a boolean, and 'maybe' (from s) is not one",
         ],
     ),
     "time": (
@@ -123,7 +129,7 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]], Sequence[dict[str, Any] | str]
         [
             {"time": "2026-03-02T07:00:00.000Z"},
             {"time": "2026-03-02T08:00:00.000Z"},
-            "the field time is a timestamp, and 'noon' (from t) is none",
+            "the field time must be a timestamp, and 'noon' (from t) is not one",
         ],
     ),
     "zone": (
@@ -140,18 +146,18 @@ STEPS: dict[str, tuple[str, list[dict[str, Any]], Sequence[dict[str, Any] | str]
         *(of("t", "1.7.2026 8:05", "31.6.2026 8:05"),),
         [
             {"time": "2026-07-01T06:05:00.000Z"},
-            "the field time is a timestamp, and '31.6.2026 8:05' (from t) is none",
+            "the field time must be a timestamp, and '31.6.2026 8:05' (from t) is not one",
         ],
     ),
     "day": (
         *('day = { from = "t", format = "dd/MM/yyyy" }', of("t", "02/03/2026", "2/3/26")),
-        [{"day": "2026-03-02"}, "the field day is a date, and '2/3/26' (from t) is none"],
+        [{"day": "2026-03-02"}, "the field day must be a date, and '2/3/26' (from t) is not one"],
     ),
     "unit": (
         *('time = { from = "n", unit = "ms" }', of("n", 1_700_000_000_123, 2**63 - 1)),
         [
             {"time": "2023-11-14T22:13:20.123Z"},
-            "the field time is a timestamp, and '9223372036854775807' (from n) is none",
+            "the field time must be a timestamp, and '9223372036854775807' (from n) is not one",
         ],
     ),
     "split": (
@@ -218,7 +224,7 @@ def test_what_is_no_message_at_all(convert: Any) -> None:
         "the value is not UTF-8",
         "the value is no JSON object of",
         "the value is no JSON object of",
-        "the field id is needed and the",
+        "the required field id is missi",
     ]
 
 

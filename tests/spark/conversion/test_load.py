@@ -235,5 +235,5 @@ def test_of_several_versions_the_latest_counts(rules: Path) -> None:
 
 
 def test_times_in_rules_ask_for_a_session_in_utc() -> None:
-    with pytest.raises(WrongRules, match="timeZone: it has to be UTC, not Asia/Tokyo"):
+    with pytest.raises(WrongRules, match="timeZone: it must be UTC, not Asia/Tokyo"):
         load_rules(TEMPLATE, salt=SALT, session_time_zone="Asia/Tokyo")

@@ -100,7 +100,7 @@ BAD: list[tuple[bytes | None, str]] = [
     (None, "the line is empty"),
     (b"", "the line is empty"),
     (b"\r\n", "the line is empty"),
-    (b"junk", "it begins like no line of a web server, of syslog or of dpkg"),
+    (b"junk", "it does not begin like a line of a web server, of syslog or of dpkg"),
     (b"\xff <34>Oct 11 22:14:15 a b: c", "the line is not UTF-8"),
     (b"<192>Oct 11 22:14:15 m x: y", "its priority is 192, more than 191"),
     (b"Feb 30 22:14:15 m x: y", "there is no such time: Feb 30 22:14:15"),

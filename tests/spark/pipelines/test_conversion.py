@@ -201,7 +201,7 @@ def check_bad(conversion: Conversion, bad: list[tuple[str, bytes, int, int]]) ->
     assert set(reasons) == set(bad)
     beginnings = {value[:6]: reason for (_, value, _, _), reason in reasons.items()}
     assert beginnings[b"A-1003"] == (
-        "the field placed_at is a timestamp, and '30.02.2026 08:16' (from date) is none"
+        "the field placed_at must be a timestamp, and '30.02.2026 08:16' (from date) is not one"
     )
     assert beginnings[b"A-1004"] == "the value is no line of CSV with 7 columns"
     assert beginnings[b"no fra"].startswith("the value does not begin with a zero byte")

@@ -1,4 +1,4 @@
-"""Projects are run once and on and on, killed and run again: each result is there once."""
+"""Projects are run once and continuously, killed and run again: each result is there once."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_ctrl_c_ends_a_triggered_run_and_the_next_one_goes_on(project: Project) 
         project.wait_until(process, lambda: bool(running.search(project.log.read_text())))
         process.send_signal(signal.SIGINT)
         assert process.wait(STOPPED_S_MAX) == INTERRUPTED
-    assert "the next one goes on from there" in project.log.read_text()
+    assert "the next one continues from there" in project.log.read_text()
     assert not is_locked(project.folder / "storage")
     assert project.status()["state"] == "stopped"
     text = project.flows_file.read_text()
@@ -211,7 +211,7 @@ def test_ctrl_c_while_spark_starts(project: Project) -> None:
         (spark,) = children_of(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(STOPPED_S_MAX) == INTERRUPTED
-    assert "error: the run was ended before it was done" in project.log.read_text()
+    assert "error: the run was stopped before its end" in project.log.read_text()
     assert "Traceback" not in project.log.read_text()
     assert not is_running(spark)
     assert not is_locked(project.folder / "storage")

@@ -202,7 +202,7 @@ def test_nothing_is_wrong_with_the_template_and_a_part_of_a_topic(
     added({"more.py": BATCH_FLOW.format(option="endingOffsets", value="latest")})(project)
     project.where = ("--remote", server)
     done = project.call("dry-run")
-    assert (done.returncode, done.stdout) == (0, "blank can be run\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "project blank can be run\n"), done.stderr
     assert not project.written()
 
 

@@ -25,8 +25,8 @@ from tests.spark.query_process import running, wait_for
 ASIDE = {
     ("access.log", 9): "it begins like a line of a web server",
     ("access.log", 10): "there is no such time: 30/Feb/2026:08:16:09 +0100",
-    ("dpkg.log", 8): "it begins like no line",
-    ("dpkg.log", 9): "it begins like no line",
+    ("dpkg.log", 8): "it does not begin like a line",
+    ("dpkg.log", 9): "it does not begin like a line",
     ("syslog.log", 8): "it begins like a line of syslog (RFC 5424)",
     ("syslog.log", 9): "its priority is 999",
 }

@@ -196,6 +196,15 @@ def test_a_token_that_is_no_object_of_json_proves_nothing() -> None:
         assert present(text) == Failure(reason=FailureReason.MALFORMED)
 
 
+def test_a_key_signs_by_its_own_algorithm_alone() -> None:
+    both = JwtVerifier(config(algorithms=("RS256", "RS512", "ES256", "Ed25519")))
+    assert isinstance(present(token(), verifier=both), Success)
+    assert isinstance(present(signed_by_another_algorithm(), verifier=both), Failure)
+    for kid in ("ec", "ed"):
+        text = forge({"alg": "RS256", "kid": kid}, sign_rsa)
+        assert isinstance(present(text, verifier=both), Failure)
+
+
 def test_what_else_a_header_says_is_passed_over_and_the_forger_can_make_one_that_is_right() -> None:
     header = {"alg": "RS256", "kid": "rsa", "typ": "at+jwt", "vendor": "x"}
     assert isinstance(present(forge(header, sign_rsa)), Success)

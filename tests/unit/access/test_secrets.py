@@ -15,14 +15,21 @@ import msgspec
 import pytest
 
 from kafkaesque.access.audit import AuditChain, AuditEvent
+from kafkaesque.access.authentication import PasswordWork
 from kafkaesque.access.credentials import AccessKey, BearerToken, CredentialId, secret_digest
+from kafkaesque.access.decoys import make_decoy
 from kafkaesque.access.errors import KeyUnknown, SealBroken
 from kafkaesque.access.key_keeper import FileKeyKeeper
 from kafkaesque.access.passwords import hash_password
+from kafkaesque.access.plain import PlainContext, PlainServer
+from kafkaesque.access.sasl_mechanisms import Checkers
+from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256
+from kafkaesque.access.scram_server import ScramContext
 from kafkaesque.access.sealing import ClusterKeys, access_key_purpose
 from kafkaesque.access.secret import Secret
+from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.model.errors import ConfigError, InvariantBroken
-from tests.unit.access.makers import NOW_MS, scram, state_of
+from tests.unit.access.makers import HOST, NOW_MS, scram, state_of
 
 CANARY = "canary-5f1c"
 SECRET = Secret.of(CANARY)
@@ -114,6 +121,26 @@ def test_no_state_snapshot_record_or_audit_entry_shows_a_secret() -> None:
         AuditChain().append(
             AuditEvent(at_ms=NOW_MS, kind="log-in", detail={"password": SECRET})  # type: ignore[dict-item]
         )
+
+
+def test_nothing_on_the_way_of_an_authentication_shows_a_secret() -> None:
+    key = b"decoy-canary"
+    state = state_of(credentials=(scram(password=CANARY),))
+    verified = VerifiedPasswords(SECRET)
+    plain = PlainContext(access=lambda: state, host=HOST, decoy_key=key, verified=verified)
+    server = PlainServer(plain)
+    work = server.step(b"\0alice\0" + CANARY.encode(), NOW_MS)
+    assert isinstance(work, PasswordWork)
+    by_scram = ScramContext(
+        mechanism=SCRAM_SHA_256, access=lambda: state, host=HOST, nonce="x" * 16, decoy_key=key
+    )
+    decoy = make_decoy(key, SCRAM_SHA_256, "nobody", {})
+    checkers = Checkers(access=lambda: state, keys=KEYS, verified=verified)
+    things = [plain, work, work.run, by_scram, decoy, checkers, server]
+    shown = pprint.pformat(things) + repr(things)
+    hidden = (CANARY, key.decode(), repr(decoy.stored_key)[2:-1], KEY.reveal().decode())
+    assert not any(each in shown for each in hidden)
+    assert work.run()
 
 
 def test_credentials_do_not_show_what_could_be_guessed_by() -> None:

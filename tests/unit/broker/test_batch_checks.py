@@ -133,7 +133,7 @@ def test_only_so_many_records_are_named() -> None:
 def test_the_records_of_times_that_are_too_early_are_named() -> None:
     records = [Record(n, 1_000 - n, b"k", b"v", ()) for n in range(10)]
     data = bytearray(encode_batch(records))
-    with pytest.raises(InvalidTimestamp, match="a record is of 996") as caught:
+    with pytest.raises(InvalidTimestamp, match="a record has the timestamp 996") as caught:
         check_produced(None, data, make_topic_config({}, BROKER_OPTIONS.defaults()), 997)
     assert caught.value.places == tuple(range(4, 10))
 

@@ -119,7 +119,7 @@ def test_what_is_no_quota_is_refused_by_name(
     ("parts", "said"),
     [
         ((), "is empty"),
-        ((("users", "a"),), "'users' is no type of entity"),
+        ((("users", "a"),), "no entity has type 'users'"),
         ((("user", ""),), "name of a user is empty"),
         ((("user", "a"), ("user", None)), "user more than once"),
         ((("ip", "10.0.0.1"), ("user", "a")), "not combined"),

@@ -43,7 +43,7 @@ def test_a_new_cluster_has_the_highest_level_that_its_first_broker_knows() -> No
 def test_a_broker_that_does_not_know_the_level_is_refused() -> None:
     cluster = Cluster(0)
     register(cluster, 1, dict(KNOWN))
-    with pytest.raises(FeatureUpdateFailed, match="broker 2 knows the levels 1 to 1"):
+    with pytest.raises(FeatureUpdateFailed, match="broker 2 supports levels 1 to 1"):
         register(cluster, 2, {})
     assert 2 not in cluster.state.brokers
 
@@ -56,7 +56,7 @@ def test_two_releases_run_side_by_side_at_the_lower_level() -> None:
     wanted = [WantedReplicas(topic="t", partition=0, replicas=[2])]
     with pytest.raises(FeatureUpdateFailed, match="kafkaesque cluster upgrade"):
         cluster.do(MoveReplicas(partitions=wanted))
-    with pytest.raises(InvalidFeatureLevel, match="broker 1 knows the levels 1 to 1"):
+    with pytest.raises(InvalidFeatureLevel, match="broker 1 supports levels 1 to 1"):
         cluster.do(RaiseFeature(name=METADATA, level=2))
     register(cluster, 1, dict(KNOWN))
     cluster.do(RaiseFeature(name=METADATA, level=2, validate_only=True))

@@ -228,14 +228,14 @@ def policy(value: str | None, operation: str = "set") -> ConfigChange:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (CreatePartitions(name=OFFSETS, count=9), "not be found again"),
-        (ChangeConfig(topic=OFFSETS, changes=[policy("delete")]), "deleted with the time"),
-        (ChangeConfig(topic=OFFSETS, changes=[policy("delete", "append")]), "with the time"),
-        (ChangeConfig(topic=OFFSETS, changes=[policy(None, "delete")]), "with the time"),
-        (ChangeConfig(topic=OFFSETS, changes=[], replace_all=True), "with the time"),
+        (CreatePartitions(name=OFFSETS, count=9), "would not be found"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy("delete")]), "deleted in time"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy("delete", "append")]), "deleted in time"),
+        (ChangeConfig(topic=OFFSETS, changes=[policy(None, "delete")]), "deleted in time"),
+        (ChangeConfig(topic=OFFSETS, changes=[], replace_all=True), "deleted in time"),
         (
             CreateTopic(name="__transaction_state", configs={"cleanup.policy": "delete"}),
-            "with the time",
+            "deleted in time",
         ),
     ],
 )
@@ -311,7 +311,7 @@ def test_an_own_topic_of_before_is_put_right_and_changed_otherwise() -> None:
                 changes=[ConfigChange(name="retention.ms", value="1", operation="append")],
             ),
             InvalidConfig,
-            "no list",
+            "is not a list",
         ),
         (ChangeConfig(node=8, changes=[]), InvalidRequest, "8"),
         (AllocateProducerIds(node=1, count=0), InvalidRequest, "0"),

@@ -1,4 +1,4 @@
-"""When the controller lets a group be formed anew, and when not."""
+"""When the controller lets a group be recovered, and when not."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_nothing_is_formed_anew_that_brokers_of_an_earlier_release_could_not_rea
     old = Cluster(3)  # of a release that says nothing of levels
     old.do(CreateTopic(name="t", assignments=[[1, 2, 3]]))
     assert old.state.level(METADATA) < KNOWN[METADATA][1]
-    with pytest.raises(FeatureUpdateFailed, match=r"formed anew.*kafkaesque cluster upgrade"):
+    with pytest.raises(FeatureUpdateFailed, match=r"can be recovered.*kafkaesque cluster upgrade"):
         old.do(command)
     assert not old.state.recoveries
     new = Moving()

@@ -132,7 +132,7 @@ def without_controller(*numbers: int, of: Facts | None = None) -> Facts:
         knows_none = replace(
             admin(kafkaesque_controller_node=-1),
             controllers=(1, 2, 3),
-            reasons=[f"broker {number} knows no controller: none may be elected"],
+            reasons=[f"broker {number} knows no controller: perhaps none is elected"],
         )
         found = with_broker(found, number, view=view(controller=number), admin=knows_none)
     return found
@@ -160,7 +160,7 @@ def with_copy_anew(found: Facts, *numbers: int) -> Facts:
 
 
 def reformed(found: Facts, voters: Sequence[int], told: Sequence[int] | None = None) -> Facts:
-    """Have orders-1 been formed anew of some; with `told` it is again, and waits."""
+    """Have orders-1 been recovered with some; with `told` it is again, and waits."""
     (replicas,) = [each.replicas for name, each in found.view.partitions.items() if name.number]
     known = replace(
         recovery(0 if told is None else 24_000, told or ()),

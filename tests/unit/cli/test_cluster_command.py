@@ -64,7 +64,7 @@ def run(
         asked.append(bootstrap)
         if quorum_is is not None:
             return quorum_is
-        raise CommandFailed("nobody says who the controllers are")
+        raise CommandFailed("the controllers are not known")
 
     monkeypatch.setattr(kafka, "Connection", lambda _: None)
     monkeypatch.setattr(cluster, "read_status", read_status)
@@ -101,6 +101,9 @@ def test_status_names_no_controller_where_none_leads(monkeypatch: pytest.MonkeyP
     assert "controllers\t1, 2, 3\n" in output
     document = json.loads(run(monkeypatch, facts(), "status", "--json")[0])
     assert document["controller"] == 1
+    output, _ = run(monkeypatch, facts(), "status", quorum_is=made_up_quorum(3))
+    rows = [line.split("\t") for line in output.splitlines() if line[:2] in ("1\t", "2\t")]
+    assert [row[2] for row in rows[:2]] == ["leads", "votes"]
 
 
 def test_controllers_that_hang_are_told_from_those_that_are_down(

@@ -153,13 +153,13 @@ WRONG = [
     (["cluster", "controllers", "add", BIG], "is not in the range"),
     (["cluster", "controllers", "remove", BIG], "is not in the range"),
     (["topic", "alter", "t"], "nothing to alter"),
-    (["topic", "create", "no spaces"], "topic name 'no spaces' holds other characters than"),
+    (["topic", "create", "no spaces"], "topic name 'no spaces' has characters other than"),
     (["topic", "create", "x" * 250], "at most 249 characters, this has 250"),
-    (["publish", "no spaces", "m"], "topic name 'no spaces' holds other characters than"),
+    (["publish", "no spaces", "m"], "topic name 'no spaces' has characters other than"),
     (["publish", "", "m"], "a topic cannot be called ''"),
     (["publish", "..", "m"], "a topic cannot be called '..'"),
     (["publish", "t", "m", "--keep-partitions"], "goes with --format json"),
-    (["consume", "a/b"], "topic name 'a/b' holds other characters than"),
+    (["consume", "a/b"], "topic name 'a/b' has characters other than"),
     (["consume", "t", "--group", ""], "a group's name is not empty"),
     (["publish", "t", "m", "--acks", "2"], "--acks 2 is none of"),
     (["publish", "t", "m", "--compression", "rar"], "--compression rar is none of"),
@@ -173,9 +173,9 @@ WRONG = [
     (["consume", "t", "--group", "g", "--offset", "1"], "a group decides"),
     (["consume", "t", "--group", "g", "--partition", "1"], "a group decides"),
     (["consume", "t", "--max", "0"], "--max"),
-    (["group", "reset-offsets", "g", "--topic", "t"], "one of --to and --shift"),
-    (["group", "reset-offsets", "g", "--topic", "t", "--to", "1", "--shift", "1"], "one of"),
-    (["group", "reset-offsets", "g", "--to", "1"], "one of --topic and --all-topics"),
+    (["group", "reset-offsets", "g", "--topic", "t"], "give --to or --shift"),
+    (["group", "reset-offsets", "g", "--topic", "t", "--to", "1", "--shift", "1"], "give --to or"),
+    (["group", "reset-offsets", "g", "--to", "1"], "give --topic or --all-topics"),
     (["group", "reset-offsets", "g", "--all-topics", "-t", "t", "--to", "1"], "--all-topics"),
     (["group", "reset-offsets", "g", "-t", "t", "--to", "1960-01-01"], "lies before 1970"),
     (["group", "reset-offsets", "g", "-t", "t", "--to", "P1M"], "neither an offset nor a time"),
@@ -184,10 +184,10 @@ WRONG = [
     (["txn", "list", "--state", "Open"], "--state Open is none of Empty, Ongoing"),
     (["txn", "list", "--open-for", "1e300"], "is not in the range"),
     (["txn", "producers", "t:x"], "is not a topic with partitions"),
-    (["txn", "producers", "no spaces"], "topic name 'no spaces' holds other characters than"),
-    (["txn", "abort"], "a transactional id says what to abort"),
-    (["txn", "abort", "t", "--topic", "x"], "a transactional id says what to abort"),
-    (["txn", "abort", "--topic", "x", "--partition", "0"], "a transactional id says what to abort"),
+    (["txn", "producers", "no spaces"], "topic name 'no spaces' has characters other than"),
+    (["txn", "abort"], "give a transactional id, or"),
+    (["txn", "abort", "t", "--topic", "x"], "give a transactional id, or"),
+    (["txn", "abort", "--topic", "x", "--partition", "0"], "give a transactional id, or"),
     (["log", "dump", "/nonexistent"], "kafkaesque log dump kafkaesque-data/broker-1"),
     (["log", "verify", "/nonexistent"], "kafkaesque log verify kafkaesque-data\n"),
     (["topic", "delete", "t"], "topic delete asks first, and standard input is no terminal"),
@@ -314,7 +314,7 @@ def test_an_outage_is_told_once_in_a_while() -> None:
     assert told == []
     for _ in range(3):
         tell(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-    assert told == ["no connection to any broker at the moment; trying on (Ctrl-C ends it)"]
+    assert told == ["no connection to any broker at the moment; still trying (Ctrl-C ends it)"]
 
 
 def test_a_seed_is_run_and_told_about() -> None:

@@ -218,7 +218,7 @@ def test_each_trouble_is_one_finding_with_its_cause_and_command(check: str) -> N
 
 def test_what_was_formed_anew_is_told_in_words() -> None:
     assert recovery().state == "recovered at 2026-11-18 11:06:40 UTC (unclean)"
-    lost = "unclean at 2026-11-18 11:06:40 UTC: what came from offset 100 on; 7 known"
+    lost = "unclean at 2026-11-18 11:06:40 UTC: records from offset 100 on given up; 7 known"
     assert recovery().lost == lost
     assert recovery(5_000, [2, 3]).state == "recovering for 5 s; answers from: 2,3"
     assert replace(recovery(), unclean_at_ms=None).lost is None

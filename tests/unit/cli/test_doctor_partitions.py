@@ -241,7 +241,7 @@ def test_where_all_copies_are_lost_no_election_is_proposed() -> None:
     assert finding.command.startswith(
         "start broker 2; if their disks are lost, too: kafkaesque topic delete orders, and create"
     )
-    # While it waits to be formed anew the same is said.
+    # While it waits to be recovered the same is said.
     waiting = replace(recovery(60_000), partition=1, replicas=[1])
     finding = checks_of(replace(found, recoveries=[waiting]))["recovery-waits"]
     assert finding.command.startswith("kafkaesque topic delete orders, and create it again    (")

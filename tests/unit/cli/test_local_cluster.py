@@ -113,13 +113,15 @@ def test_a_directory_has_one_cluster_at_a_time(prepared: LocalCluster) -> None:
 
 def test_a_file_of_somebody_else_is_not_taken_for_a_clusters(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"something": "else"}')
-    with pytest.raises(CommandFailed, match="is not a cluster's file"):
+    with pytest.raises(CommandFailed, match="does not describe a cluster"):
         LocalCluster(tmp_path, free_ports(1)).prepare()
 
 
 def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
-    with pytest.raises(CommandFailed, match="no cluster's directory and not empty: it has 'lett"):
+    with pytest.raises(
+        CommandFailed, match="is not empty, and not a cluster's directory: it has 'lett"
+    ):
         LocalCluster(tmp_path, free_ports(1)).prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]
     # What a start leaves that has ended early is ours.
@@ -157,7 +159,7 @@ def test_ports_that_meet_are_refused(tmp_path: Path) -> None:
     ]
     code, _, errors = run("up", "--brokers", "3", *words)
     assert code == 2
-    assert "30002 would be the Kafka port of broker 3, and the peer port of broker 1" in errors
+    assert "30002 would be both the Kafka port of broker 3 and the peer port of broker 1" in errors
 
 
 @pytest.mark.parametrize(

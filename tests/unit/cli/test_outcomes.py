@@ -37,7 +37,7 @@ def test_what_is_deleted_is_said_beside_what_is_not(capsys: pytest.CaptureFixtur
     assert ending.value.exit_code == 1
     assert said.out == "deleted a, d\n"
     assert "error: group b does not exist" in said.err
-    assert "error: group c has members at work" in said.err
+    assert "error: group c has active members" in said.err
 
 
 def test_programs_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> None:

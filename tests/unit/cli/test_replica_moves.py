@@ -180,7 +180,7 @@ def test_an_election_that_nobody_is_there_for_says_what_is_left_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Cluster(monkeypatch, BEFORE)
-    refused = {ORDERS: "have told what they have: nobody"}
+    refused = {ORDERS: "reports came from: no broker"}
     monkeypatch.setattr(replica_moves, "elect_leaders", lambda *_, **__: ([], refused))
     done = CliRunner().invoke(app, ["topic", "elect", "orders", "--unclean", "--yes"])
     assert done.exit_code == 1
@@ -253,7 +253,7 @@ def test_leaders_that_are_not_elected_are_told_and_no_success(
 def test_where_no_controller_leads_nothing_is_said_to_be_even(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Cluster(monkeypatch, CommandFailed("nobody says which replicas move"))
+    Cluster(monkeypatch, CommandFailed("it is not known which replicas move"))
     for words in (["--leaders"], ["--leaders", "--dry-run"], []):
         done = CliRunner().invoke(app, ["cluster", "rebalance", *words])
         assert done.exit_code == 1

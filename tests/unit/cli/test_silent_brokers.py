@@ -214,8 +214,8 @@ def test_groups_that_nobody_coordinates_are_said_to_be_missing(
     done = CliRunner().invoke(app, words)
     assert (done.exit_code, done.stdout) == (FAILED, table)
     assert done.stderr == (
-        "groups are missing: nobody coordinates those of 2 of 4 partitions of __consumer_offsets"
-        " (1, 2)\n"
+        "groups are missing: 2 of 4 partitions of __consumer_offsets have no leader, so their"
+        " groups have no coordinator (1, 2)\n"
     )
     Groups(monkeypatch, {1: "a", 2: "hangs"}, [1, 2])
     done = CliRunner().invoke(app, words)
@@ -277,7 +277,7 @@ def test_brokers_say_that_no_controller_did_it_before_it_is_waited_in_vain(
     words: list[str], method: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: Future[None] = Future()
-    error = KafkaError(code, "no controller did it in time")
+    error = KafkaError(code, "no controller carried out the request in time")
     refused.set_exception(KafkaException(error))
     given: list[float] = []
 
@@ -291,7 +291,7 @@ def test_brokers_say_that_no_controller_did_it_before_it_is_waited_in_vain(
     monkeypatch.setattr(kafka.Connection, "metadata", lambda *_: there)
     done = CliRunner().invoke(app, ["topic", *words, "-b", "h:1"])
     assert done.exit_code == 1
-    assert "error: topic t: no controller did it in time" in done.stderr
+    assert "error: topic t: no controller carried out the request in time" in done.stderr
     assert "try:   kafkaesque doctor" in done.stderr
     assert given == [10.0]
 

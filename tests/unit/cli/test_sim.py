@@ -30,7 +30,7 @@ def test_the_seed_draws_what_goes_on_if_nothing_is_asked_for() -> None:
         app, ["sim", "run", "--seeds", "4", "--seconds", "0.5", "--jobs", "1"]
     )
     assert done.exit_code == 0, done.output
-    assert "4 of 4 seeds are well\nin all: " in done.stdout
+    assert "4 of 4 seeds without a problem\nin all: " in done.stdout
 
 
 def test_the_experiments_on_gossip_are_printed_and_drawn(
@@ -67,7 +67,7 @@ def test_every_fault_is_one_word_and_a_file_remembers_the_seeds(tmp_path: Path) 
     words = f"sim run --faults all --seconds 2 --jobs 1 --results {results} --seeds"
     done = CliRunner().invoke(app, [*words.split(), "1"])
     assert done.exit_code == 0, done.output
-    assert "1 of 1 seed are well" in done.stdout or "1 of 1 seeds are well" in done.stdout
+    assert "1 of 1 seed without a problem" in done.stdout
     (first,) = map(json.loads, results.read_text().splitlines())
     assert (first["seed"], first["anomalies"], first["how"]) == (
         0,
@@ -75,7 +75,7 @@ def test_every_fault_is_one_word_and_a_file_remembers_the_seeds(tmp_path: Path) 
         "--faults 'all' --seconds 2",
     )
     done = CliRunner().invoke(app, [*words.split(), "2"])
-    assert "2 of 2 seeds are well" in done.stdout
+    assert "2 of 2 seeds without a problem" in done.stdout
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     assert [line["seed"] for line in lines] == [0, 1], "what is there is not run again"
     assert lines[0] == first

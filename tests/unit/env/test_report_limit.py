@@ -40,6 +40,6 @@ def test_many_lines_are_counted_and_the_next_window_begins_anew() -> None:
     assert said == ["again"] * LINES_MAX
     assert len(timers.waiting) == 1
     timers.let_time_pass()
-    assert said[LINES_MAX:] == [f"and {1000 - LINES_MAX} more of the kind within 10 s"]
+    assert said[LINES_MAX:] == [f"and {1000 - LINES_MAX} more of this kind within 10 s"]
     limit.say("once more")
     assert said[-1] == "once more"

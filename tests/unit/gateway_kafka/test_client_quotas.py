@@ -83,7 +83,7 @@ def test_validation_alone_changes_nothing(quotas: LiveCluster) -> None:
     ("entity", "rates", "said"),
     [
         ({}, {"producer_byte_rate": 1.0}, "is empty"),
-        ({"group": "g"}, {"producer_byte_rate": 1.0}, "'group' is no type"),
+        ({"group": "g"}, {"producer_byte_rate": 1.0}, "no entity has type 'group'"),
         ({"user": ""}, {"producer_byte_rate": 1.0}, "name of a user is empty"),
         ({"ip": "10.0.0.1", "user": "a"}, {"connection_creation_rate": 1.0}, "not combined"),
         ({"ip": "nowhere"}, {"connection_creation_rate": 1.0}, "no IP address"),

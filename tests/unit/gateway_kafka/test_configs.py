@@ -386,7 +386,7 @@ def test_a_stored_value_that_is_no_longer_allowed_does_not_hold_and_is_told(
     assert value_of(live, BROKER, "1", rate)[1] == FROM_NOWHERE
     assert value_of(live, BROKER, "1", "num.partitions") == ("3", FROM_BROKER)
     assert value_of(live, TOPIC, "orders", "min.cleanable.dirty.ratio") == ("0.5", FROM_NOWHERE)
-    for said in (f"does not hold: {rate} = 'nan'", "topic orders does not hold: min.cleanable"):
+    for said in (f"is not applied: {rate} = 'nan'", "topic orders is not applied: min.cleanable"):
         assert [line for line in live.reports if said in line]
 
 

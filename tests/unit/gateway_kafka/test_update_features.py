@@ -43,7 +43,7 @@ def lowered(live: LiveCluster) -> LiveCluster:
     [
         ([("quantum.version", 1)], "there is no feature 'quantum.version'"),
         ([("quantum.version", 0)], "there is no feature 'quantum.version'"),
-        ([(METADATA, HIGHEST + 1)], "knows the levels"),
+        ([(METADATA, HIGHEST + 1)], "supports levels"),
         ([(METADATA, 0)], "does not go back to 0"),
         ([(METADATA, HIGHEST), ("quantum.version", 1)], "there is no feature 'quantum.version'"),
     ],

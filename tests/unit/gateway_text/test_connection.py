@@ -88,7 +88,7 @@ def test_half_a_line_at_the_end_of_the_input_is_not_published(
     person.hang_up()
     assert person.answer() == [f"OK {topic} 0 0"]
     (refusal,) = person.answer()
-    assert refusal.startswith("ERROR the input ended within a line, which was dropped")
+    assert refusal.startswith("ERROR the input ended within a line, which was discarded")
     assert "must end with a newline" in refusal
     assert person.is_gone()
     assert [record.value for record in cluster.records(topic)] == [b"whole"]
@@ -205,7 +205,7 @@ def test_who_says_nothing_for_long_is_sent_away(
         person.type("T")
         cluster.live.run_for(0.01)
     cluster.gateways[1].ports[0].sweep()
-    assert person.answer()[0].startswith("ERROR nothing was said for too long")
+    assert person.answer()[0].startswith("ERROR no input for too long")
     assert person.is_gone()
 
 

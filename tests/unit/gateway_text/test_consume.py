@@ -229,7 +229,7 @@ def test_only_the_partitions_that_are_subscribed_to(
     found, _ = person.consume(f"CONS {topic} {subscription} 3:1")
     assert [(partition, offset) for partition, offset, _ in found] == [(3, 1)]
     wrong = person.error(f"CONS {topic} {subscription} 0:0,2:0,3:0")
-    assert wrong.startswith("the subscription is not for partition 0,2")
+    assert wrong.startswith("the subscription does not have partition 0,2")
 
 
 def test_a_topic_may_get_more_partitions(cluster: TextCluster, person: Person, topic: str) -> None:

@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def is_doubt(self) -> bool:
-        return self.text.startswith("ERROR nobody knows whether the message is in orders-0: ")
+        return self.text.startswith("ERROR it is not known whether the message is in orders-0: ")
 
     @property
     def is_denial(self) -> bool:

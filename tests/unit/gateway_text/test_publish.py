@@ -79,8 +79,8 @@ def test_no_topic_comes_into_being_where_that_is_switched_off(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("__consumer_offsets", "the brokers' own"),
-        ("no/such/name", "other characters"),
+        ("__consumer_offsets", "internal to the brokers"),
+        ("no/such/name", "characters other"),
         ("__cluster_metadata", "the controllers' own log"),
         ("n" * 250, "at most 249"),
         ("..", "cannot be called"),

@@ -84,7 +84,7 @@ def test_lines_that_ask_for_something(line: bytes, command: Command | None) -> N
         (b"SUBS flights " + b"r" * 250, "at most 249", "SUBS "),
         (b"CONS flights", "not 1 word", "CONS "),
         (b"CONS flights readers/all/d7e74a", "not 2 words", "CONS "),
-        (b"CONS flights readers/all/d7e74a x", "where one can begin", "CONS "),
+        (b"CONS flights readers/all/d7e74a x", "an offset to begin at", "CONS "),
         (b"TOPICS please", "stands alone", "TOPICS"),
         (b"QUIT now", "stands alone", "QUIT"),
         (b"PUBLISH flights x", "did you mean PUBS", "HELP"),

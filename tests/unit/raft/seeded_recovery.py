@@ -1,4 +1,4 @@
-"""Seeded runs in which a group loses its quorum again and again, and is formed anew."""
+"""Seeded runs in which a group loses its quorum again and again, and is recovered."""
 
 from __future__ import annotations
 

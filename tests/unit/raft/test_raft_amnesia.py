@@ -1,4 +1,4 @@
-"""A member that has lost its disk has no say, until the group has taken it in anew."""
+"""A member that has lost its disk has no say, until the group has re-admitted it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group that has lost its quorum is formed anew from those that are left (ADR 16)."""
+"""A group that has lost its quorum is recovered with the members that are left (ADR 16)."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_a_data_directory_that_cannot_be_read_is_named(
     # Root may read everything, so the question is answered here as it is for others.
     (tmp_path / "data").mkdir(mode=0o300)
     monkeypatch.setattr("os.access", lambda path, mode: not mode & os.R_OK)
-    with pytest.raises(ConfigError, match="not this user's to read and write in"):
+    with pytest.raises(ConfigError, match="this user may not read and write in"):
         check_data_directory(with_data(tmp_path, tmp_path / "data"))
 
 

@@ -67,7 +67,7 @@ def test_of_each_event_only_so_many_lines_are_told_in_a_while() -> None:
     assert len(told) == LINES_PER_EVENT_MAX + 2
     for timer in timers:
         timer()
-    assert told[-1] == "and 3 more of the kind within 10 s"
+    assert told[-1] == "and 3 more of this kind within 10 s"
     last = told[-1]
     assert isinstance(last, LogLine)
     assert last.event == "isr.shrunk"

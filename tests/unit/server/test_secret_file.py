@@ -97,7 +97,7 @@ def test_controllers_are_the_seeds_where_there_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broker", "controllers", "words"),
     [
-        ('seeds = "10.0.0.7:9190"', "", "seeds are asked by gossip, which needs a cluster.secret"),
+        ('seeds = "10.0.0.7:9190"', "", "seeds need gossip, and gossip needs a cluster.secret"),
         ("", '2 = ""', "controller 2 has no address"),
         ('seeds = "10.0.0.7"', "", "seeds: '10.0.0.7' must be a peer address"),
         ('seeds = "10.0.0.7:0"', "", "seeds: '10.0.0.7:0' must be a peer address"),

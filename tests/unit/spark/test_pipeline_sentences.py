@@ -65,6 +65,14 @@ def test_brokers_that_are_away_are_a_failure_of_their_own() -> None:
     assert type(failure("flow f", TRACE)) is RunFailed
 
 
+def test_a_machine_that_was_too_busy_is_no_mistake_of_the_project() -> None:
+    found = failure(
+        "flow f", "org.apache.spark.SparkException: Python worker failed to connect back."
+    )
+    assert found.hint.startswith("run it again")
+    assert failure("flow f", TRACE).hint == ""
+
+
 def test_what_we_say_ourselves_of_a_file_is_left_whole() -> None:
     file = Path("/project/transformations/flows.py")
     found = definition_failure(file, Path("/project"), ConnectorError("two mistakes:\none\ntwo"))

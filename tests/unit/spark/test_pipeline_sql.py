@@ -66,6 +66,8 @@ def test_flows_and_settings() -> None:
 
 def test_what_only_triggered_runs_know() -> None:
     text = "CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a) SEQUENCE BY b"
-    with pytest.raises(WrongProject, match=r"a.sql: continuous runs do not know `CREATE FLOW F AS"):
+    with pytest.raises(
+        WrongProject, match=r"a.sql: continuous runs do not support `CREATE FLOW F AS"
+    ):
         parse_statements(text, "a.sql")
     assert read_statements(f"{text}; SET a = b") == [SqlCommand(text="SET a = b")]

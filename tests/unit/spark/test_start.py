@@ -52,7 +52,7 @@ def test_another_python_that_has_all_is_left_alone(
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (None, "and there is none"),
+        (None, "which does not exist"),
         ("echo 0.0.1", f"has kafkaesque 0.0.1, and this is {__version__}"),
         (
             "echo Trace >&2; echo 'ModuleNotFoundError: No module named pyarrow' >&2; exit 1",

@@ -146,7 +146,9 @@ class ControllerClient:
 
         def on_outcome(outcome: ControllerResult | RequestRefused | PeerUnreachable) -> None:
             if isinstance(outcome, PeerUnreachable):
-                outcome = NotController(f"broker {leader} leads, and cannot be reached")
+                outcome = NotController(
+                    f"broker {leader} is the leading controller, and cannot be reached"
+                )
             on_done(outcome)
 
         self._caller.ask(leader, command, ControllerResult, PASS_ON_MS, on_outcome)  # type: ignore[arg-type]
@@ -249,10 +251,12 @@ class _Errand:
 
     def _failure(self) -> RequestRefused:
         if self._doubts:
-            return RequestTimedOut("no controller did it in time; it may or may not be done")
+            return RequestTimedOut(
+                "no controller answered in time; the request may or may not have been carried out"
+            )
         if self._has_missed:
             return NotController("no controller was found in time, and nothing was done")
-        return RequestTimedOut("no controller did it in time")
+        return RequestTimedOut("no controller carried out the request in time")
 
     def _on_outcome(self, outcome: Outcome) -> None:
         if isinstance(outcome, NotController | NotLeader | PeerNotAsked):
@@ -281,4 +285,6 @@ class _Errand:
 def _doubt_of(outcome: PeerUnreachable | RequestTimedOut) -> RequestTimedOut:
     if isinstance(outcome, RequestTimedOut):
         return outcome
-    return RequestTimedOut("the controller went away; it may or may not be done")
+    return RequestTimedOut(
+        "the controller went away; the request may or may not have been carried out"
+    )

@@ -2,7 +2,7 @@
 
 Theory of operation. A broker without anything of group 0 on its disk (*fresh*) may have been a
 controller, and may have promised what it has forgotten. So it has no vote until the others have
-taken it in anew (`raft.readmission`): it is *amnesiac*. Only *founders*, whom its own file names as
+re-admitted it (`raft.readmission`): it is *amnesiac*. Only *founders*, whom its own file names as
 controllers, may be those of a new cluster. Such a one waits, and its group stays closed, until one
 of these is known. Heartbeats say whether their sender has a log of group 0, and its term.
 
@@ -127,8 +127,8 @@ class Founding:
         missing = ", ".join(str(node) for node in self._others if node not in self._heard)
         if missing:
             self._report(
-                f"broker {self._node} has an empty directory: it waits for the word of"
-                f" controller(s) {missing} to know whether the cluster is new"
+                f"broker {self._node} has an empty directory: it waits for"
+                f" controller(s) {missing} to say whether the cluster is new"
             )
         self._reminder = self._clock.call_later(REMIND_MS, self._remind)
 

@@ -53,4 +53,4 @@ class ProducerIds:
                 self.allocate(on_done)
         else:
             for on_done in waiting:
-                on_done(LeaderNotAvailable(f"no producer id could be had: {outcome}"))
+                on_done(LeaderNotAvailable(f"no producer id could be allocated: {outcome}"))

@@ -114,8 +114,8 @@ class ControllerVoters:
             return LogLine("controller.elected", sentence, leader=self._node)
         # It could not know whether the change that removes it was committed (dissertation 4.2.2).
         return (
-            f"broker {self._node} is no controller any more; it was elected to commit what it has"
-            " of the controllers' log, and hands over"
+            f"broker {self._node} is no longer a controller; it was elected to commit what it has"
+            " of the controllers' log, and now hands over"
         )
 
     def on_sweep(self, state: ClusterState) -> None:

@@ -200,7 +200,8 @@ class GroupOffsetsClient:
         def on_result(result: Result | GroupError) -> None:
             error = _error_of(result)
             if isinstance(result, CommitResult) and error in _UNKNOWN:
-                on_done(RequestTimedOut(f"group {request.group_id!r} could not be written in time"))
+                sentence = f"offsets of group {request.group_id!r} were not committed in time"
+                on_done(RequestTimedOut(sentence))
             else:
                 on_done(_refusal(request.group_id, error) or Done())
 
@@ -287,7 +288,7 @@ def _refusal(group_id: str, error: GroupError) -> RequestRefused | None:
     if error in _PASSING:
         return LeaderNotAvailable(f"group {group_id!r} has no coordinator at the moment")
     if error is GroupError.OVER_BOUND:
-        return OverBound(f"group {group_id!r} is one too many for its coordinator")
+        return OverBound(f"the coordinator of group {group_id!r} has its maximum number of groups")
     if error is GroupError.UNKNOWN_MEMBER_ID:
-        return InvalidRequest(f"group {group_id!r} has members, who alone commit its offsets")
+        return InvalidRequest(f"group {group_id!r} has members; only they commit its offsets")
     return InvalidRequest(f"group {group_id!r}: {error.name.lower().replace('_', ' ')}")

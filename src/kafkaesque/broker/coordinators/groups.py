@@ -174,7 +174,7 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
         if configs:
             self._times[group], refused = consumer_times(configs, self._options.get)
             for sentence in refused:
-                self._reports.info(f"an option of group {group} does not hold: {sentence}")
+                self._reports.info(f"an option of group {group} is not applied: {sentence}")
 
     def _on_event(self, host: GroupHost) -> None:
         """Say in the log what clients, who are told to ask again, have no error for.
@@ -188,10 +188,10 @@ class GroupCoordinators(TableHosts[GroupTable, Request, Notice, Answer, AppendIn
             return
         if is_full:
             self._full[host.name] = None
-            what = "as many as it may: new groups are refused until one of them is deleted"
+            what = "its maximum: new groups are refused until one of them is deleted"
         else:
             del self._full[host.name]
-            what = "and takes new ones again"
+            what = "and accepts new ones again"
         self._limit.say(f"{host.name} keeps {host.table.group_count} groups, {what}")
 
     def _bring_topics(self, host: GroupHost, event: Request) -> None:

@@ -150,9 +150,7 @@ class TransactionLeaders:
             where = TopicPartition(request.topic, request.partition)
             partition = self._partitions.find(where)
             if request.topic_id not in (b"", partition.state.topic_id):
-                raise UnknownTopicId(
-                    f"the marker is for another topic of the name {request.topic!r}"
-                )
+                raise UnknownTopicId(f"the marker is for another topic named {request.topic!r}")
             partition.check_leader(request.leader_epoch)
             partition.append_marker(
                 EndMarker(

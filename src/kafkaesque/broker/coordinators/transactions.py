@@ -229,7 +229,7 @@ class TransactionCoordinators(
             if isinstance(result, InitResult) and result.producer_epoch > 0:
                 sentence = (
                     f"transactional id {transactional_id}: epoch {result.producer_epoch} begins, "
-                    "and producers of earlier ones are shut out"
+                    "and producers with earlier epochs are fenced"
                 )
                 self._reports.info(
                     LogLine(

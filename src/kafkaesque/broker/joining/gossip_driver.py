@@ -291,7 +291,7 @@ class GossipDriver:
         except FactRefused as error:
             if not self._has_too_many:
                 self._has_too_many = True
-                self._report(f"broker {self._config.node} does not tell everything: {error}")
+                self._report(f"broker {self._config.node} does not gossip everything: {error}")
 
     def _maybe_complain(self) -> None:
         """Say once that no seed answers, for whoever wonders why the broker stays alone."""
@@ -301,8 +301,8 @@ class GossipDriver:
         self._has_complained = True
         self._warn(
             f"broker {self._config.node}: none of {', '.join(map(str, self._seeds))} has answered "
-            "yet. Do they run, are these peer ports and not Kafka's, does UDP reach them, and have "
-            "they this cluster.id and this secret?"
+            "yet. Are they running? Are these their peer ports, not their Kafka ports? Does UDP "
+            "reach them? Do they have this cluster.id and this secret?"
         )
 
     # -- driving
@@ -405,7 +405,7 @@ class GossipDriver:
                     self._on_contested(address)
             case Turned(source, refusal):
                 if refusal in _TOLD:
-                    self._strangers.say(f"gossip from {source} is not believed: {refusal.value}")
+                    self._strangers.say(f"gossip from {source} is rejected: {refusal.value}")
 
     def _on_member(self, old: Member | None, new: Member | None) -> None:
         if new is None:
@@ -428,7 +428,7 @@ class GossipDriver:
         elif new.state is MemberState.DEAD:
             self.deaths += 1
             self._report(
-                f"broker {self._config.node} takes broker {new.node} at {new.address} for dead"
+                f"broker {self._config.node} declares broker {new.node} at {new.address} dead"
             )
             self._peers.give_up_doubted(new.node)
         elif new.state is MemberState.LEFT:

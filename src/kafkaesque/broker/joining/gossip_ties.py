@@ -95,8 +95,8 @@ def make_gossip(
     if not config.secrets:
         if not config.peer_address.host.startswith(_LOOPBACK):
             reports.info(
-                f"broker {config.node} has no cluster.secret.file: whoever reaches "
-                f"{config.peer_address} and knows the cluster's id is let in as a broker"
+                f"broker {config.node} has no cluster.secret.file: anybody who reaches "
+                f"{config.peer_address} and knows the cluster's id can join as a broker"
             )
         return None
     gossip = GossipDriver(

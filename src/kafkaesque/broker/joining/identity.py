@@ -276,8 +276,8 @@ class Identity:
             return
         seen = "it answers" if teller == self._node else f"broker {teller} is linked with it"
         sentence = (
-            f"broker {self._node} runs already: {seen} at {where}. Two processes cannot be one "
-            f"broker, so this one, at {self._config.peer_address}, stops: give it an id and a "
+            f"broker {self._node} is already running: {seen} at {where}. Two processes cannot be "
+            f"one broker, so this one, at {self._config.peer_address}, stops: give it an id and a "
             "data directory of its own, or end the other one first"
         )
         self._reports.error(LogLine("broker.contested", sentence, address=str(where)))
@@ -339,8 +339,8 @@ class Identity:
             self._told_due_ms = now_ms + TOLD_EVERY_MS
             sentence = (
                 f"another process, at {where}, says that it is broker {self._node}, too. This "
-                "one goes on, for the other brokers are linked with it: end the other one, or "
-                "give it an id and a data directory of its own"
+                "one continues, because the other brokers are linked with it: end the other one, "
+                "or give it an id and a data directory of its own"
             )
             self._reports.error(LogLine("broker.contested", sentence, address=str(where)))
 

@@ -111,7 +111,7 @@ class Registration:
     def _on_outcome(self, outcome: object) -> None:
         if isinstance(outcome, FeatureUpdateFailed) and not self._is_refusal_told:
             self._is_refusal_told = True
-            self._reports.error(f"broker {self._node} is not taken in: {outcome}")
+            self._reports.error(f"broker {self._node} cannot be registered: {outcome}")
         if isinstance(outcome, DuplicateBroker):
             self.on_duplicate()
         if isinstance(outcome, Done):

@@ -100,7 +100,9 @@ def make_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         raise InvalidRequest("the entity of a quota is empty: name a user, a client-id or an ip")
     for kind, name in entity:
         if kind not in ENTITY_TYPES:
-            raise InvalidRequest(f"{kind!r} is no type of entity: {', '.join(ENTITY_TYPES)} are")
+            raise InvalidRequest(
+                f"no entity has type {kind!r}; types are {', '.join(ENTITY_TYPES)}"
+            )
         if types.count(kind) > 1:
             raise InvalidRequest(f"the entity names {kind} more than once")
         if name == "":

@@ -180,7 +180,7 @@ class ClusterState:
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
-    #: Of groups that are being formed anew, or ever were (ADR 16).
+    #: Of groups that are or ever were recovered without a majority (ADR 16).
     recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
     #: Those of them whose replicas move.
     moving: dict[GroupId, PartitionState] = field(default_factory=dict)

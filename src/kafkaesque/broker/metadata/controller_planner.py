@@ -95,10 +95,12 @@ def _check_settled(node: NodeId, wanted: tuple[NodeId, ...], facts: ControllerFa
     other = min(pending)
     if other in wanted:
         raise InvalidRequest(
-            f"broker {other} is to be a controller and has no vote yet: wait until it has the "
-            f"log, or take that back (kafkaesque cluster controllers remove {other})"
+            f"broker {other} is being added to the controllers and has no vote yet: wait until it "
+            f"has the log, or cancel that (kafkaesque cluster controllers remove {other})"
         )
-    raise InvalidRequest(f"broker {other} is being taken out of the controllers: wait for that")
+    raise InvalidRequest(
+        f"broker {other} is being removed from the controllers: wait until that is done"
+    )
 
 
 def _check_added(
@@ -111,14 +113,16 @@ def _check_added(
     if node not in alive:
         raise InvalidRequest(f"broker {node} is down: start it first")
     if len(wanted) >= CONTROLLERS_MAX:
-        raise OverBound(f"there are {len(wanted)} controllers, and {CONTROLLERS_MAX} at most")
+        raise OverBound(f"there are {len(wanted)} controllers; {CONTROLLERS_MAX} is the maximum")
 
 
 def _check_removed(
     node: NodeId, wanted: tuple[NodeId, ...], remaining: tuple[NodeId, ...], facts: ControllerFacts
 ) -> None:
     if node not in wanted:
-        raise VoterNotFound(f"broker {node} is no controller; those are {_names(wanted)}")
+        raise VoterNotFound(
+            f"broker {node} is not a controller; the controllers are {_names(wanted)}"
+        )
     if not remaining:
         raise InvalidRequest(
             f"broker {node} is the only controller: add another one first (kafkaesque cluster "

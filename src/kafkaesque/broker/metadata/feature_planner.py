@@ -26,8 +26,8 @@ def plan_first_levels(state: ClusterState, command: RegisterBroker) -> list[Feat
         low, high = command.features.get(name, UNSAID)
         if not low <= level <= high:
             raise FeatureUpdateFailed(
-                f"broker {command.node} knows the levels {low} to {high} of {name}, and {level} is "
-                "in force: install the release that the other brokers have"
+                f"broker {command.node} supports levels {low} to {high} of {name}, and the cluster "
+                f"uses {level}: install the release that the other brokers have"
             )
     is_new = not state.brokers and not state.topics and not state.features
     if not is_new:
@@ -55,8 +55,8 @@ def plan_level(state: ClusterState, command: RaiseFeature) -> list[FeatureLevelC
         low, high = broker.features.get(name, UNSAID)
         if not low <= level <= high:
             raise InvalidFeatureLevel(
-                f"broker {node} knows the levels {low} to {high} of {name}, not {level}: replace "
-                "it by one of this release first"
+                f"broker {node} supports levels {low} to {high} of {name}, not {level}: upgrade it "
+                "to this release first"
             )
     if level == now or command.validate_only:
         return []
@@ -87,7 +87,7 @@ def check_may_recover(state: ClusterState) -> None:
     Raises:
         FeatureUpdateFailed: the level is too low.
     """
-    _check_level(state, "partitions can be formed anew", LEVEL_WITH_RECOVERY)
+    _check_level(state, "partitions can be recovered from surviving replicas", LEVEL_WITH_RECOVERY)
 
 
 def check_may_change_access(state: ClusterState) -> None:

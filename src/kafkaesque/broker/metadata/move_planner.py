@@ -69,7 +69,10 @@ def _plan_one(
     partition = state.partition(TopicPartition(wanted.topic, wanted.partition))
     recovery = state.recoveries.get(partition.group)
     if recovery is not None and recovery.is_open:
-        raise InvalidRequest(f"{partition.topic_partition} is being formed anew: try again later")
+        raise InvalidRequest(
+            f"{partition.topic_partition} is being recovered from its surviving replicas: try again"
+            " later"
+        )
     if wanted.replicas is None:
         if not partition.is_moving:
             raise NoReassignmentInProgress(f"no replica of {partition.topic_partition} moves")
@@ -147,8 +150,8 @@ def plan_take_up(state: ClusterState, command: TakeUpMove) -> list[ReplicasChang
 
     Raises:
         NoReassignmentInProgress: this move is over, or another has taken its place.
-        FencedLeaderEpoch: a later leader has taken up a move of this partition, or it is formed
-            anew since.
+        FencedLeaderEpoch: a later leader has taken up a move of this partition, or the group has
+            been recovered since.
     """
     partition = _moving(state, command.group, command.move)
     _check_formation(state, partition, command.term)
@@ -178,7 +181,7 @@ def plan_finish(state: ClusterState, command: FinishMove) -> list[ReplicasChange
 
     Raises:
         NoReassignmentInProgress: this move is over, or another has taken its place.
-        FencedLeaderEpoch: another leader has taken it up, or the group is formed anew since.
+        FencedLeaderEpoch: another leader has taken it up, or the group has been recovered since.
     """
     partition = _moving(state, command.group, command.move)
     _check_formation(state, partition, command.term)
@@ -201,5 +204,5 @@ def _check_formation(state: ClusterState, partition: PartitionState, term: int) 
     formation = state.recoveries.get(partition.group, NO_RECOVERY).formation
     if formation_of(term) < formation:
         raise FencedLeaderEpoch(
-            f"{partition.topic_partition} is formed anew, or is being: term {term} is over"
+            f"{partition.topic_partition} was recovered, or is being recovered: term {term} is over"
         )

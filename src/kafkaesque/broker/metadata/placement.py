@@ -44,7 +44,7 @@ def place_partitions(
     """
     running = sum(node not in away for node in racks)
     if not 1 <= replication_factor <= len(racks) or 2 * running <= replication_factor:
-        missing = f", {len(racks) - running} more away" if len(racks) > running else ""
+        missing = f" ({len(racks) - running} more are away)" if len(racks) > running else ""
         raise InvalidReplicationFactor(
             f"replication factor {replication_factor} is not possible with "
             f"{running} broker(s) alive{missing}"

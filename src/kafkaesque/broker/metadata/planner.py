@@ -212,8 +212,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
 def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: PlanInputs) -> Plan:
     if inputs.incarnation(NodeId(command.node)) not in (None, command.incarnation):
         raise DuplicateBroker(
-            f"broker {command.node} runs: another process, at {command.peer_host}:"
-            f"{command.peer_port}, cannot be registered as the same one"
+            f"broker {command.node} is already running: another process, at {command.peer_host}:"
+            f"{command.peer_port}, cannot register with its id"
         )
     levels = plan_first_levels(state, command)
     record = BrokerRegistered(
@@ -263,7 +263,7 @@ def _plan_removal(state: ClusterState, command: RemoveBroker, inputs: PlanInputs
             f"{node})"
         )
     if node in inputs.alive:
-        raise InvalidRequest(f"broker {node} runs: stop it first, or it would be missed at once")
+        raise InvalidRequest(f"broker {node} is running: stop it first")
     return Plan(records=[BrokerRemoved(node=node)], result=Done())
 
 
@@ -277,7 +277,7 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
     other = find_collision(command.name, state.topics)
     if other is not None:
         raise InvalidTopic(
-            f"topic {command.name!r} collides with {other!r}: '.' and '_' are not told apart"
+            f"topic {command.name!r} collides with {other!r}: they differ only in '.' and '_'"
         )
     configs = _checked_topic({}, _with_policy(command.name, command.configs), inputs)
     _check_policy(command.name, {}, configs)
@@ -350,7 +350,9 @@ def _checked_assignments(
     factor = len(assignments[0]) if factor is None else factor
     for replicas in assignments:
         if not replicas or len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignment(f"replicas {list(replicas)} are empty or name one twice")
+            raise InvalidReplicaAssignment(
+                f"replicas {list(replicas)} are empty or name a broker twice"
+            )
         if len(replicas) != factor:
             raise InvalidReplicaAssignment("partitions differ in their number of replicas")
         unknown = [node for node in replicas if NodeId(node) not in state.brokers]
@@ -382,8 +384,8 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
     is_changed = before.get(policy) != after.get(policy)
     if name in INTERNAL_TOPICS and is_changed and after.get(policy) != "compact":
         raise InvalidConfig(
-            f"{name} is the brokers' own and has {policy} = compact: what groups have committed, "
-            "and what transactions are, would be deleted with the time"
+            f"{name} is an internal topic, and its {policy} must be compact: otherwise committed "
+            "offsets and the state of transactions would be deleted in time"
         )
 
 
@@ -415,8 +417,8 @@ def _plan_partitions(state: ClusterState, command: CreatePartitions, inputs: Pla
     topic = state.topic(command.name)
     if topic.is_internal:
         raise InvalidTopic(
-            f"{topic.name} is the brokers' own: the number of its partitions says which of them "
-            "keeps what, so with another one most of it would not be found again"
+            f"{topic.name} is an internal topic: its number of partitions decides which partition "
+            "holds what, so after a change most of it would not be found"
         )
     have = len(topic.partitions)
     wanted = command.count
@@ -548,7 +550,7 @@ def _change_one(table: OptionTable, configs: dict[str, str], change: ConfigChang
 
 def _changed_list(option: Option, configs: Mapping[str, str], change: ConfigChange) -> str:
     if option.type is not OptionType.LIST:
-        raise InvalidConfig(f"option {option.name} is no list: nothing can be added or taken away")
+        raise InvalidConfig(f"option {option.name} is not a list: it has no append or subtract")
     assert change.value is not None
     words = [word for word in configs.get(option.name, str(option.default)).split(",") if word]
     given = [word.strip() for word in change.value.split(",")]

@@ -181,7 +181,7 @@ class ClientQuotaChanged(MetadataRecord, tag="client-quota", frozen=True, kw_onl
 
 
 class RecoveryBegun(MetadataRecord, tag="recovery-begun", frozen=True, kw_only=True):
-    """A group is to be formed anew: its replicas enter that formation, and tell what they have."""
+    """The recovery of a group has begun: its replicas enter the formation and report their logs."""
 
     group: int
     formation: int

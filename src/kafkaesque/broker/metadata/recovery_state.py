@@ -84,7 +84,7 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
     def is_given_up(self, node: NodeId, last_index: int, last_term: int) -> bool:
         """Tell whether a replica's log is of what an unclean decision has given up.
 
-        It may hold committed records that the group does not have any more: it is copied anew.
+        It may hold committed records that the group no longer has: it is copied again.
         """
         return last_index > 0 and self.is_without(node) and self.has_given_up_after(last_term)
 
@@ -116,5 +116,5 @@ class RecoveryState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-#: Of a group that was never formed anew.
+#: Of a group that was never recovered.
 NO_RECOVERY = RecoveryState()

@@ -31,7 +31,7 @@ def check_topic_name(name: str) -> None:
         )
     if not _LEGAL.fullmatch(name):
         raise InvalidTopic(
-            f"topic name {name!r} holds other characters than letters, digits, '.', '_' and '-'"
+            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
         )
     if name == METADATA_TOPIC:
         raise InvalidTopic(f"{METADATA_TOPIC} is the controllers' own log, not a topic")

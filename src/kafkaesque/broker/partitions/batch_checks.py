@@ -116,8 +116,8 @@ class LongCheck:
         records, made = recompress(header, payload, config.compression)
         if len(records) > config.max_message_bytes:
             raise BatchTooLarge(
-                f"the batch has {len(records)} bytes when compressed as compression.type says, "
-                f"and may have {config.max_message_bytes}",
+                f"the batch has {len(records)} bytes when compressed as compression.type says; "
+                f"max.message.bytes allows {config.max_message_bytes}",
                 0,
             )
         return Checked(made, records)
@@ -166,8 +166,8 @@ def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | Non
         ]
         if early:
             raise InvalidTimestamp(
-                f"a record is of {times_ms[early[0]]}, which is further back than "
-                "message.timestamp.before.max.ms allows",
+                f"a record has the timestamp {times_ms[early[0]]}, which is further in the past "
+                "than message.timestamp.before.max.ms allows",
                 places=tuple(early[:RECORDS_NAMED_MAX]),
             )
 

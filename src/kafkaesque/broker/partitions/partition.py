@@ -180,7 +180,9 @@ class Partition:
                 raise FencedLeaderEpoch(f"leader epoch {current_leader_epoch} is over")
             raise UnknownLeaderEpoch(f"leader epoch {current_leader_epoch} is not known here yet")
         if not replica.is_leader:
-            raise NotLeader(f"broker leads {self.state.topic_partition} no more", replica.leader)
+            raise NotLeader(
+                f"this broker no longer leads {self.state.topic_partition}", replica.leader
+            )
 
     def check_following(self, current_leader_epoch: int, offset: Offset) -> None:
         """Refuse a consumer's request that this replica cannot serve in its leader's place.
@@ -194,7 +196,7 @@ class Partition:
             self.check_leader(current_leader_epoch)
         replica = self._replica()
         if replica.leader is None or replica.is_closed:
-            raise NotLeader(f"nobody is known to lead {self.name}")
+            raise NotLeader(f"{self.name} has no known leader")
         if offset > self.log.end_offset:
             raise OffsetNotAvailable(f"{self.name} ends at {self.log.end_offset} on this broker")
 
@@ -250,7 +252,7 @@ class Partition:
                     self.producers.expect_transaction(batch.producer_id, transactional_id)
                 elif not in_transaction:
                     raise TransactionalIdMissing(
-                        "a batch of a transaction, in a request that names none"
+                        "a transactional batch, in a request without a transactional id"
                     )
             self._append_checked(batch, records, acks, timeout_ms, on_done)
         except _FOR_THE_MOMENT:
@@ -367,7 +369,7 @@ class Partition:
     ) -> BatchHeader | LongCheck:
         """Return what was found off the loop, if that is still what counts."""
         if checked.owner is not self:
-            raise NotLeader(f"{self.name} was opened anew while the batch was being checked")
+            raise NotLeader(f"{self.name} was reopened while the batch was being checked")
         error = checked.take_error()
         if error is not None:
             try:
@@ -414,7 +416,7 @@ class Partition:
 
     def _missing_before(self, batch: BatchHeader) -> NotLeader:
         return NotLeader(
-            f"{self.name} could not take what comes before sequence {batch.base_sequence} of "
+            f"{self.name} could not append the batch before sequence {batch.base_sequence} of "
             f"producer {batch.producer_id}"
         )
 
@@ -650,7 +652,9 @@ class Partition:
             return
         while self._waiting_commit and self._waiting_commit[0].next_offset <= high_watermark:
             self._waiting_commit.popleft().on_done(
-                NotEnoughReplicasAfterAppend("written, but to fewer replicas than wanted")
+                NotEnoughReplicasAfterAppend(
+                    "written, but to fewer replicas than min.insync.replicas"
+                )
             )
 
     def on_failed(self, error: Exception) -> None:

@@ -48,7 +48,7 @@ class RecoveryState(NamedTuple):
     """Partitions by name, and what keeps them from serving on this broker."""
 
     unopened: list[str]
-    #: Made anew from other replicas.
+    #: Being copied from other replicas.
     copied: list[str]
     #: With what is wrong, where, and what helps.
     damaged: dict[str, str]
@@ -111,7 +111,7 @@ class PartitionTable:
         #: Kinds of tables that live on partitions; complete before the first is opened.
         self.table_kinds: list[PartitionTableKinds] = []
         self._asked = False
-        #: Partitions whose copies here are made anew, to be reported.
+        #: Partitions whose copies here are being replaced, to be reported.
         self._lost: list[str] = []
         #: Something could not be opened, and a timer runs.
         self._is_retry_asked = False
@@ -253,7 +253,7 @@ class PartitionTable:
         if len(state.replicas) == 1:
             self._reports.error(
                 f"{state.topic_partition} is lost: its only replica was on this broker, whose "
-                "directory does not have it; delete the topic to create it anew"
+                "directory does not have it; delete the topic and create it again"
             )
             return
         if not self._lost:
@@ -265,9 +265,9 @@ class PartitionTable:
         more = len(names) - LOST_NAMED_MAX
         named = ", ".join(names[:LOST_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         self._reports.error(
-            f"broker {self._node} does not have its copies of {named}: they are made anew "
-            "from other replicas, and have no vote until then; with a majority of a partition's "
-            "replicas lost or down it has no leader"
+            f"broker {self._node} does not have its copies of {named}: they are being copied "
+            "from other replicas, and have no vote until then; a partition has no leader while a "
+            "majority of its replicas is lost or down"
         )
 
     def _retry_later(self) -> None:
@@ -368,8 +368,8 @@ class PartitionTable:
             options=_segment_options(config, state),
             write_caching=config.write_caching,
             # One that was moved here begins like one that has lost what it had: it may have been
-            # here before, and have voted (ADR 17). So does one that is made anew after an unclean
-            # election (ADR 16): empty, it is nobody to go on with.
+            # here before, and have voted (ADR 17). So does one that is copied again after an
+            # unclean election (ADR 16): as long as it is empty, it cannot lead.
             may_be_lost=self._node in state.late
             or recovery.is_without(self._node)
             or self._metadata.state.may_have_lost(
@@ -424,7 +424,7 @@ class PartitionTable:
         self._events.on_opened(state.group)
 
     def make_anew(self, partition: Partition) -> None:
-        """Give up a replica's copy; it is got again from the leader."""
+        """Give up a replica's copy; it is copied again from the leader."""
         self._events.on_given_up(partition.state, partition.log)
         self._delete(partition.state.group)
         self.reconcile_soon()

@@ -25,4 +25,4 @@ def refuse(verdict: Verdict, producer_id: int, epoch: int) -> RequestRefused:
         case Verdict.OVER_BOUND:
             return OverBound("too many transactions are open, or were aborted, in the partition")
         case _:
-            return InvalidRecord(f"producer {producer_id} has impossible numbers")
+            return InvalidRecord(f"producer {producer_id} has an impossible id, epoch or sequence")

@@ -159,7 +159,8 @@ class PartitionProducers:
             return verdict
         if isinstance(verdict, NeedsVerification):
             raise TransactionUnverified(
-                f"producer {batch.producer_id} writes in a transaction that is not confirmed",
+                f"producer {batch.producer_id} writes in a transaction that its coordinator has not"
+                " confirmed",
                 verdict.guard,
             )
         if verdict is Verdict.OUT_OF_ORDER_SEQUENCE:
@@ -180,7 +181,7 @@ class PartitionProducers:
         """
         if self._fence.is_late(producer_id, epoch, connection):
             raise InvalidProducerEpoch(
-                f"producer {producer_id} has spoken over a newer connection since"
+                f"producer {producer_id} has used a newer connection since then"
             )
         sequence = self.next_sequence(producer_id, epoch)
         verdict = self._table.check(producer_id, epoch, sequence, 1, True)

@@ -44,6 +44,6 @@ class RecordTimes:
         self.latest_ms_max = self._wall_ms() + config.timestamp_after_max_ms
         if latest_ms > self.latest_ms_max:
             raise InvalidTimestamp(
-                f"a record is of {latest_ms}, which is further ahead than "
+                f"a record has the timestamp {latest_ms}, which is further in the future than "
                 "message.timestamp.after.max.ms allows"
             )

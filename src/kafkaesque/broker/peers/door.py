@@ -39,7 +39,10 @@ class PeerDoor:
         """Somebody has connected."""
         if len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
-            self._turn_away(oldest, f"{STRANGERS_MAX} others have not greeted, it the longest")
+            self._turn_away(
+                oldest,
+                f"{STRANGERS_MAX} connections have sent no greeting, this one for the longest time",
+            )
         self._strangers[stranger] = self._clock.now_ms() + GREETING_MS_MAX
 
     def release(self, stranger: Stranger) -> None:
@@ -52,7 +55,7 @@ class PeerDoor:
             oldest, deadline_ms = next(iter(self._strangers.items()))
             if deadline_ms > now_ms:
                 return
-            self._turn_away(oldest, f"it has not greeted within {GREETING_MS_MAX} ms")
+            self._turn_away(oldest, f"it sent no greeting within {GREETING_MS_MAX} ms")
 
     def forgive(self, late_ms: int) -> None:
         """This broker was held up: a greeting may have come that it has not read."""

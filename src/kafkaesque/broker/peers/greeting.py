@@ -164,9 +164,9 @@ class Greeter:
             envelope = self._keyring.open(bytes(body))
         except FrameRefused as error:
             if error.refusal in _DENIALS:
-                reason = f"its greeting is not believed: {error}"
+                reason = f"its greeting is rejected: {error}"
                 raise GreetingDenied(_DENIALS[error.refusal], reason) from None
-            raise MalformedPeerFrame(f"its greeting is not believed: {error}") from None
+            raise MalformedPeerFrame(f"its greeting is rejected: {error}") from None
         hello = read_hello(memoryview(envelope.packet))
         if (hello.node, read_node(hello.to_node)) != (envelope.sender, envelope.receiver):
             raise MalformedPeerFrame("a greeting whose seal is another's")
@@ -176,8 +176,8 @@ class Greeter:
         if (envelope.life, envelope.number) <= self._last.get(envelope.sender, (0, 0)):
             raise GreetingDenied(
                 Denial.OUTDATED,
-                f"a greeting of broker {envelope.sender} that comes after a later one: "
-                "was its clock put back, or is there another one of this id?",
+                f"a greeting of broker {envelope.sender} that is older than one seen before: "
+                "was its clock set back, or does another process have this id?",
             )
 
     def _remember(self, envelope: Envelope) -> None:
@@ -203,7 +203,7 @@ def explain(denial: Denial) -> str:
             return "it does not know this broker's secret: compare the files of cluster.secret.file"
         case Denial.OUTDATED:
             return (
-                "it has had a later greeting: was the clock put back, or is this id in use twice?"
+                "it has seen a later greeting: was the clock set back, or is this id in use twice?"
             )
         case Denial.ID_IN_USE:
             return "it is linked with another process of this broker's id"

@@ -29,8 +29,8 @@ class Decisions:
             self._report(LogLine("election.won", sentence, partition=name, term=term))
         if was_leading and role is not Role.LEADER:
             self._activity.leaderships_lost += 1
-            who = "nobody is known to" if leader is None else f"broker {leader} does"
-            sentence = f"{name}: this broker leads no more, and in term {term} {who}"
+            who = "the leader is not known" if leader is None else f"broker {leader} leads"
+            sentence = f"{name}: this broker no longer leads; in term {term} {who}"
             self._report(
                 LogLine("leadership.lost", sentence, partition=name, term=term, leader=leader)
             )
@@ -59,8 +59,8 @@ class Decisions:
         """A follower has given up the end of its log."""
         self._activity.truncations += 1
         sentence = (
-            f"{name}: cut to offset {end_offset}: what came after is not what the leader of term "
-            f"{term} has there"
+            f"{name}: truncated to offset {end_offset}: what came after differs from the log of "
+            f"the leader of term {term}"
         )
         self._report(
             LogLine("log.truncated", sentence, partition=name, term=term, offset=end_offset)

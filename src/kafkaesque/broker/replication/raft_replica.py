@@ -580,7 +580,7 @@ class Replica:
             return
         self._keeps_until_ms = now_ms + self._keep_leading_ms
         self._keep_leading_ms = min(2 * self._keep_leading_ms, KEEP_LEADING_MS_MAX)
-        self.driver.report(f"{self.name}: broker {successor} is asked to lead, not this one")
+        self.driver.report(f"{self.name}: this broker asks broker {successor} to lead instead")
         with suppress(TransferRefused):  # leadership is being handed over already
             self.core.transfer_leadership(successor)
         self.driver.touch(self)

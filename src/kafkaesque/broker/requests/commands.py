@@ -140,7 +140,7 @@ class AllocateProducerIds(PeerRequest, frozen=True, tag="producer-ids", kw_only=
 
 
 class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True):
-    """Groups have lost their quorums: form them anew."""
+    """Groups have lost their quorums: recover them with the replicas that are left."""
 
     groups: list[int]
     #: By the clock of who says it.
@@ -148,7 +148,7 @@ class BeginRecovery(PeerRequest, frozen=True, tag="begin-recovery", kw_only=True
 
 
 class AskElection(PeerRequest, frozen=True, tag="ask-election", kw_only=True):
-    """An administrator wants a group without a leader formed anew, whatever its topic allows."""
+    """An administrator wants a group without a leader recovered, whatever its topic allows."""
 
     group: int
     #: The newest formation that is known: if there is a later one, nothing is begun.

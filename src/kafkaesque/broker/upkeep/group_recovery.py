@@ -1,10 +1,10 @@
-"""A broker's replicas in groups that are formed anew: what each does when its controller says so.
+"""A broker's replicas in groups that are recovered: what each does when its controller says so.
 
 Theory of operation (ADR 16). Everything here follows from committed metadata. A formation has
 begun: the replica enters it, which its hard state makes durable, and from then on serves no earlier
 one; then it tells the controller what it has. The formation is decided: the replica that was named
 founds it; the others take what it sends. A replica that had no part in an unclean decision may hold
-committed records that the group has no more: its copy is made anew, and what it had is told.
+committed records that the group no longer has: it is copied again, and what it had is reported.
 
 All of it may be done again at any time: after a restart, or when metadata come late.
 """
@@ -161,7 +161,7 @@ class GroupRecovery:
         return recovery.is_given_up(self._node, log.last_index, last_term)
 
     def tell_given_up(self, state: PartitionState, log: GroupLog) -> None:
-        """A log is about to be made anew: say how much of it the group does not have.
+        """A log is about to be copied again: say how much of it the group does not have.
 
         Of that some was committed; how much is known only in part, and less after a restart.
         """
@@ -177,7 +177,7 @@ class GroupRecovery:
         if committed > 0:
             known = f"at least {committed} of them had been committed"
         sentence = (
-            f"{state.topic_partition}: the copy on broker {self._node} is made anew; its"
+            f"{state.topic_partition}: the copy on broker {self._node} is copied again; its"
             f" {count} record(s) from offset {begin} on were given up by an unclean election while"
             f" it was away, and {known}"
         )
@@ -197,8 +197,8 @@ class GroupRecovery:
         match record:
             case RecoveryBegun():
                 sentence = (
-                    f"{name}: nobody has led it for too long; it is to be formed anew from the"
-                    " replicas that are left"
+                    f"{name}: it has had no leader for too long, and is being recovered from the"
+                    " surviving replicas"
                 )
                 number = record.formation
                 report(LogLine("recovery.begun", sentence, partition=name, formation=number))
@@ -217,7 +217,7 @@ class GroupRecovery:
             )
         line = LogLine(
             "group.reformed",
-            f"{name}: formed anew of {voters}, to be led by broker {plan.leader}; {how}",
+            f"{name}: recovered with replicas {voters}, led by broker {plan.leader}; {how}",
             partition=name,
             formation=plan.formation,
             leader=plan.leader,

@@ -1,14 +1,15 @@
-"""The leading controller's watch over groups without a leader, and how it forms them anew (ADR 16).
+"""The leading controller's watch over groups without a leader, and how it recovers them (ADR 16).
 
-A group that has been without a leader for `broker.session.timeout.ms`, as far as this broker hears,
-is formed anew if it has lost its majority and enough of its replicas live, or any of them where an
-unclean election is allowed. One whose majority lives elects by itself; if it does not for several
-times that long, its replicas have lost their votes with their disks, or cannot reach one another.
+A group that has had no leader for `broker.session.timeout.ms`, as far as this broker knows, is
+recovered if it has lost its majority and enough of its replicas are alive (any of them, where an
+unclean election is allowed). A group whose majority is alive elects a leader by itself. If it has
+none after several times that long, its replicas have lost their votes with their disks, or cannot
+reach one another.
 
-A group that has a leader may be no better off: where a replica is offline on a broker that lives
-(a damaged copy), it is read on and commits nothing. Its leader says so. It is formed anew after the
-longer time if those that take part are enough without the others, and stays as it is if they are
-not, for it can be read. It may get there again, where the others can tell what they have and take
+A group that has a leader may still be stuck: if replicas are offline on live brokers (damaged
+copies), it can be read but commits nothing. Its leader reports that. The group is recovered after
+the longer time if the replicas that take part are enough without the others. Otherwise it stays as
+it is, because it can be read. It may get stuck again, where the others report their logs but accept
 no records (a full disk): then each wait is twice as long as the one before.
 
 Nothing of this has to be right for safety: to begin too soon costs a change of leader.
@@ -65,10 +66,10 @@ class RecoveryWatch:
         self._peers = peers
         #: Groups without a leader, and since when.
         self._since_ms: dict[GroupId, int] = {}
-        #: How often each of them had been formed anew then.
+        #: How often each of them had been recovered then.
         self._formed: dict[GroupId, int] = {}
         self._looked_at: tuple[int, int] | None = None
-        #: Groups that were formed anew in spite of a leader: how often, and when the last time.
+        #: Groups that were recovered in spite of a leader: how often, and when the last time.
         self._unstuck: dict[GroupId, tuple[int, int]] = {}
         #: Formations that wait for a decision: which, since when, and what was looked at last.
         self._open: dict[GroupId, tuple[int, int]] = {}
@@ -103,7 +104,7 @@ class RecoveryWatch:
         formed = {
             group: _count_formed(self._metadata.state.recoveries.get(group)) for group in leaderless
         }
-        # One that has just been formed anew is given the time to elect.
+        # One that has just been recovered is given the time to elect.
         self._since_ms = {
             group: self._since_ms[group] if self._formed.get(group) == count else now_ms
             for group, count in formed.items()
@@ -135,7 +136,7 @@ class RecoveryWatch:
     def _on_begun(self, outcome: object) -> None:
         """What came of it is seen in the metadata; a later sweep tries again."""
         if isinstance(outcome, FeatureUpdateFailed):
-            self._reports.error(f"partitions without a leader stay so: {outcome}")
+            self._reports.error(f"partitions without a leader cannot be recovered: {outcome}")
 
     def _is_due(self, group: GroupId, waited_ms: int, delay_ms: int, now_ms: int) -> bool:
         state = self._metadata.state.partitions_by_group.get(group)

@@ -38,9 +38,9 @@ class SpaceWatch:
             return None
         place = self._data_dir or "the data directory"
         return (
-            f"broker {self._node} takes no records: {refusal}: remove other files from the disk of"
-            f" {place}, let topics keep less (kafkaesque topic alter TOPIC --config"
-            " retention.bytes=BYTES) or delete some; it goes on by itself"
+            f"broker {self._node} takes no records: {refusal}: remove other files from the disk"
+            f" of {place}, let topics keep less (kafkaesque topic alter TOPIC --config"
+            " retention.bytes=BYTES) or delete some; it then resumes by itself"
         )
 
     def on_sweep(self) -> None:
@@ -57,5 +57,5 @@ class SpaceWatch:
         if reason is not None:
             self._reports.error(LogLine("disk.full", reason))
         else:
-            sentence = f"broker {self._node} takes records again: its disk has enough space"
+            sentence = f"broker {self._node} accepts records again: its disk has enough space"
             self._reports.info(LogLine("disk.room", sentence))

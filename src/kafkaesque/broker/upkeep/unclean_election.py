@@ -1,9 +1,9 @@
 """An unclean election that an administrator has asked for (ADR 16).
 
-A partition without a leader is formed anew of those of its replicas that are left, at once, and
-also where its topic does not allow unclean elections. What is decided the controller decides, as
-ever; the word for it is this request's, and holds no longer than the request. Every replica gets
-the time to tell what it has before it is gone on without it, and where enough tell it is clean.
+A partition without a leader is recovered from the surviving replicas, at once, and also where its
+topic does not allow unclean elections. The controller decides, as always; this request gives the
+permission, which ends with the request. Every replica gets time to report its log before the
+partition continues without it. Where enough replicas report, the recovery is clean.
 """
 
 from collections.abc import Callable
@@ -175,11 +175,11 @@ class UncleanElection:
     def _how_far(self, recovery: RecoveryState) -> str:
         name = self._partition.topic_partition
         if recovery is NO_RECOVERY or self._open is None:
-            return f"no controller has begun to form {name} anew in time"
+            return f"no controller has begun to recover {name} in time"
         if recovery.is_open:
-            told = ", ".join(str(report.node) for report in recovery.reports) or "nobody"
+            told = ", ".join(str(report.node) for report in recovery.reports) or "no broker"
             return (
-                f"{name} is not formed anew in time: of its replicas on brokers "
-                f"{', '.join(map(str, self._partition.replicas))} have told what they have: {told}"
+                f"{name} was not recovered in time: its replicas are on brokers "
+                f"{', '.join(map(str, self._partition.replicas))}; reports came from: {told}"
             )
-        return f"{name} is formed anew, and has no leader yet"
+        return f"{name} is recovered, and has no leader yet"

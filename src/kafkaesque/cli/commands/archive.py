@@ -103,10 +103,10 @@ def offsets(
     table: TableArgument,
     version: Annotated[int | None, typer.Option(min=0, help="As of a version.")] = None,
     at: Annotated[
-        str, typer.Option(metavar="TIME", help="As of a time, or so long ago (P1D).")
+        str, typer.Option(metavar="TIME", help="As of a time, or of so long ago (P1D).")
     ] = "",
 ) -> None:
-    """Print how far topics are archived, as sources take it for startingOffsets.
+    """Print how far topics are archived, in the form of the option startingOffsets.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def offsets(
       {"flights": {"0": 4100, "1": 3980}}
     """
     if at and version is not None:
-        raise wrong_usage("--version and --at are not given both")
+        raise wrong_usage("give --version or --at, not both")
     with _failures_told():
         from kafkaesque.spark.lakehouse.table import open_as_of, recorded_offsets
         from kafkaesque.spark.offsets import to_json
@@ -145,7 +145,7 @@ def compact(
         found = join_files(str(table.absolute()), file_bytes=file_bytes)
     sentence = f"joined {counted(found.files_before, 'file')} to {found.files_after}"
     if found.overtaken:
-        sentence += f", and left {counted(found.overtaken, 'group')} to somebody who was faster"
+        sentence += f", and skipped {counted(found.overtaken, 'group')} that had changed meanwhile"
     Screen(json=json).done(sentence, asdict(found))
 
 
@@ -186,7 +186,7 @@ def vacuum(
     sentence = (
         f"{'would remove' if dry_run else 'removed'} {counted(count, 'file')},"
         f" {found.size_bytes} bytes: {len(found.old)} of old versions, {len(found.dead)} of failed"
-        f" attempts, {len(found.strange)} of nobody"
+        f" attempts, {len(found.strange)} of unknown origin"
     )
     Screen(json=json).done(sentence, asdict(found))
 
@@ -197,13 +197,13 @@ def expire(
     before: Annotated[
         str,
         typer.Option(
-            metavar="TIME", show_default=False, help="A time, or so long ago (P365D: a year)."
+            metavar="TIME", show_default=False, help="A time, or how long ago (P365D: a year)."
         ),
     ],
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Remove old records from a table: files whose records are all from before a time.
+    """Remove old records from a table: files in which all records are older than a time.
 
     Files that also have later records stay. Older versions still have the removed records, until
     `vacuum` removes the files.
@@ -239,10 +239,10 @@ def backfill(
     version: Annotated[int | None, typer.Option(min=0, help="As of a version.")] = None,
     at: Annotated[str, typer.Option(metavar="TIME", help="As of a time.")] = "",
     by_key: Annotated[
-        bool, typer.Option("--by-key", help="To the partition of the key, not the old one.")
+        bool, typer.Option("--by-key", help="Choose partitions by key; do not keep the old ones.")
     ] = False,
     name: Annotated[
-        str, typer.Option(help="Another name makes the same request another backfill.")
+        str, typer.Option(help="With another name, the same request is another backfill.")
     ] = "",
     batch: Annotated[
         int,

@@ -1,7 +1,7 @@
 """`kafkaesque cluster`: what a cluster looks like, waiting until it is ready, and its brokers."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,15 +119,15 @@ def status(
     found = _led_by(facts.controller, replace(found, under_replicated=_lacking(found, facts)))
     addresses = [(e.id, e.host, e.port) for e in found.brokers if facts.answers(e.id)]
     gossip, recoveries = read_members(addresses), read_recoveries(addresses)
-    tables = _tables(found)
+    quorum = None if facts.has_no_controller else _quorum(bootstrap, facts.hanging_brokers)
+    voters = facts.controllers if quorum is None else quorum.voters
+    tables = _tables(found, voters)
     if gossip is not None:
         tables.insert(2, members_table(gossip))
     if facts.moves:
         tables.append(moves_table(facts.moves))
     if recoveries is not None and recoveries.count:
         tables.append(recoveries_table(recoveries))
-    quorum = None if facts.has_no_controller else _quorum(bootstrap, facts.hanging_brokers)
-    voters = facts.controllers if quorum is None else quorum.voters
     rows: list[tuple[Cell, ...]] = [
         ("moving", None if facts.unseen else len(facts.moves)),
         ("controllers", ", ".join(map(str, voters)) or None),
@@ -360,12 +360,15 @@ def _try(bootstrap: str) -> ClusterStatus | CommandFailed:
         return failure
 
 
-def _broker_cells(broker: "BrokerDetails", found: ClusterStatus) -> tuple[Cell, ...]:
+def _broker_cells(
+    broker: "BrokerDetails", found: ClusterStatus, voters: Sequence[int]
+) -> tuple[Cell, ...]:
     addresses = {each.id: f"{each.host}:{each.port}" for each in found.brokers}
+    role = "leads" if broker.id == found.controller else "votes" if broker.id in voters else None
     return (
         broker.id,
         addresses.get(broker.id),
-        "yes" if broker.id == found.controller else "no",
+        role,
         broker.state,
         broker.leads,
         broker.version,
@@ -373,20 +376,20 @@ def _broker_cells(broker: "BrokerDetails", found: ClusterStatus) -> tuple[Cell, 
     )
 
 
-def _tables(found: ClusterStatus) -> list[Table]:
+def _tables(found: ClusterStatus, voters: Sequence[int] = ()) -> list[Table]:
     from kafkaesque.cli.partition_troubles import Troubles, troubles_table
 
     brokers = Table(
         title="brokers",
         columns=("BROKER", "ADDRESS", "CONTROLLER", "STATE", "LEADS", "VERSION", "DISK-FREE"),
-        rows=[_broker_cells(each, found) for each in found.details],
+        rows=[_broker_cells(each, found, voters) for each in found.details],
     )
     facts = Table(
         title="cluster",
         columns=("FACT", "VALUE"),
         rows=[
             ("cluster id", found.cluster_id),
-            ("controller", found.controller if found.controller >= 0 else None),
+            ("leading controller", found.controller if found.controller >= 0 else None),
             ("brokers", len(found.brokers)),
             ("topics", found.topics),
             ("partitions", found.partitions),

@@ -80,7 +80,8 @@ def drain(
         layout = read_layout(bootstrap)
     else:
         raise CommandFailed(
-            f"broker {broker} gets new replicas as fast as they are moved away: topics are created",
+            f"broker {broker} gets new replicas as fast as they are moved away, because topics are"
+            " being created",
             hint=f"stop it, and then: kafkaesque cluster drain {broker}",
             exit_code=TIMED_OUT,
         )

@@ -70,7 +70,7 @@ def add(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let a broker that is up vote, too, as soon as it has the controllers' log.
+    """Add a controller: a broker that is up votes as soon as it has the controllers' log.
 
     Ends with 5 if that takes longer than the timeout; the change continues, and `remove` takes it
     back.
@@ -98,7 +98,7 @@ def remove(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Take a broker's vote away, whether it is up or not; it stays in the cluster.
+    """Remove a controller: its broker, up or not, loses its vote and stays in the cluster.
 
     A controller that leads hands over first.
 

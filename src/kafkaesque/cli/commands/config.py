@@ -123,7 +123,7 @@ def describe(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Show values in force, and where they come from, of options that were set or that you name.
+    """Show options that were set, or that you name: their values, and where these come from.
 
     \b
     Example:
@@ -206,7 +206,7 @@ def _target(
 ) -> Target:
     if sum(each is not None for each in (topic, broker, group)) + all_brokers != 1:
         raise wrong_usage(
-            "name one whose options are meant",
+            "say whose options you mean",
             "--topic NAME, --broker ID, --group NAME or --all-brokers",
         )
     return Target(topic=topic, broker=broker, group=group)

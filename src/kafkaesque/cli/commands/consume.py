@@ -100,7 +100,9 @@ FormatOption = Annotated[
     Format | None, typer.Option("--format", help="What a line shows.", show_default="value")
 ]
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
-SeparatorOption = Annotated[str | None, typer.Option(help="Print the key, this, and the value.")]
+SeparatorOption = Annotated[
+    str | None, typer.Option(help="Print the key, this separator, and the value.")
+]
 IsolationOption = Annotated[
     Isolation,
     typer.Option(help="read_uncommitted also prints messages of open and aborted transactions."),
@@ -317,9 +319,9 @@ class Reader:
         why = join_clauses(self._teller.missing(self._unread))
         one = len(names) == 1
         raise CommandFailed(
-            f"{join_clauses(names)} {'does' if one else 'do'} not know at the moment where "
-            f"{'it ends' if one else 'they end'}{f': {why}' if why else ''}; what the other "
-            "partitions have is printed",
+            f"the {'end' if one else 'ends'} of {join_clauses(names)} {'is' if one else 'are'} not "
+            f"known at the moment{f': {why}' if why else ''}; what the other partitions have is "
+            "printed",
             hint="kafkaesque doctor",
             exit_code=TIMED_OUT,
         )

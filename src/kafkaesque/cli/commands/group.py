@@ -157,9 +157,9 @@ def reset_offsets(
       kafkaesque group reset-offsets billing --all-topics --to PT2H --execute
     """
     if (to is None) == (shift is None):
-        raise wrong_usage("one of --to and --shift says where to", "--to earliest")
+        raise wrong_usage("give --to or --shift", "--to earliest")
     if bool(topic) == all_topics:
-        raise wrong_usage("one of --topic and --all-topics says which", "--topic orders")
+        raise wrong_usage("give --topic or --all-topics", "--topic orders")
     _check_shift(shift)
     _refuse_sink_markers([group], "moved", "kafkaesque group list    (KIND says which are which)")
     place = None if to is None or to == CURRENT else parse_place(to)
@@ -263,8 +263,8 @@ def _refuse_sink_markers(groups: Sequence[str], what: str, hint: str) -> None:
         is_one = len(markers) == 1
         raise CommandFailed(
             f"{named(markers)}: {'this is the marker' if is_one else 'these are markers'} of an "
-            f"exactly-once Spark sink, and no {'group' if is_one else 'groups'} of consumers; if "
-            f"{'it is' if is_one else 'they are'} {what}, a micro-batch that Spark repeats is "
+            f"exactly-once Spark sink, not {'a consumer group' if is_one else 'consumer groups'}; "
+            f"if {'it is' if is_one else 'they are'} {what}, a micro-batch that Spark repeats is "
             "written a second time",
             hint=hint,
         )
@@ -277,17 +277,19 @@ def _check_shift(shift: int | None) -> None:
 
 def _at_work(group: str, members: int) -> CommandFailed:
     return CommandFailed(
-        f"group {group} has {counted(members, 'member')} at work",
-        hint="stop its consumers first; one that was killed counts until its session is over"
-        " (45 seconds, where nobody says otherwise)",
+        f"group {group} has {counted(members, 'active member')}",
+        hint="stop its consumers first; one that was killed counts until its session times out"
+        " (45 seconds by default)",
     )
 
 
 def _dry_run_note(group: str, plan: "ResetPlan") -> str:
-    note = "Nothing was changed. The same with --execute does it"
+    note = "Nothing was changed. Add --execute to do it"
     if plan.members:
-        return f"{note}, once the group has stopped: {counted(plan.members, 'member')} at work."
-    return f"{note}." if plan.exists else f"{note}, and makes group {group}, which does not exist."
+        return f"{note}, when the group has no members; it has {plan.members} now."
+    return (
+        f"{note}." if plan.exists else f"{note}; group {group} does not exist, and is created then."
+    )
 
 
 def _end_with(screen: Screen, problems: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from kafkaesque.cli.exit_codes import DAMAGED
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.message_format import json_bytes
 from kafkaesque.cli.read_only_disk import read_only_disk
-from kafkaesque.cli.screen import Cell, Screen, Table
+from kafkaesque.cli.screen import Cell, Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.env.disk import Disk
@@ -122,7 +122,8 @@ def verify(
         if len(brokers) > 1:
             what += f", {compared} partition{'' if compared == 1 else 's'} compared"
         notes = len(found) - errors
-        print(f"{what}: {errors or 'nothing'} damaged, {notes or 'nothing'} to be noted")
+        damage = f"damage in {counted(errors, 'place')}" if errors else "no damage"
+        print(f"{what}: {damage}, {counted(notes, 'note') if notes else 'no notes'}")
     if errors:
         raise typer.Exit(DAMAGED)
 

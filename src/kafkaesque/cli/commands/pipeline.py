@@ -107,7 +107,7 @@ def dry_run(
         "topics_read": sorted({each.options.get("subscribe", "") for each in found.reads} - {""}),
         "topics_written": sorted({each.options.get("topic", "") for each in found.writes} - {""}),
     }
-    Screen(json=json).done(f"{loaded.name} can be run", {"pipeline": loaded.name, **counts})
+    Screen(json=json).done(f"project {loaded.name} can be run", {"pipeline": loaded.name, **counts})
 
 
 @app.command()
@@ -154,7 +154,8 @@ def run(
         raise wrong_usage("--full-refresh-all goes with neither --refresh nor --full-refresh")
     if continuous and (full_refresh_all or selection.refresh or selection.full_refresh):
         raise wrong_usage(
-            "--continuous runs all flows from where they are", "a run with --full-refresh before it"
+            "--continuous runs all flows, from their checkpoints",
+            "run once with --full-refresh, then with --continuous",
         )
     pace = Pace(
         trigger_ms=_milliseconds("--trigger", trigger),

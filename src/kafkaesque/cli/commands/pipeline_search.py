@@ -14,22 +14,24 @@ from kafkaesque.cli.screen import Screen
 def search(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project, or its index.")],
     words: Annotated[
-        str, typer.Argument(metavar="QUERY", help='word, "a phrase", begin*, -without; or nothing.')
+        str,
+        typer.Argument(metavar="QUERY", help='word, "a phrase", begin*, -without; default: all.'),
     ] = "",
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From this time on, or PT2H: so long ago.")
+        str | None,
+        typer.Option(metavar="TIME", help="From this time on, or from so long ago (PT2H)."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this time.")] = None,
     host: Annotated[str | None, typer.Option(metavar="NAME", help="Of this host.")] = None,
     severity: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of this severity or worse: err, warning, ..."),
+        typer.Option(metavar="NAME", help="This severity or worse: err, warning, ..."),
     ] = None,
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="web, syslog or dpkg.")] = None,
     status: Annotated[
-        str | None, typer.Option(metavar="CLASS", help="A web server's answers: 5xx.")
+        str | None, typer.Option(metavar="CLASS", help="A web server's response status: 5xx.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="So many, the latest.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most N lines, the latest.")] = 50,
     json: JsonOption = False,
 ) -> None:
     """Find lines in the index of the pipeline logs, also while it is written.

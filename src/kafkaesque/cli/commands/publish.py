@@ -40,7 +40,9 @@ FileOption = Annotated[
     typer.Option("--file", "-f", help="Lines of a file; - is standard input. May be repeated."),
 ]
 KeyOption = Annotated[str | None, typer.Option("--key", "-k", help="The key of all messages.")]
-SeparatorOption = Annotated[str | None, typer.Option(help="A line is a key, this, and a value.")]
+SeparatorOption = Annotated[
+    str | None, typer.Option(help="A line is a key, this separator, and a value.")
+]
 HeaderOption = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
@@ -55,7 +57,7 @@ KeepOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="What a line holds.", show_default="value")
+    Format | None, typer.Option("--format", help="What a line contains.", show_default="value")
 ]
 
 

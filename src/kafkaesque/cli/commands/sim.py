@@ -36,7 +36,7 @@ GARBAGE_OBJECTS = 50_000
 CUTS_OF_A_SEED = 25
 
 JobsOption = Annotated[
-    int | None, typer.Option(min=1, help="At the same time.", show_default="all cores")
+    int | None, typer.Option(min=1, help="Seeds to run at the same time.", show_default="all cores")
 ]
 
 app = new_app(help="Run a simulated cluster with faults, from a seed.")
@@ -50,7 +50,7 @@ def sim() -> None:
 @app.command()
 def run(
     seed: Annotated[int | None, typer.Option(min=0, help="Run this seed, with details.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run so many seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run this many seeds.")] = None,
     first: Annotated[
         int, typer.Option("--first", "--first-seed", min=0, help="With --seeds: the first one.")
     ] = 0,
@@ -66,12 +66,12 @@ def run(
     ] = "survivable",
     activity: Annotated[
         list[str] | None,
-        typer.Option(help="Run this besides, not what the seed draws; may be repeated."),
+        typer.Option(help="Run this too, instead of what the seed chooses; may be repeated."),
     ] = None,
     jobs: JobsOption = None,
     history: Annotated[
         Path | None,
-        typer.Option(help="With --seed: write the end of its history here, if it is bad."),
+        typer.Option(help="With --seed: write the end of its history here, if there is a problem."),
     ] = None,
     results: Annotated[
         Path | None,
@@ -103,7 +103,7 @@ def run(
     file = None if results is None else ResultsFile(results, str(way))
     tally = _run_all(way, chosen, jobs, file, tells=seed is not None, json=json, history=history)
     if not json and seed is None:
-        print(f"{tally.seeds - len(tally.bad)} of {counted(tally.seeds, 'seed')} are well")
+        print(f"{tally.seeds - len(tally.bad)} of {counted(tally.seeds, 'seed')} without a problem")
         print(f"in all: {tally}")
         if tally.counts:
             print(f"also {_told(tally.counts)}")
@@ -115,7 +115,7 @@ def run(
 
 @app.command("power-cuts")
 def power_cuts(
-    times: Annotated[int, typer.Option(min=1, help="So many power cuts.")] = 1_000,
+    times: Annotated[int, typer.Option(min=1, help="Number of power cuts.")] = 1_000,
     first: Annotated[
         int, typer.Option("--first", "--first-seed", min=0, help="The first seed.")
     ] = 0,
@@ -147,7 +147,7 @@ def power_cuts(
         print(
             f"{counted(tally.faults, 'power cut')} of {counted(brokers, 'broker')} at once;"
             f" {tally.acknowledged} messages acknowledged,"
-            f" {'not all well' if tally.bad else 'none lost'}; {time.monotonic() - begun:.0f} s"
+            f" {'PROBLEMS FOUND' if tally.bad else 'none lost'}; {time.monotonic() - begun:.0f} s"
         )
     if tally.bad:
         raise typer.Exit(DAMAGED)
@@ -155,7 +155,7 @@ def power_cuts(
 
 @app.command()
 def scenarios(
-    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Decides all random choices.")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Lose a data centre, and see what can still be written and read, and what is lost.
@@ -176,7 +176,7 @@ def scenarios(
 
 @app.command()
 def gossip(
-    seed: Annotated[int, typer.Option(min=0, help="All chance comes from it.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Decides all random choices.")] = 1,
     only: Annotated[
         list[str] | None,
         typer.Option(help="rumours, rounds, failures, partitions or starvation; also several."),
@@ -322,7 +322,7 @@ def _without_lines(report: "SimReport") -> dict[str, object]:
 
 def _tell(report: "SimReport") -> None:
     print(
-        f"seed {report.seed}: {'well' if report.ok else 'NOT WELL'};"
+        f"seed {report.seed}: {'ok' if report.ok else 'NOT OK'};"
         f" {counted(report.faults, 'fault')} in {report.simulated_ms / 1000:.1f} simulated seconds;"
         f" {counted(report.sent, 'message')} sent,"
         f" {report.acknowledged} acknowledged, {report.read} read; history {report.digest[:16]}"

@@ -59,7 +59,7 @@ class PartitionRow:
     in_sync: list[int]
     #: Where its broker is down or cannot open it.
     offline: list[int]
-    #: How often it was formed anew, and what came of the last time; None where nobody can say.
+    #: How often it was recovered, and what came of the last time; None if that is not known.
     formation: int | None = None
     #: While they move, `replicas` are old and new ones.
     adding: list[int] = field(default_factory=list)
@@ -328,7 +328,7 @@ def _wait_for_leaders(
                 return topic
         time.sleep(POLL_S)
     raise CommandFailed(
-        f"topic {name} is there, but not every partition has a leader yet",
+        f"topic {name} exists, but not every partition has a leader yet",
         hint=f"kafkaesque topic describe {name}",
         exit_code=TIMED_OUT,
     )

@@ -1,4 +1,4 @@
-"""`kafkaesque topic elect`: preferred leaders, and partitions that are formed anew by request."""
+"""`kafkaesque topic elect`: preferred leaders, and partitions that are recovered by request."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -57,11 +57,9 @@ def reassign(
     )
 
     if [replicas is not None, cancel, list_moves].count(True) != 1:
-        raise wrong_usage(
-            "one of --replicas, --list and --cancel says what to do", "--replicas 1,2,3"
-        )
+        raise wrong_usage("give one of --replicas, --list and --cancel", "--replicas 1,2,3")
     if name is None and not list_moves:
-        raise wrong_usage("a topic is to be named", "kafkaesque topic list")
+        raise wrong_usage("name a topic", "kafkaesque topic list")
     nodes = None if replicas is None else _brokers(replicas)
     layout = read_layout(bootstrap)
     screen = Screen(json=json)

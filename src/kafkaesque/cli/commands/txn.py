@@ -64,7 +64,9 @@ IdArgument = Annotated[str, typer.Argument(metavar="TRANSACTIONAL_ID", show_defa
 def list_transactions(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only these, as Ongoing. May be repeated."),
+        typer.Option(
+            "--state", metavar="STATE", help="Only this state, such as Ongoing. May be repeated."
+        ),
     ] = None,
     open_for: Annotated[
         float | None,
@@ -213,7 +215,7 @@ def abort(
         transactional_id or is_complete
     ):
         raise wrong_usage(
-            "a transactional id says what to abort, or --topic, --partition and --start-offset do",
+            "give a transactional id, or --topic, --partition and --start-offset",
             "kafkaesque txn abort billing-1",
         )
     from kafkaesque.cli.transaction_requests import Partition, Transactions
@@ -223,15 +225,15 @@ def abort(
     if transactional_id is not None:
         found = _abort_id(transactions, transactional_id)
         screen.done(
-            f"aborted the transaction of {transactional_id} and shut its producer out",
+            f"aborted the transaction of {transactional_id} and fenced its producer",
             {**asdict(found), "partitions": [each._asdict() for each in found.partitions]},
         )
     elif topic is not None and partition is not None and start_offset is not None:
         where = Partition(topic, partition)
         row = _abort_hanging(transactions, where, start_offset)
         screen.done(
-            f"aborted what producer {row.producer_id} had open in {where} from offset"
-            f" {start_offset} on",
+            f"aborted the transaction of producer {row.producer_id} in {where} that began at"
+            f" offset {start_offset}",
             asdict(row),
         )
 
@@ -253,14 +255,14 @@ def _abort_hanging(
     rows = [each for each in transactions.producers([where]) if each.start_offset == start_offset]
     if not rows:
         raise CommandFailed(
-            f"no transaction is open in {where} that begins at offset {start_offset}",
+            f"{where} has no open transaction that begins at offset {start_offset}",
             hint=f"kafkaesque txn producers {where.topic}:{where.number} --open",
         )
     (row,) = rows
     known, problems = transactions.find(_OPEN, [row.producer_id])
     if problems:
         # Else a transaction might be torn that somebody is about to commit.
-        raise CommandFailed("whether it hangs is not known: " + "; ".join(problems))
+        raise CommandFailed("it is not known whether the transaction hangs: " + "; ".join(problems))
     for each in known:
         if where in transactions.describe(each.transactional_id).partitions:
             raise CommandFailed(

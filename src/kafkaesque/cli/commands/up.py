@@ -22,6 +22,7 @@ from kafkaesque.cli.local_cluster import (
     LocalCluster,
     Signalled,
 )
+from kafkaesque.cli.own_name import own_name
 from kafkaesque.cli.screen import Screen
 
 BROKERS_DEFAULT = 3
@@ -259,8 +260,8 @@ class Watcher:
             for line in broker.log_tail() or ["(nothing)"]:
                 note(f"  {line}")
         if not is_over:
-            note("The others go on. To start it again, in another terminal:")
-            note(f"  kafkaesque broker --config {broker.config_path}")
+            note("The others continue. To start it again, in another terminal:")
+            note(f"  {own_name()} broker --config {broker.config_path}")
         elif not self._is_ready:
             note("The cluster cannot start without it.")
         else:
@@ -270,10 +271,11 @@ class Watcher:
 def _suggestions(cluster: LocalCluster) -> list[str]:
     first = cluster.brokers[0]
     where = "" if first.address == "127.0.0.1:9092" else f" -b {first.address}"
+    name = own_name()
     lines = [
-        f"  kafkaesque publish greetings hello{where}",
-        f"  kafkaesque consume greetings --from-beginning --max 1{where}",
-        f"  kafkaesque cluster status{where}",
+        f"  {name} publish greetings hello{where}",
+        f"  {name} consume greetings --from-beginning --max 1{where}",
+        f"  {name} cluster status{where}",
     ]
     if first.ports.text:
         lines.append(

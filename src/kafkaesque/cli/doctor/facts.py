@@ -88,11 +88,11 @@ class AdminFacts:
     clock_error_s: float
     #: Copies that it cannot read, or not all of: what is wrong, in which file, and what helps.
     damaged: Mapping[str, str] = field(default_factory=dict)
-    #: Copies that it makes anew from others, and that have no vote until then.
+    #: Copies that it is replacing from other brokers; they have no vote until that is done.
     copied: Sequence[str] = ()
     #: The controllers, as it knows them; none in earlier releases.
     controllers: Sequence[int] = ()
-    #: Whether it is one of them and has lost its disk: it has no vote until they have taken it in.
+    #: Whether it is one of them and has lost its disk: no vote until they have re-admitted it.
     has_lost_log: bool = False
 
     @property
@@ -168,7 +168,7 @@ class Facts:
     #: Options in force, by topic.
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Sequence[GroupFacts] = ()
-    #: Partitions that were formed anew; those that are being formed come first.
+    #: Partitions that were recovered; those that are being recovered come first.
     recoveries: Sequence[Recovery] = ()
     #: Whether there are, or may be, others of them.
     has_unseen_recoveries: bool = False
@@ -250,7 +250,7 @@ class Facts:
         return [each.id for each in self.brokers if each.hangs]
 
     def recovery_of(self, name: PartitionName) -> Recovery | None:
-        """Return what is known of a partition that was formed anew, or is being."""
+        """Return what is known of a partition that was recovered, or is being recovered."""
         return next((e for e in self.recoveries if (e.topic, e.partition) == name), None)
 
     def min_insync(self, topic: str) -> int:

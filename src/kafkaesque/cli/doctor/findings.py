@@ -43,7 +43,7 @@ class Limits:
     lag_messages: int = 1
     transaction_s: float = 900.0
     open_files_min: int = 4096
-    #: A partition that is formed anew has its leader within seconds, if it gets one at all.
+    #: A partition that is being recovered has a leader within seconds, if it gets one at all.
     recovery_s: float = 30.0
 
 

@@ -76,7 +76,7 @@ def _what_stops(
 ) -> _Shortfall | None:
     """Return what a move waits for: the old replicas commit it, and the new ones go on from there.
 
-    One that was formed anew may have fewer voters than replicas, and commits with those.
+    A recovered partition may have fewer voters than replicas, and commits with those.
     """
     recovery = facts.recovery_of(name)
     founders = set() if recovery is None else set(recovery.voters)

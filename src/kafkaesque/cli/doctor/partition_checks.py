@@ -44,7 +44,7 @@ class _Outlook(Enum):
     GOES_ON = auto()
     #: They are, if they must have it: that cannot be seen.
     MAY_GO_ON = auto()
-    #: Others may have what was acknowledged since the partition was last formed anew.
+    #: Others may have what was acknowledged since the partition was last recovered.
     MAY_MISS = auto()
     #: They have: those that are left have told what they have, and it is not enough.
     MISSES = auto()
@@ -59,8 +59,8 @@ class _Leaderless(NamedTuple):
     """A partition without a leader."""
 
     name: PartitionName
-    #: Replicas whose brokers are down; that run and let no clients in; and whose copies are made
-    #: anew.
+    #: Replicas whose brokers are down; that run and let no clients in; and whose copies are
+    #: being replaced.
     dead: Set[int]
     closed: Set[int]
     copied: Set[int]
@@ -148,8 +148,8 @@ def lost_partitions(facts: Facts) -> set[str]:
 def _holders(facts: Facts, name: PartitionName, replicas: Set[int], up: Set[int]) -> Set[int]:
     """Return replicas that are not up and may have what the others do not, as far as is known.
 
-    After a partition was formed anew its records are acknowledged by the voters of that formation.
-    Who was taken in later has them, too; who never was may miss them, and nobody else can tell.
+    After a recovery, records are acknowledged by the voters that it named. Replicas that became
+    voters later have these records, too; the others may miss them, and only they can tell.
     Where one of those voters is no replica any more, replicas have been moved since: a majority of
     the new voters has all that was acknowledged before.
     """
@@ -335,7 +335,7 @@ def check_moves(facts: Facts, _: Limits) -> Iterator[Finding]:
 
 
 def check_recoveries(facts: Facts, limits: Limits) -> Iterator[Finding]:
-    """Partitions that are to be formed anew, and wait for replicas that do not come."""
+    """Partitions that are being recovered, and wait for replicas that do not come."""
     stuck = [e for e in facts.recoveries if e.is_open and e.open_ms >= 1000 * limits.recovery_s]
     # Where nobody has anything to tell, no election can help.
     for alike in ([e for e in stuck if e.told], [e for e in stuck if not e.told]):

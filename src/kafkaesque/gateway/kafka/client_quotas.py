@@ -104,7 +104,7 @@ def _check_filter(components: Sequence[ComponentData]) -> None:
         if component.match_type not in list(MatchType):
             raise InvalidRequest(f"there is no match type {component.match_type}")
         if (component.match_type == MatchType.EXACT) != (component.match is not None):
-            raise InvalidRequest(f"the filter of {kind} gives a name, or none, against its type")
+            raise InvalidRequest(f"the filter of {kind} does not fit its match type")
     if IP in seen and (USER in seen or CLIENT_ID in seen):
         raise InvalidRequest("an ip is not combined with a user or client-id")
 

@@ -273,7 +273,7 @@ def _command(
         )
     if resource.resource_type == ResourceType.TOPIC:
         if not resource.resource_name:
-            raise InvalidRequest("what holds for all topics is set by the broker's options")
+            raise InvalidRequest("defaults for all topics are options of the brokers")
         check_topic_name(resource.resource_name)
         topic = resource.resource_name
     elif resource.resource_type == ResourceType.BROKER:

@@ -29,9 +29,9 @@ ELECTION_RETRY_MS = 1_000
 
 
 def on_elect_leaders(context: Context, call: Call) -> None:
-    """Let first replicas lead, or form partitions without a leader anew of what is left (ADR 16).
+    """Let preferred replicas lead, or recover partitions without a leader (ADR 16).
 
-    The second is done at the administrator's word, whatever the topic's options allow.
+    The administrator has asked for the second, so it is done whatever the topic's options allow.
     """
     request: ElectLeadersRequest = call.read()
     if request.election_type not in (_PREFERRED, _UNCLEAN):

@@ -168,7 +168,9 @@ def _append(
         if version >= _WITH_ADDING and read_batch_header(records).base_sequence > 0:
             # Each transaction of such a client begins with 0. Another batch, sent before this one,
             # has been refused and will come again.
-            raise OutOfOrderSequence(f"{where} has not got the first batch") from unverified
+            raise OutOfOrderSequence(
+                f"{where} has not received the transaction's first batch"
+            ) from unverified
         return _confirmation(doors, where, transactional_id, version, unverified, waited)
 
 

@@ -104,7 +104,7 @@ class TextConnection(ClientConnection):
         if connection.unsent_bytes():
             connection.abort()
         else:
-            connection.write((write_error("nothing was said for too long; goodbye", HELP),))
+            connection.write((write_error("no input for too long; goodbye", HELP),))
             connection.close()
 
     def on_gone(self) -> None:

@@ -80,7 +80,7 @@ class Consumer:
             strange = tuple(sorted(set(start.offsets).difference(partitions)))
             if strange:
                 raise BadCommand(
-                    f"the subscription is not for partition {write_partitions(strange)}",
+                    f"the subscription does not have partition {write_partitions(strange)}",
                     CONSUME_NEXT,
                 )
             partitions = [each for each in partitions if each in start.offsets]
@@ -257,7 +257,7 @@ class _Consumption:
         notes = []
         is_committed = not isinstance(outcome, RequestRefused)
         if isinstance(outcome, RequestTimedOut):
-            notes.append(f"whether offsets are committed is not known: {outcome}")
+            notes.append(f"it is not known whether offsets are committed: {outcome}")
         elif not is_committed:
             notes.append(f"offsets are not committed: {outcome}")
         failed = [read for read in self._reads if read.failure is not None]

@@ -44,7 +44,7 @@ class Publisher:
         """
         name = command.topic
         if name in INTERNAL_TOPICS:
-            raise BadCommand(f"topic {name!r} is the brokers' own", PUBLISH)
+            raise BadCommand(f"topic {name!r} is internal to the brokers", PUBLISH)
         topic = self._doors.cluster.state.topics.get(name)
         if topic is not None:
             self._append(topic, command, reply)
@@ -86,7 +86,7 @@ class Publisher:
 
         def on_done(outcome: ProduceResult | RequestRefused) -> None:
             if isinstance(outcome, RequestTimedOut):
-                what = f"nobody knows whether the message is in {where}: {outcome}"
+                what = f"it is not known whether the message is in {where}: {outcome}"
                 reply.end(write_error(what, PUBLISH))
             elif isinstance(outcome, RequestRefused):
                 reply.end(write_error(f"the message is not in {where}: {outcome}", PUBLISH))

@@ -24,12 +24,12 @@ _CALENDAR_END_MS = 253_402_300_800_000
 _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "PUBS topic message",
-        "publish JSON with Body, and perhaps Key and Header; what begins with no { is the Body",
+        "publish JSON with Body, optionally Key and Header; text without { in front is the Body",
         (examples.PUBLISH, examples.PUBLISH_WITH_HEADER, examples.PUBLISH_TEXT),
     ),
     (
         "SUBS topic group [partitions]",
-        "get a subscription id, for all partitions or for some; it is good on every broker",
+        "get a subscription id, for all partitions or for some; it is valid on every broker",
         (examples.SUBSCRIBE, examples.SUBSCRIBE_SOME),
     ),
     (
@@ -73,7 +73,7 @@ def write_too_long() -> bytes:
 def write_unfinished() -> bytes:
     """Return the line for the beginning of a line that was not carried out."""
     return write_error(
-        "the input ended within a line, which was dropped: a line must end with a newline",
+        "the input ended within a line, which was discarded: a line must end with a newline",
         f"printf '{examples.PUBLISH_TEXT}\\n{examples.QUIT}\\n' | nc 127.0.0.1 7070",
     )
 

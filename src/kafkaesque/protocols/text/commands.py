@@ -112,7 +112,7 @@ def _read_subscribe(rest: str) -> Subscribe:
     words = rest.split()
     if len(words) not in (2, 3):
         raise BadCommand(
-            f"SUBS takes a topic, a group and perhaps partitions, not {_count(words)}",
+            f"SUBS takes a topic, a group and optionally partitions, not {_count(words)}",
             _SUBSCRIBE,
         )
     topic, group = words[:2]

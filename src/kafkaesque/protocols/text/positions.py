@@ -63,7 +63,7 @@ def read_start(text: str) -> Start:
 def _read_number(digits: str, end: int, text: str) -> int:
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(end))
     if not is_number or int(digits) >= end:
-        raise BadCommand(f"{text!r} is not where one can begin", _EXAMPLE)
+        raise BadCommand(f"{text!r} is not an offset to begin at", _EXAMPLE)
     return int(digits)
 
 

@@ -52,7 +52,7 @@ def read_subscription(topic: str, subscription_id: str) -> Subscription:
     group, partitions, check = parts
     if check != _check(topic, group, partitions):
         raise BadCommand(
-            f"{subscription_id!r} is misspelt or a subscription to another topic than {topic!r}",
+            f"{subscription_id!r} is misspelt, or a subscription to another topic than {topic!r}",
             _ID_EXAMPLE,
         )
     return Subscription(topic=topic, group=group, partitions=read_partitions(partitions))

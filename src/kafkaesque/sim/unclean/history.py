@@ -194,7 +194,7 @@ class UncleanHistory:
         return present
 
     def check_founders(self) -> None:
-        """No era begins with a copy that was still being made anew for the one before."""
+        """No era begins with a copy that was still incomplete in the one before."""
         for partition, group in enumerate(self.groups):
             plans = self.eras.plans(group)
             for before, plan in pairwise(plans):

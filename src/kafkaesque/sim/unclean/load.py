@@ -49,8 +49,8 @@ def place(
 ) -> tuple[tuple[str, ...], ...]:
     """Return who holds each partition: three that keep their disks, and few of the controllers.
 
-    The last copy of a partition may be one that others are made of anew; who loses that has lost
-    the partition for good. And controllers must be left to decide.
+    The last copy of a partition may be the one from which others are being copied; if it is lost,
+    so is the partition. And controllers must be left to decide.
     """
     lasting = [name for name in names if name != damaged]
     others = [name for name in lasting if name not in names[:controllers]]

@@ -38,7 +38,7 @@ class Compiler:
         reasons = [self._failure(rule, type_at(target, rule.target)) for rule in by_target.values()]
         for path in required:
             made = self._value(by_target[path], type_at(target, path))
-            text = f"the field {path} is needed and there is none"
+            text = f"the required field {path} is missing"
             reasons.append(f.when(made.isNull(), f.lit(text)))
         return f.coalesce(*reasons, f.lit(None).cast("string"))
 
@@ -96,9 +96,9 @@ class Compiler:
         return f.when(
             failed,
             f.concat(
-                f.lit(f"the field {rule.target} is a {name_of(target)}, and '"),
+                f.lit(f"the field {rule.target} must be a {name_of(target)}, and '"),
                 f.substring(taken.cast("string"), 1, _CITED),
-                f.lit(f"' (from {', '.join(rule.sources)}) is none"),
+                f.lit(f"' (from {', '.join(rule.sources)}) is not one"),
             ),
         )
 

@@ -38,7 +38,7 @@ def load_rules(
     mistakes = Mistakes()
     if session_time_zone != "UTC":
         Place(mistakes, "spark.sql.session.timeZone").wrong(
-            f"it has to be UTC, not {session_time_zone}, as times in rules are that have no zone"
+            f"it must be UTC, not {session_time_zone}, as times without a zone are UTC in rules"
         )
     rules = _Loader(folder, mistakes, salt, topic_prefix).load()
     mistakes.raise_if_any()

@@ -89,8 +89,8 @@ class Backfill:
             sync(folder)
         if request.read_text() != self._words():
             raise WrongOption(
-                f"the backfill {name} of this table was another: {request} says which; name this"
-                " one otherwise"
+                f"another backfill of this table has the name {name} ({request} has its request);"
+                " give this one another name"
             )
         return folder
 

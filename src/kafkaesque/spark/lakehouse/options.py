@@ -128,7 +128,7 @@ def parse_source(given: Mapping[str, str], *, is_stream: bool | None) -> SourceO
     version = options.maybe_number("versionAsOf", least=0, most=NUMBER_MAX)
     as_of_ms = _time_ms(options, "timestampAsOf")
     if version is not None and as_of_ms is not None:
-        raise WrongOption("the options versionAsOf and timestampAsOf are not set both")
+        raise WrongOption("the options versionAsOf and timestampAsOf exclude each other")
     columns = options.text("columns")
     starts = options.text("startingOffsets")
     return SourceOptions(

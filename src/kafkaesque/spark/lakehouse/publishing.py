@@ -199,7 +199,7 @@ def _until_done(what: str, attempt: Callable[[], Result | None]) -> Result:
             raise TableError(f"{what} cannot be committed: {error}") from error
         if found is not None:
             return found
-    raise Busy(f"{what} cannot be committed: others were faster {_ATTEMPTS_MAX} times")
+    raise Busy(f"{what} cannot be committed: other commits came first {_ATTEMPTS_MAX} times")
 
 
 def _commit(
@@ -289,9 +289,9 @@ def _ends(options: TableOptions, table: DeltaTable, batch: MicroBatch) -> Offset
         if first < there[each] and not options.may_overlap:
             raise Overlap(
                 f"{topic}-{number} is archived until offset {there[each]}, and query {batch.query}"
-                f" brings it from {first} on: another query has archived it, or this one has lost"
-                " its checkpoint; start it with the startingOffsets that `kafkaesque archive"
-                " offsets` shows, or allow rows to be there twice by allowOverlap=true"
+                f" would archive it again from {first} on: another query has archived it, or this"
+                " one has lost its checkpoint; start it with the startingOffsets that `kafkaesque"
+                " archive offsets` shows, or allow rows to be there twice by allowOverlap=true"
             )
     return {each: max(last + 1, there.get(each, 0)) for each, (_, last) in spans.items()}
 

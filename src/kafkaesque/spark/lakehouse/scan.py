@@ -76,8 +76,8 @@ def _read_file(scan: Scan, file: FileEntry, schema: Any) -> Iterator[Any]:
                 yield _complete(batch, file, wanted)
     except FileNotFoundError as error:
         raise TableError(
-            f"the file {where} is gone: vacuum has removed what this version of the table needs,"
-            " which was older than it keeps; read a newer version"
+            f"the file {where} is gone: vacuum has removed it, because this version of the table is"
+            " older than the retained history; read a newer version"
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise TableError(f"the file {where} cannot be read: {error}") from error

@@ -123,4 +123,4 @@ def maybe_compact(options: SinkOptions, batch_id: int) -> None:
     try:
         compact(options.table.path, file_bytes=options.file_bytes, files_min=_SMALL_FILES_MIN)
     except ConnectorError as error:
-        tell(f"the query goes on, small files of its table were not joined: {error}")
+        tell(f"the query continues, but small files of its table were not joined: {error}")

@@ -172,7 +172,7 @@ class LinesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, what: str, wanted: FileRange) -> None:
         message = f"{what}, and its bytes {wanted.begin} to {wanted.end} have not been read"
         if self._options.fails_on_data_loss:
-            raise DataLoss(f"{message}; failOnDataLoss=false would go on with what is there")
+            raise DataLoss(f"{message}; failOnDataLoss=false would continue with what is there")
         tell(message)
 
     def _kept(self, start: FilesJson, found: Mapping[str, FoundFile]) -> FilesJson:

@@ -212,7 +212,7 @@ def _reason() -> Any:
         .when(f.col(_TEXT) == "", "the line is empty")
         .when(
             f.col(_FORMAT).isNull(),
-            "it begins like no line of a web server, of syslog or of dpkg",
+            "it does not begin like a line of a web server, of syslog or of dpkg",
         )
         .when(f.size(_PARTS) < len(FIELDS), begun)
         .when(

@@ -36,7 +36,7 @@ def flow_checkpoint(storage: str, target: Sequence[str], flow: str) -> str:
     root = storage_path(storage)
     if root is None:
         raise WrongProject(
-            f"--continuous needs a storage that this machine can look into, and {storage} is none",
+            f"--continuous needs a storage that is a directory on this machine, not {storage}",
             "storage: a directory, in the project's spec",
         )
     folder = root.joinpath(_ROOT, *target, flow)

@@ -105,7 +105,7 @@ class ConnectServer:
 
     def reason(self) -> str:
         """Return what the log has as the cause of the end, in one line."""
-        found = "it ended without a word"
+        found = "it ended without an error message"
         for line in _tail(self.log_path).splitlines():
             words = line.strip()
             if _CAUSE.match(words):

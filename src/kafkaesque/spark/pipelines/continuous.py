@@ -101,7 +101,7 @@ def run_continuously(
     streams = [each for each in ready if each.flow.target.kind != MATERIALIZED_VIEW]
     if not streams:
         raise WrongProject(
-            f"{project.name} has no flow that goes on: materialized views alone need no streams",
+            f"{project.name} has no streaming flow, only materialized views",
             "run it without --continuous",
         )
     loop = _Loop(session, project, streams, pace, run, events)

@@ -28,4 +28,4 @@ class Interrupted(PipelineError):
     """Somebody wanted the run to end before its end."""
 
     def __init__(self) -> None:
-        super().__init__("the run was ended before it was done: the next one goes on from there")
+        super().__init__("the run was stopped before its end: the next one continues from there")

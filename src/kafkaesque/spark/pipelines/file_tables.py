@@ -56,7 +56,7 @@ def check_file_tables(
             raise WrongProject(
                 f"table {table} was written by the flow {', '.join(sorted(before))}, and now by"
                 f" {names[0]}: a {kind} table of Spark would leave out the new one's first rows",
-                f"keep the flow's name, or make the table anew: run --full-refresh {table}",
+                f"keep the flow's name, or rebuild the table: run --full-refresh {table}",
             )
 
 

@@ -71,7 +71,7 @@ def collect(spark: Any, project: Project, found: Definitions) -> list[GraphFlow]
     """
     if found.auto_cdc_flows:
         raise WrongProject(
-            f"flow {found.auto_cdc_flows[0].name}: continuous runs do not know Auto CDC",
+            f"flow {found.auto_cdc_flows[0].name}: continuous runs do not support Auto CDC",
             "run it without --continuous",
         )
     datasets = {project.full_name(output.name): _dataset(output) for output in found.outputs}
@@ -191,7 +191,7 @@ def _dataset(output: Any) -> Dataset:
     if isinstance(output, TemporaryView):
         return Dataset(name=output.name, kind=TEMPORARY_VIEW)
     if not isinstance(output, StreamingTable | MaterializedView):
-        raise WrongProject(f"continuous runs do not know what {output.name} is")
+        raise WrongProject(f"continuous runs do not support what {output.name} is")
     schema = output.schema
     if isinstance(schema, StructType):
         schema = schema.toDDL()

@@ -1,4 +1,4 @@
-"""What the commands do with a project: check it, run it once, run it on and on."""
+"""What the commands do with a project: check it, run it once or continuously."""
 
 from __future__ import annotations
 

@@ -26,6 +26,10 @@ _PASSING = (
     "Python worker exited unexpectedly",
     "ExecutorLostFailure",
 )
+#: What helps then: the next run continues from the same checkpoints.
+_AGAIN = (
+    "run it again: Spark's workers were lost, or the machine was too busy to start them in time"
+)
 _TEXT_MAX = 600
 
 
@@ -68,7 +72,7 @@ def failure(what: str, error: BaseException | str, hint: str = "") -> PipelineEr
     message = f"{what}: {sentence_of(error)}"
     if kind_of(error) == "Unavailable":
         return BrokersAway(message, hint or "kafkaesque cluster status")
-    return RunFailed(message, hint)
+    return RunFailed(message, hint or (_AGAIN if may_pass(error) else ""))
 
 
 def definition_failure(file: Path, folder: Path, error: BaseException) -> WrongProject:

@@ -156,7 +156,7 @@ def _parse(text: str, where: str) -> Statement:
         if words[1] == "FLOW" and "INSERT" in words:
             return _flow(text, tokens, words)
     raise WrongProject(
-        f"{where}: continuous runs do not know `{' '.join(words[:4])} …`",
+        f"{where}: continuous runs do not support `{' '.join(words[:4])} …`",
         "run it without --continuous",
     )
 

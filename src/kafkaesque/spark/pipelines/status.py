@@ -100,8 +100,8 @@ def _security(
     options = project.security_options
     if project.bootstrap_servers != servers or not options:
         raise WrongProject(
-            f"the lag of flows from {servers} is not shown: they read by {protocol}, and how to is"
-            f" not in the project's settings ({BOOTSTRAP_SETTING}={servers} with"
+            f"the lag of flows from {servers} is not shown: they connect with {protocol}, and the"
+            f" project's settings do not say how ({BOOTSTRAP_SETTING}={servers} with"
             " kafkaesque.security.protocol and kafkaesque.ssl.… or .sasl.…, or the same as --conf)"
         )
     return options
