@@ -88,6 +88,10 @@ class Authentication(Protocol):
         InvariantBroken: called out of turn: after the end, or without work under way.
     """
 
+    @property
+    def user(self) -> str:
+        """Whom the client says to be; empty as long as that is not known."""
+
     def step(self, data: bytes, now_ms: int) -> Outcome:
         """Take what the client has sent."""
 
@@ -99,6 +103,11 @@ class WithoutWork:
     """Base of mechanisms that never have work to be done off the loop."""
 
     __slots__ = ()
+
+    @property
+    def user(self) -> str:
+        """Whom the client says to be; known at the end only."""
+        return ""
 
     def resume(self, is_right: bool, now_ms: int) -> Outcome:
         """Take the result of the work; there is none."""

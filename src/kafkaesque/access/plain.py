@@ -97,10 +97,12 @@ def read_plain(data: bytes) -> PlainMessage:
 class PlainServer:
     """One client's authentication."""
 
-    __slots__ = ("_checked", "_context", "_is_over", "_is_working", "_message")
+    __slots__ = ("_checked", "_context", "_is_over", "_is_working", "_message", "user")
 
     def __init__(self, context: PlainContext) -> None:
         self._context = context
+        #: Whom the client says to be; empty as long as that is not known.
+        self.user = ""
         self._message = PlainMessage(name="", password=Secret(b""))
         #: None: nobody has this name.
         self._checked: Checked | None = None
@@ -115,6 +117,7 @@ class PlainServer:
         except PlainMessageRefused:
             self._is_over = True
             return Failure(reason=FailureReason.MALFORMED)
+        self.user = message.name
         state = self._context.access()
         checked = self._checked = find_checked(state, message.name)
         if checked is not None and self._context.verified.has(checked, message.password, now_ms):

@@ -97,6 +97,11 @@ class ScramServer(WithoutWork):
         self._server_first = ServerFirst(nonce="", salt=b"", iterations=0)
         self._verifier: _Verifier | None = None
 
+    @property
+    def user(self) -> str:
+        """Whom the client says to be, or the id of its token."""
+        return "" if self._first is None else self._first.name
+
     def step(self, data: bytes, now_ms: int) -> Outcome:
         """Take the client's next message."""
         on_message = _STEPS.get(self._state)

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkaesque.access.principals import Principal
-from kafkaesque.broker.listeners import ADMIN, KAFKA, Listener, default_listener, first_of
+from kafkaesque.broker.listeners import (
+    ADMIN,
+    KAFKA,
+    Listener,
+    check_access,
+    default_listener,
+    first_of,
+)
 from kafkaesque.broker.options.log import with_units
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
@@ -106,6 +113,7 @@ class BrokerConfig:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"two listeners are called {twice!r}: each needs a name of its own")
+        check_access(self.listeners, has_secret=bool(self.secrets))
 
     def option(self, name: str) -> OptionValue:
         """Return a broker option as it was when the broker started."""

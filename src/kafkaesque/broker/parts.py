@@ -480,6 +480,7 @@ class BrokerParts:
             follower=self.metadata_follower,
             keys=ClusterKeys(keys),
             verified=VerifiedPasswords(Secret(dice.unique_bytes(KEY_BYTES))),
+            disk=self.env.disk,
             super_users=config.super_users,
         )
 

@@ -23,6 +23,7 @@ from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
+from kafkaesque.env.disk import Disk
 
 
 class Access:
@@ -33,9 +34,10 @@ class Access:
         "_clock",
         "_controller",
         "_dice",
-        "_follower",
         "_judge",
         "_metadata",
+        "_on_changed",
+        "run",
     )
 
     def __init__(
@@ -48,6 +50,7 @@ class Access:
         follower: MetadataFollower,
         keys: ClusterKeys,
         verified: VerifiedPasswords,
+        disk: Disk,
         super_users: Collection[Principal],
         jwt: JwtVerifier | None = None,
     ) -> None:
@@ -55,8 +58,12 @@ class Access:
         self._dice = dice
         self._metadata = metadata
         self._controller = controller
-        self._follower = follower
-        self._judge = Judge(metadata.state.access, super_users)
+        #: Runs work off the loop, as `Disk.run` does: checking a password takes milliseconds.
+        self.run: Callable[[Callable[[], object], Callable[[object, Exception | None], None]], None]
+        self.run = disk.run
+        self._on_changed: list[Callable[[], None]] = []
+        follower.on_access_changed = self._tell_changed
+        self._judge = Judge(AccessState(), super_users)
         self._checkers = Checkers(
             access=lambda: metadata.state.access, keys=keys, verified=verified, jwt=jwt
         )
@@ -119,7 +126,11 @@ class Access:
 
     def on_changed(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when users, credentials or rules have changed."""
-        self._follower.on_access_changed = callback
+        self._on_changed.append(callback)
+
+    def _tell_changed(self) -> None:
+        for callback in self._on_changed:
+            callback()
 
     # -- changes
 
