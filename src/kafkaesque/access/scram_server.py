@@ -132,7 +132,7 @@ class ScramServer(WithoutWork):
         final = read_client_final(data)
         if not compare_digest(final.channel_binding, first.gs2_header.encode()):
             return self._refused(FailureReason.WRONG)
-        if not compare_digest(final.nonce.encode(), self._server_first.nonce.encode()):
+        if not _is_nonce(final.nonce, first.nonce, self._server_first.nonce):
             return self._refused(FailureReason.WRONG)
         signed = ",".join((first.bare, self._server_first.write(), final.without_proof)).encode()
         signature = mechanism.hmac(verifier.stored_key, signed)
@@ -176,6 +176,17 @@ _STEPS: Final[dict[ScramState, Callable[[ScramServer, bytes, int], Outcome]]] = 
     ScramState.AWAIT_FIRST: ScramServer._on_first,
     ScramState.AWAIT_FINAL: ScramServer._on_final,
 }
+
+
+def _is_nonce(sent: str, of_client: str, agreed: str) -> bool:
+    """Tell whether a last message repeats the nonce that was agreed on.
+
+    librdkafka before 2.6.1, which is in many distributions' kcat, repeats its own part once more
+    before it. That has all of ours in it as well, and is nothing else: equality, with either.
+    """
+    is_agreed = compare_digest(sent.encode(), agreed.encode())
+    is_twice = compare_digest(sent.encode(), (of_client + agreed).encode())
+    return is_agreed or is_twice
 
 
 def _user_verifier(state: AccessState, mechanism: ScramMechanism, name: str) -> _Verifier | None:

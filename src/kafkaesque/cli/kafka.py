@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.log_in import find_log_in
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
@@ -39,6 +40,8 @@ _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-ser
 
 #: A broker found no controller in time, or none that did what was asked.
 _WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
+_RULES_HINT = "kafkaesque rule list, as somebody who may"
+_LOG_IN_HINT = "KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE"
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
@@ -58,6 +61,10 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
         "a message is larger than {what} accepts",
         "kafkaesque topic alter {name} --config max.message.bytes=BYTES",
     ),
+    "TOPIC_AUTHORIZATION_FAILED": ("no rule allows this with {what}", _RULES_HINT),
+    "GROUP_AUTHORIZATION_FAILED": ("no rule allows this with {what}", _RULES_HINT),
+    "CLUSTER_AUTHORIZATION_FAILED": ("{what}: no rule allows this with the cluster", _RULES_HINT),
+    "_AUTHENTICATION": ("{what}: the broker has refused the log-in", _LOG_IN_HINT),
     "_BAD_MSG": (
         "{what}: a batch's checksum does not match its bytes: they were damaged on a disk or on the"
         " way here",
@@ -87,6 +94,7 @@ class Connection:
             CommandFailed: an address makes no sense, or nobody listens.
         """
         self.bootstrap = bootstrap
+        self._log_in = find_log_in()
         addresses = parse_addresses(bootstrap)
         problems = []
         for host, port in addresses:
@@ -155,6 +163,7 @@ class Connection:
             # librdkafka would write to stderr by itself; what matters comes back as an error.
             "log_level": 0,
             "error_cb": _ignore,
+            **(self._log_in.settings() if self._log_in is not None else {}),
             **settings,
         }
 

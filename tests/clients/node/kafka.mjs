@@ -46,10 +46,11 @@ export async function run(main) {
   const kafka = new Kafka({
     clientId: 'kafkajs',
     brokers: given.bootstrap_servers.split(','),
+    sasl: given.sasl,
     logLevel: logLevel.NOTHING,
     // Its default is a second, which is nothing where much else runs.
     connectionTimeout: 20_000,
-    retry: { initialRetryTime: 50, retries: 10 },
+    retry: { initialRetryTime: 50, retries: given.sasl ? 1 : 10 },
   })
   await zstd.init()
   try {
