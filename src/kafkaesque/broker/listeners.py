@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from kafkaesque.access.networks import read_address, read_network
 from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
@@ -14,6 +15,7 @@ TEXT: Final = "text"
 ADMIN: Final = "admin"
 
 
+_LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
 WITH_LOG_IN: Final = (KAFKA,)
 
@@ -56,7 +58,10 @@ class Listener:
     def is_local(self) -> bool:
         """Whether only programs on this machine reach it, so that nobody can listen in."""
         host = self.address.host
-        return host in ("localhost", "::1") or host.startswith("127.")
+        address = read_address(host)
+        if address is None:
+            return host == "localhost"
+        return any(network.holds(address) for network in _LOOPBACK)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
