@@ -191,7 +191,9 @@ def test_librdkafka(broker: Secured, mechanism: str) -> None:
 
 def test_librdkafka_is_refused_with_a_wrong_password(broker: Secured) -> None:
     errors: list[KafkaError] = []
-    admin = AdminClient({**settings(broker, "SCRAM-SHA-256", WRONG), "error_cb": errors.append})
+    options: dict[str, Any] = settings(broker, "SCRAM-SHA-256", WRONG)
+    options["error_cb"] = errors.append
+    admin = AdminClient(options)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=3)
     admin.poll(1)
@@ -208,8 +210,9 @@ def test_librdkafka_sees_nothing_else_and_groups_need_a_rule(broker: Secured) ->
 
         def is_refused() -> bool:
             message = consumer.poll(0.2)
-            if message is not None and message.error() is not None:
-                codes.append(message.error().code())
+            error = None if message is None else message.error()
+            if error is not None:
+                codes.append(error.code())
             return KafkaError.GROUP_AUTHORIZATION_FAILED in codes
 
         eventually(is_refused, "the refusal")
@@ -342,12 +345,13 @@ def test_confluents_admin_client_makes_shows_and_removes_users_and_rules(broker:
         AclOperation.READ,
         AclPermissionType.ALLOW,
     )
+    anything: Any = None
     wanted = AclBindingFilter(
         ResourceType.ANY,
-        None,
+        anything,
         ResourcePatternType.ANY,
         "User:guest",
-        None,
+        anything,
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
@@ -361,14 +365,16 @@ def test_confluents_admin_client_makes_shows_and_removes_users_and_rules(broker:
     change = UserScramCredentialUpsertion("guest", info, b"guest")
     for future in admin.alter_user_scram_credentials([change]).values():
         future.result(DEADLINE_S)
-    described = admin.describe_user_scram_credentials(["guest"])["guest"].result(DEADLINE_S)
+    asked: Any = admin.describe_user_scram_credentials(["guest"])
+    described = asked["guest"].result(DEADLINE_S)
     (found,) = described.scram_credential_infos
     assert (found.mechanism, found.iterations) == (info.mechanism, info.iterations)
     deletion = UserScramCredentialDeletion("guest", ScramMechanism.SCRAM_SHA_256)
     for future in admin.alter_user_scram_credentials([deletion]).values():
         future.result(DEADLINE_S)
+    asked = admin.describe_user_scram_credentials(["guest"])
     with pytest.raises(KafkaException, match="no SCRAM credential"):
-        admin.describe_user_scram_credentials(["guest"])["guest"].result(DEADLINE_S)
+        asked["guest"].result(DEADLINE_S)
     # What the application may not: it is no administrator.
     other = AdminClient(settings(broker, "SCRAM-SHA-512"))
     for future in other.create_acls([binding]).values():
@@ -419,8 +425,9 @@ def test_a_removed_credential_is_out_at_once(broker: Secured) -> None:
         future.result(DEADLINE_S)
     errors: list[int] = []
     on_error: Callable[[KafkaError], None] = lambda error: errors.append(error.code())  # noqa: E731
-    options = {"sasl.username": "leaver", "sasl.password": "x", "error_cb": on_error}
-    client = AdminClient({**settings(broker, "SCRAM-SHA-256"), **options})
+    options: dict[str, Any] = settings(broker, "SCRAM-SHA-256")
+    options |= {"sasl.username": "leaver", "sasl.password": "x", "error_cb": on_error}
+    client = AdminClient(options)
     assert client.list_topics(timeout=SHORT_S).topics == {}
     deletion = UserScramCredentialDeletion("leaver", ScramMechanism.SCRAM_SHA_256)
     for future in admin.alter_user_scram_credentials([deletion]).values():
@@ -444,13 +451,13 @@ def test_the_secrets_stand_nowhere(broker: Secured) -> None:
 
 
 def cli(
-    broker: Secured, *words: str, code: int = 0, servers: str = "", **environment: str
+    broker: Secured, *words: str, code: int = 0, **environment: Any
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "kafkaesque.cli.app", *words],
         env={
             **os.environ,
-            "KAFKAESQUE_BOOTSTRAP_SERVER": servers or broker.secured,
+            "KAFKAESQUE_BOOTSTRAP_SERVER": broker.secured,
             **environment,
         },
         capture_output=True,
@@ -469,7 +476,7 @@ def private_file(path: Path, text: str) -> str:
 
 
 def test_the_command_line_makes_users_and_rules(broker: Secured, tmp_path: Path) -> None:
-    root = {
+    root: dict[str, Any] = {
         "KAFKAESQUE_USER": "root",
         "KAFKAESQUE_PASSWORD_FILE": private_file(tmp_path / "root", PASSWORD + "\n"),
     }
@@ -482,7 +489,7 @@ def test_the_command_line_makes_users_and_rules(broker: Secured, tmp_path: Path)
     assert "clerk" in cli(broker, "user", "list", **root).stdout
     rule = ("rule", "create", "User:clerk", "-o", "read", "--topic", "orders-", "--prefix")
     assert TOPIC in cli(broker, *rule, "--dry-run", **root).stdout
-    clerk = {"KAFKAESQUE_USER": "clerk", "KAFKAESQUE_PASSWORD_FILE": str(drawn)}
+    clerk: dict[str, Any] = {"KAFKAESQUE_USER": "clerk", "KAFKAESQUE_PASSWORD_FILE": str(drawn)}
     assert TOPIC not in cli(broker, "topic", "list", **clerk).stdout
     cli(broker, *rule, **root)
     assert TOPIC in cli(broker, "topic", "list", **clerk).stdout
@@ -502,11 +509,12 @@ def test_the_command_line_says_what_is_missing(broker: Secured, tmp_path: Path) 
     path = tmp_path / "open"
     path.write_text(PASSWORD)
     path.chmod(0o644)
-    for environment, words in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"KAFKAESQUE_USER": "root"}, "KAFKAESQUE_PASSWORD_FILE is not set"),
         ({"KAFKAESQUE_PASSWORD_FILE": str(path)}, "KAFKAESQUE_USER is not set"),
         ({"KAFKAESQUE_USER": "a", "KAFKAESQUE_PASSWORD_FILE": str(path)}, "others may read"),
-    ):
+    ]
+    for environment, words in cases:
         done = cli(broker, "topic", "list", code=2, **environment)
         assert words in done.stderr
     assert cli(broker, "user", "list", code=3).stderr

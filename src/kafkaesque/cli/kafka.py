@@ -152,9 +152,17 @@ class Connection:
         raise CommandFailed(
             f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
-            hint=_START_HINT,
+            hint=self._hint(error),
             exit_code=UNREACHABLE,
         )
+
+    def _hint(self, error: KafkaError) -> str:
+        """Return what helps; a listener that wants a log-in closes the connection of others."""
+        if error.code() != KafkaError._TRANSPORT:
+            return _START_HINT
+        if self._log_in is not None:
+            return f"{_LOG_IN_HINT}: whether they are right"
+        return f"{_LOG_IN_HINT}, if it wants a log-in; or {_START_HINT}"
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -68,22 +68,21 @@ def test_an_older_cluster_stores_no_users(cluster: Cluster) -> None:
 
 
 def test_users_roles_and_credentials_come_and_go(cluster: Cluster) -> None:
-    access = lambda: cluster.state.access  # noqa: E731
     with pytest.raises(RoleUnknown):
         cluster.do(PutUser(user=User(name="alice", roles=("ops",))))
     cluster.do(PutRole(role=Role(name="ops")))
     cluster.do(PutUser(user=User(name="alice", roles=("ops",))))
     cluster.do(PutCredential(credential=VERIFIER))
-    assert access().scram_verifiers("alice")[0].stored_key == VERIFIER.stored_key
+    assert cluster.state.access.scram_verifiers("alice")[0].stored_key == VERIFIER.stored_key
     cluster.do(RemoveCredential(id=VERIFIER.id))
-    assert access().scram_verifiers("alice") == ()
+    assert cluster.state.access.scram_verifiers("alice") == ()
     with pytest.raises(CredentialUnknown):
         cluster.do(RemoveCredential(id=VERIFIER.id))
     cluster.do(RemoveRole(name="ops"))
     cluster.do(RemoveUser(name="alice"))
     with pytest.raises(UserUnknown):
         cluster.do(RemoveUser(name="alice"))
-    assert access().users == {}
+    assert cluster.state.access.users == {}
 
 
 def test_a_change_meant_for_another_state_is_refused(cluster: Cluster) -> None:

@@ -14,16 +14,18 @@ from kafkaesque.access.rules import Effect
 from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.authorization import (
-    CLUSTER_OPERATIONS,
-    GROUP_OPERATIONS,
     ROWS,
-    TOPIC_OPERATIONS,
     Need,
     make_guards,
 )
 from kafkaesque.gateway.kafka.guards import cluster as whole
 from kafkaesque.gateway.kafka.guards import configs, groups, topics, transactions
 from kafkaesque.gateway.kafka.handlers import HANDLERS
+from kafkaesque.gateway.kafka.operation_bits import (
+    CLUSTER_OPERATIONS,
+    GROUP_OPERATIONS,
+    TOPIC_OPERATIONS,
+)
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.kafka.api import SUPPORTED, ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -115,7 +117,7 @@ def test_rights_to_single_resources_without_a_guard_stop_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = ROWS[ApiKey.HEARTBEAT]._replace(guard="")
-    monkeypatch.setitem(ROWS, ApiKey.HEARTBEAT, row)  # type: ignore[arg-type]
+    monkeypatch.setitem(ROWS, ApiKey.HEARTBEAT, row)
     with pytest.raises(InvariantBroken, match="has no guard"):
         make_guards(HANDLERS)
 
@@ -201,7 +203,7 @@ def test_the_needs_of_the_table_are_enough(
     asked: set[Need] = set()
     may = Rights.may
 
-    def note(self: Rights, operation: O, resource_type: T, name: str) -> bool:
+    def note(self: Rights, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         asked.add(Need(operation, resource_type))
         return may(self, operation, resource_type, name)
 

@@ -8,22 +8,10 @@ from kafkaesque.access.operations import SUPPORTED, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.guards.cluster import refusal_of
 from kafkaesque.gateway.kafka.guards.filtering import Guard
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.protocols.kafka.api import ApiKey
-
-#: "Not asked for."
-OPERATIONS_OMITTED: Final = -(2**31)
-
-
-def _bits(resource_type: ResourceType) -> int:
-    return sum(1 << operation for operation in SUPPORTED[resource_type])
-
-
-#: The operations that exist on each kind of resource, as a bit field (KIP-430).
-TOPIC_OPERATIONS: Final = _bits(ResourceType.TOPIC)
-GROUP_OPERATIONS: Final = _bits(ResourceType.GROUP)
-CLUSTER_OPERATIONS: Final = _bits(ResourceType.CLUSTER)
 
 
 class Need(NamedTuple):
@@ -204,8 +192,6 @@ def _whole_guard(operations: tuple[Operation, ...]) -> Guard:
     def guard(rights: Rights, context: Context, call: Call) -> bool:
         if any(rights.may_cluster(each) for each in operations):
             return True
-        from kafkaesque.gateway.kafka.guards.cluster import refusal_of
-
         call.answer(refusal_of(call, call.read()))
         return False
 

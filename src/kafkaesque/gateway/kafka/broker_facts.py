@@ -6,7 +6,7 @@ DescribeConfigs shows it, and nothing changes it while the broker runs.
 from typing import NamedTuple
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import KAFKA, Listener
+from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import Option, OptionType
 
@@ -14,7 +14,7 @@ INT = OptionType.INT
 LIST = OptionType.LIST
 STRING = OptionType.STRING
 
-_PLAINTEXT = "PLAINTEXT"
+_PLAINTEXT, _SASL = "PLAINTEXT", "SASL_PLAINTEXT"
 
 
 class Fact(NamedTuple):
@@ -55,7 +55,7 @@ def broker_facts(doors: Doors) -> list[Fact]:
         _fact(
             "listener.security.protocol.map",
             STRING,
-            ",".join(f"{_name(each)}:{_PLAINTEXT}" for each in listeners),
+            ",".join(f"{_name(each)}:{_protocol(each)}" for each in listeners),
             "How clients speak there.",
         ),
         _fact("log.dirs", LIST, directory, "The data directory."),
@@ -77,6 +77,10 @@ def _fact(name: str, type_: OptionType, value: str | None, doc: str) -> Fact:
 
 def _endpoint(listener: Listener, address: Address) -> str:
     return f"{_name(listener)}://{address}"
+
+
+def _protocol(listener: Listener) -> str:
+    return _PLAINTEXT if listener.access is AccessMode.OPEN else _SASL
 
 
 def _name(listener: Listener) -> str:

@@ -8,15 +8,15 @@ from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
 from kafkaesque.broker.metadata.features import KNOWN
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.gateway.kafka.authorization import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_OMITTED,
-    TOPIC_OPERATIONS,
-)
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.guards.cluster import cluster_bits
+from kafkaesque.gateway.kafka.operation_bits import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_OMITTED,
+    TOPIC_OPERATIONS,
+)
 from kafkaesque.model.ids import NO_NODE, ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode

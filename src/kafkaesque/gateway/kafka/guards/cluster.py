@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.gateway.kafka.authorization import OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.operation_bits import OPERATIONS_OMITTED
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.chassis.rights import Rights
-from kafkaesque.gateway.kafka.authorization import OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.guards.filtering import Guard, keep_allowed
 from kafkaesque.gateway.kafka.guards.topics import FORBIDDEN as TOPIC_FORBIDDEN
 from kafkaesque.gateway.kafka.guards.topics import MESSAGE as TOPIC_MESSAGE
+from kafkaesque.gateway.kafka.operation_bits import OPERATIONS_OMITTED
 from kafkaesque.model.ids import TopicId
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_describe_response import (
