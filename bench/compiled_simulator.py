@@ -31,7 +31,7 @@ from pathlib import Path
 
 import kafkaesque
 
-ROOMS_NOT_COMPILED = ("admin", "cli", "server", "spark", "testing", "protocols/kafka")
+ROOMS_NOT_COMPILED = ("cli", "server", "spark", "testing", "protocols/kafka")
 #: mypyc refuses these, compiles them wrongly, or makes classes of which others cannot make theirs.
 NOT_COMPILED = (
     "broker/requests/commands.py",

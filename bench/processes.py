@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.wire import Answer, exchange, write_text
+
 PROBE_INTERVAL_S = 0.005
 STOP_TIMEOUT_S = 60.0
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LOG_TAIL_BYTES = 4000
 
 _METADATA, _METADATA_VERSION = 3, 1
@@ -162,72 +163,14 @@ class ClusterView:
     leaders: dict[tuple[str, int], int]
 
 
-class _Reader:
-    """Reads the fields of one answer."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, code: str) -> int:
-        value: int
-        (value,) = struct.unpack_from(">" + code, self._data, self._at)
-        self._at += struct.calcsize(code)
-        return value
-
-    def text(self) -> str:
-        length = self.number("h")
-        if length < 0:
-            return ""
-        self._at += length
-        return self._data[self._at - length : self._at].decode()
-
-    def count(self) -> int:
-        """Read how many elements, or bytes, follow in a flexible version."""
-        value = shift = 0
-        while True:
-            byte = self.number("B")
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return max(0, value - 1)
-
-    def compact_text(self) -> str:
-        length = self.count()
-        self._at += length
-        return self._data[self._at - length : self._at].decode()
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">h", len(raw)) + raw
-
-
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
-            raise ConnectionError("the broker closed the connection")
-        parts += part
-    return bytes(parts)
-
-
-def _ask(port: int, api: int, version: int, body: bytes, timeout_s: float) -> _Reader:
-    request = struct.pack(">hhi", api, version, 1) + _text("probe") + body
+def _ask(port: int, api: int, version: int, body: bytes, timeout_s: float) -> Answer:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", _read_exactly(connection, 4))
-        if not 4 <= size <= ANSWER_BYTES_MAX:
-            raise ConnectionError(f"an answer of {size} bytes")
-        reader = _Reader(_read_exactly(connection, size))
-    reader.number("i")
-    return reader
+        return exchange(connection, api, version, body, "probe", 1)
 
 
 def ask_metadata(port: int, topics: Sequence[str] = (), timeout_s: float = 2.0) -> ClusterView:
     """Ask one broker for the cluster and the given topics; raises OSError when it cannot answer."""
-    body = struct.pack(">i", len(topics)) + b"".join(_text(topic) for topic in topics)
+    body = struct.pack(">i", len(topics)) + b"".join(write_text(topic) for topic in topics)
     answer = _ask(port, _METADATA, _METADATA_VERSION, body, timeout_s)
     brokers = {}
     for _ in range(answer.number("i")):
@@ -268,7 +211,9 @@ def ask_alive(port: int, timeout_s: float = 2.0) -> list[int]:
 
 def ask_end_offset(port: int, topic: str, partition: int, timeout_s: float = 2.0) -> int:
     """Ask a partition's leader for its end offset; raises OSError when it does not serve it."""
-    body = struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">iiq", 1, partition, _LATEST)
+    body = (
+        struct.pack(">ii", -1, 1) + write_text(topic) + struct.pack(">iiq", 1, partition, _LATEST)
+    )
     answer = _ask(port, _LIST_OFFSETS, _LIST_OFFSETS_VERSION, body, timeout_s)
     answer.number("i"), answer.text(), answer.number("i"), answer.number("i")
     error = answer.number("h")

@@ -4,6 +4,7 @@
     scripts/bench --quick                  a few minutes, one round, to see that it works
     scripts/bench --only latency           one measure; may be given more than once
     scripts/bench --peer none              ours alone
+    scripts/bench --before ../checkout     this checkout beside another one of ours
 
 Both sides run the same load (bench/load.c on librdkafka), on 127.0.0.1, in turns; a ratio is the
 median over the rounds of ours divided by the peer's in the same round.
@@ -28,7 +29,7 @@ from bench.apache_kafka import SERVER_VERSION, ApacheKafka, PeerUnavailableError
 from bench.contest import Contest, Outcome, Settings, SideMaker
 from bench.load import LoadError, compile_load
 from bench.measures import MEASURES
-from bench.ours import Kafkaesque
+from bench.ours import Kafkaesque, of_checkout
 
 EXIT_CANNOT_RUN = 2
 EXIT_WITH_PROBLEMS = 1
@@ -46,6 +47,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="length of each run (5; quick: 1.5)")
     parser.add_argument("--rounds", type=int, help="runs of each case and side (3; quick: 1)")
     parser.add_argument("--peer", choices=["kafka", "none"], default="kafka")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="the peer: these brokers")
     parser.add_argument("--ours", choices=["yes", "no"], default="yes", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path, help="where brokers keep their data for the run")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -71,7 +73,10 @@ def make_sides(arguments: argparse.Namespace) -> dict[str, SideMaker]:
     sides: dict[str, SideMaker] = {}
     if arguments.ours == "yes":
         sides[Kafkaesque.name] = Kafkaesque
-    if arguments.peer == "kafka":
+    if arguments.before is not None:
+        before = of_checkout(arguments.before)
+        sides[before.name] = before
+    elif arguments.peer == "kafka":
         try:
             fetch_server()
             sides[ApacheKafka.name] = ApacheKafka
@@ -112,15 +117,21 @@ def _number(value: float | None) -> str:
     return f"{value:.3f}"
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _peer(contest: Contest) -> str:
+    """Return the name of the side that ours is compared with."""
+    others = (name for name in contest.side_names if name != Kafkaesque.name)
+    return next(others, ApacheKafka.name)
+
+
+def _row(outcome: Outcome, peer: str) -> list[str]:
     case = outcome.case
-    ratio = outcome.ratio(Kafkaesque.name, ApacheKafka.name)
+    ratio = outcome.ratio(Kafkaesque.name, peer)
     return [
         case.measure,
         case.detail,
         case.unit,
         _number(outcome.median(Kafkaesque.name)),
-        _number(outcome.median(ApacheKafka.name)),
+        _number(outcome.median(peer)),
         "-" if ratio is None else f"{ratio:.2f}",
         "higher" if case.higher_is_better else "lower",
     ]
@@ -128,9 +139,10 @@ def _row(outcome: Outcome) -> list[str]:
 
 def markdown(contest: Contest, about: Mapping[str, str]) -> str:
     """Return the results as a Markdown table with what they were made on."""
-    kafka = f"{ApacheKafka.name} {SERVER_VERSION}"
-    head = ["measure", "case", "unit", Kafkaesque.name, kafka, "ratio", "better"]
-    rows = [head, ["---"] * len(head), *(_row(each) for each in contest.outcomes.values())]
+    peer = _peer(contest)
+    title = f"{peer} {SERVER_VERSION}" if peer == ApacheKafka.name else peer
+    head = ["measure", "case", "unit", Kafkaesque.name, title, "ratio", "better"]
+    rows = [head, ["---"] * len(head), *(_row(each, peer) for each in contest.outcomes.values())]
     settings = contest.settings
     lines = [
         ", ".join(f"{name} {value}" for name, value in about.items() if value),
@@ -161,7 +173,7 @@ def as_json(contest: Contest, about: Mapping[str, str]) -> dict[str, Any]:
                 "unit": outcome.case.unit,
                 "higher_is_better": outcome.case.higher_is_better,
                 "figures": outcome.figures,
-                "ratio": outcome.ratio(Kafkaesque.name, ApacheKafka.name),
+                "ratio": outcome.ratio(Kafkaesque.name, _peer(contest)),
             }
             for outcome in contest.outcomes.values()
         ],

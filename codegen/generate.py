@@ -1,6 +1,7 @@
-"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, and pages of options, metrics, APIs.
+"""Writes the Kafka codec from `codegen/kafka_schema/*.json`, pages of options, metrics and APIs,
+and what is made of the admin API's routes.
 
-Needs nothing but Python.
+Needs what the package needs.
 
 Usage: `python codegen/generate.py` writes; with `--check` it compares with what is committed.
 """
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import api_pages
 import apis_page
 import metrics_page
 import options_page
@@ -226,12 +228,19 @@ def main(arguments: list[str]) -> int:
         write(PACKAGE)
         for page in PAGES:
             page.PAGE.write_text(page.page_source())
+        for path, source in api_pages.FILES.items():
+            path.write_text(source())
         return 0
     different = [str(PACKAGE / name) for name in differences(PACKAGE)]
     different += [
         str(page.PAGE)
         for page in PAGES
         if not page.PAGE.exists() or page.PAGE.read_text() != page.page_source()
+    ]
+    different += [
+        str(path)
+        for path, source in api_pages.FILES.items()
+        if not path.exists() or path.read_text() != source()
     ]
     for name in different:
         print(f"{name} is not what codegen/generate.py writes", file=sys.stderr)

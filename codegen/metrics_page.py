@@ -36,6 +36,8 @@ kafkaesque_partition_high_watermark{{topic="greetings",partition="1"}} 0
 kafkaesque_partition_high_watermark{{topic="greetings",partition="2"}} 1
 ```
 
+The same port serves the [admin API](admin-api.md) and the [console](console.md).
+
 The port is 8080; in a local cluster, broker 2 has 8081, and so on. Set `admin.port` in the
 broker's file to another port, or to 0 for none. The port listens on the broker's `host`, which is
 127.0.0.1 by default.

@@ -17,6 +17,7 @@ from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS  # no
 from kafkaesque.model.options import Option, OptionType, write_value  # noqa: E402
 from kafkaesque.server.config import SERVER_OPTIONS  # noqa: E402
 from kafkaesque.server.listeners import LISTENER_OPTIONS  # noqa: E402
+from kafkaesque.server.tls_settings import TLS_OPTIONS  # noqa: E402
 
 HEAD = """\
 <!-- Written by codegen/options_page.py from the tables in the code: never edit. -->
@@ -85,7 +86,26 @@ A file may have two further sections:
   as `1 = "10.0.0.1:9190"`, or `""` if gossip finds the address ([Membership](membership.md)).
   Without this section a broker founds a cluster of its own, unless its seeds know a cluster.
 
-Listeners have tables of their own: [below](#listeners).
+Listeners have tables of their own: [below](#listeners). So has [TLS](#tls).
+"""
+
+TLS = """
+## TLS
+
+The section `[tls]` has what all listeners share, and what brokers show one another
+([Security](security.md)):
+
+```toml
+[tls]
+certificate = "/etc/kafkaesque/broker-1.pem"
+key = "/etc/kafkaesque/broker-1.key"
+ca = "/etc/kafkaesque/ca.pem"
+listeners = true
+peers = "on"
+```
+
+Environment variables have the section in their name (`KAFKAESQUE_TLS_KEY` for `key`), and so has
+`--option tls.key=FILE`. The files are read again when they change, and on SIGHUP.
 """
 
 LISTENERS = """
@@ -188,6 +208,7 @@ def page_source() -> str:
     lines += [BROKERS.rstrip("\n"), *_rows(BROKER_OPTIONS)]
     lines += [GROUPS.rstrip("\n"), *_rows(GROUP_OPTIONS)]
     lines += [FILE.rstrip("\n"), *_file_rows(SERVER_OPTIONS)]
+    lines += [TLS.rstrip("\n"), *_file_rows(TLS_OPTIONS)]
     lines += [LISTENERS.rstrip("\n"), *_file_rows(LISTENER_OPTIONS)]
     lines += [QUOTAS.rstrip("\n"), *_rows(CLIENT_QUOTAS, are_quotas=True)]
     lines += [ADDRESSES.rstrip("\n"), *_rows(IP_QUOTAS, are_quotas=True)]

@@ -255,3 +255,17 @@ ensure_node_clients() {
     (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return
     printf '%s\n' "$state" >"$folder/node_modules/.stamp"
 }
+
+# What the console is built with and tested by, of the versions and with the hashes in its lock file.
+ensure_console_packages() {
+    local state
+    command -v npm >/dev/null || die "npm is missing: the console is built with Node and npm"
+    state=$(state_of console/package.json console/package-lock.json)
+    if stamped console/node_modules/.stamp "$state"; then
+        say "    the console's packages have not changed"
+        return
+    fi
+    [ ! -L console/node_modules ] || rm console/node_modules
+    (cd console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || return
+    printf '%s\n' "$state" >console/node_modules/.stamp
+}

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.wire import Answer, exchange, write_text
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.records import Record
 
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _PRODUCE, _METADATA, _VERSION = 0, 3, 7
 
 
@@ -34,35 +34,6 @@ class PartitionView:
 View = dict[tuple[str, int], PartitionView]
 
 
-class _Reader:
-    """Reads the fields of one answer."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, code: str) -> int:
-        value: int
-        (value,) = struct.unpack_from(">" + code, self._data, self._at)
-        self._at += struct.calcsize(code)
-        return value
-
-    def text(self) -> str:
-        length = self.number("h")
-        if length < 0:
-            return ""
-        self._at += length
-        return self._data[self._at - length : self._at].decode()
-
-    def nodes(self) -> frozenset[int]:
-        return frozenset([self.number("i") for _ in range(self.number("i"))])
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">h", len(raw)) + raw
-
-
 class BrokerProbe:
     """One connection to one broker; it is opened when needed and again after an error."""
 
@@ -78,41 +49,24 @@ class BrokerProbe:
             self._socket.close()
             self._socket = None
 
-    def _ask(self, api: int, body: bytes) -> _Reader:
+    def _ask(self, api: int, body: bytes) -> Answer:
         """Return the answer's body; raises OSError, and closes, when there is none in time."""
         self._correlation += 1
-        request = struct.pack(">hhi", api, _VERSION, self._correlation) + _text("kills") + body
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(
                     (self._host, self._port), timeout=self._timeout_s
                 )
-            self._socket.sendall(struct.pack(">i", len(request)) + request)
-            (size,) = struct.unpack(">i", self._read(4))
-            if not 4 <= size <= ANSWER_BYTES_MAX:
-                raise ConnectionError(f"an answer of {size} bytes")
-            reader = _Reader(self._read(size))
-            if reader.number("i") != self._correlation:
-                raise ConnectionError("an answer to another question")
+            return exchange(self._socket, api, _VERSION, body, "kills", self._correlation)
         except OSError:
             self.close()
             raise
-        return reader
-
-    def _read(self, size: int) -> bytes:
-        if self._socket is None:
-            raise ConnectionError("closed")
-        parts = bytearray()
-        while len(parts) < size:
-            part = self._socket.recv(size - len(parts))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            parts += part
-        return bytes(parts)
 
     def metadata(self, topics: Sequence[str]) -> View:
         """Return what the broker knows of the topics' partitions."""
-        body = struct.pack(">i", len(topics)) + b"".join(_text(topic) for topic in topics) + b"\0"
+        body = (
+            struct.pack(">i", len(topics)) + b"".join(write_text(topic) for topic in topics) + b"\0"
+        )
         answer = self._ask(_METADATA, body)
         answer.number("i")
         for _ in range(answer.number("i")):
@@ -138,7 +92,7 @@ class BrokerProbe:
         body = (
             struct.pack(">hhi", -1, -1, int(self._timeout_s * 1000))
             + struct.pack(">i", 1)
-            + _text(topic)
+            + write_text(topic)
             + struct.pack(">iii", 1, partition, len(batch))
             + batch
         )

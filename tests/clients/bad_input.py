@@ -14,11 +14,9 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from bench.processes import BrokerProcess, ask_metadata, wait_until_ready
@@ -42,6 +40,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     TopicProduceData,
 )
 from tests.clients.cluster import READY_TIMEOUT_S, configuration
+from tests.waiting import eventually
 
 #: No answer of a broker that is well takes longer, even on a machine that is busy.
 ANSWER_TIMEOUT_S = 60.0
@@ -83,12 +82,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, data: bytes | bytearray) -> None:
@@ -200,12 +194,7 @@ class Victim:
             command = ["sh", "-c", " && ".join([*self._limits, 'exec "$@"']), "sh", *command]
         return command
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Its input ends, so it does.
         self._bystander.communicate()
         self.process.stop()
@@ -257,20 +246,24 @@ class Victim:
         with self.connect() as wire:
             return wire.ask(api, version, message)
 
+    def make_topic_with(self, *values: bytes, partitions: int = 1) -> str:
+        """Create a topic with records in its first partition."""
+        name = self.make_topic(partitions)
+        self.ask(ApiKey.PRODUCE, 9, produce_request(name, batch(*values)))
+        return name
+
     def find_coordinators(self) -> None:
         """Have the topic for committed offsets made, and wait until all groups are loaded."""
         keys = [f"group-{number}" for number in range(20)]
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while True:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+        described = DescribeGroupsRequest(groups=keys)
+
+        def are_loaded() -> bool:
             found = self.ask(ApiKey.FIND_COORDINATOR, 4, request).coordinators
-            described = DescribeGroupsRequest(groups=keys)
             groups = self.ask(ApiKey.DESCRIBE_GROUPS, 5, described).groups
-            codes = {each.error_code for each in [*found, *groups]}
-            if codes == {ErrorCode.NONE}:
-                return
-            assert time.monotonic() < deadline, codes
-            time.sleep(0.05)
+            return {each.error_code for each in [*found, *groups]} == {ErrorCode.NONE}
+
+        eventually(are_loaded, "all groups are loaded", seconds=ANSWER_TIMEOUT_S)
 
     def make_topic(self, partitions: int = 1, **configs: str) -> str:
         """Create a topic of a new name and wait until it has leaders."""
@@ -288,13 +281,14 @@ class Victim:
             request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
             (answer,) = wire.ask(ApiKey.CREATE_TOPICS, 5, request).topics
         assert answer.error_code == ErrorCode.NONE, answer
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while True:
+
+        def has_leaders() -> bool:
             leaders = ask_metadata(self.kafka_port, [name], ANSWER_TIMEOUT_S).leaders.values()
-            if min(leaders, default=-1) >= 0:
-                return name
-            assert time.monotonic() < deadline, f"no leaders for {name}"
-            time.sleep(0.01)
+            return min(leaders, default=-1) >= 0
+
+        what = f"leaders for {name}"
+        eventually(has_leaders, what, seconds=ANSWER_TIMEOUT_S, pause_s=0.01)
+        return name
 
 
 def batch(*values: bytes, options: BatchOptions = DEFAULT_OPTIONS) -> bytearray:

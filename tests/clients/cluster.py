@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from bench.processes import BrokerProcess, wait_until_ready
@@ -33,9 +32,9 @@ log.level = "warning"
 {options}"""
 
 
-def broker_command(configuration: Path) -> list[str]:
+def broker_command(configuration: Path, python: str = sys.executable) -> list[str]:
     """Return the command line of one broker."""
-    return [sys.executable, "-m", "kafkaesque.server", "--config", str(configuration)]
+    return [python, "-m", "kafkaesque.server", "--config", str(configuration)]
 
 
 def configuration(
@@ -65,6 +64,8 @@ class KafkaesqueCluster:
     """A cluster of ours on 127.0.0.1, in a directory of its own; each broker is a process."""
 
     name = "Kafkaesque"
+    #: The interpreter that runs the brokers; another checkout's runs the brokers of that one.
+    python = sys.executable
 
     def __init__(
         self,
@@ -74,9 +75,11 @@ class KafkaesqueCluster:
         directory: Path | None = None,
         has_text: bool = False,
         first_id: int = 1,
+        sections: Callable[[int], str] = lambda number: "",
     ) -> None:
         """`options` are added to each broker's [options]; `directory` holds the data.
 
+        `sections` returns what else is in the file of broker number 1, 2, ...
         With `has_text` each has a text port, too. Ids are `first_id` and those that follow it.
         """
         self.brokers: list[BrokerProcess] = []
@@ -87,6 +90,7 @@ class KafkaesqueCluster:
         self._has_text = has_text
         self._count = brokers
         self._first_id = first_id
+        self._sections = sections
         copies = str(min(3, brokers))
         self._options = {
             "group.initial.rebalance.delay.ms": "0",
@@ -109,12 +113,7 @@ class KafkaesqueCluster:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def prepare(self) -> None:
@@ -139,10 +138,10 @@ class KafkaesqueCluster:
                 text_port=text_port,
                 first_id=self._first_id,
             )
-            path.write_text(text)
+            path.write_text(text + self._sections(number))
             self.brokers.append(
                 BrokerProcess(
-                    broker_command(path),
+                    broker_command(path, self.python),
                     log_path=home / "broker.log",
                     port=kafka_ports[number - 1],
                 )

@@ -26,10 +26,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from bench.processes import ask_metadata
+from tests.waiting import DEADLINE_S, eventually
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-#: For what takes no time on a machine with nothing else to do, and a start of Python on a busy one.
-DEADLINE_S = 90.0
 POLL_S = 0.1
 METADATA_TIMEOUT_S = 10.0
 
@@ -37,15 +36,6 @@ METADATA_TIMEOUT_S = 10.0
 def unique(prefix: str) -> str:
     """Return a name for a topic or group that nobody else has."""
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
-
-
-def eventually(condition: Callable[[], bool], what: str, *, seconds: float = DEADLINE_S) -> None:
-    """Wait until the condition holds; fails, and says what it waited for, when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.05)
 
 
 def admin_client(bootstrap_servers: str) -> AdminClient:

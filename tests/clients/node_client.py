@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.clients.kafka_helpers import DEADLINE_S
+from tests.waiting import DEADLINE_S
 
 _DIRECTORY = Path(__file__).parent / "node"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from bench.processes import ask_metadata
@@ -39,7 +38,8 @@ from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from tests.clients.bad_input import Wire, batch
-from tests.clients.kafka_helpers import DEADLINE_S, unique
+from tests.clients.kafka_helpers import unique
+from tests.waiting import DEADLINE_S
 
 GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 60_000
@@ -70,12 +70,7 @@ class Raw:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
 from kafkaesque.cli.broker_ports import unused_ports
+from tests.waiting import eventually
 
 #: An address for documentation: nobody's.
 ADVERTISED = "192.0.2.1"
@@ -26,18 +26,15 @@ def test_a_broker_need_not_have_the_address_that_others_are_told(tmp_path: Path)
     command = [sys.executable, "-m", "kafkaesque.server", "--config", str(config)]
     with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as broker:
         try:
-            end = time.monotonic() + READY_S_MAX
-            while not is_ready(admin):
-                assert broker.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < end
-                time.sleep(0.1)
+            eventually(lambda: is_ready(broker, admin), "the broker is ready", seconds=READY_S_MAX)
         finally:
             broker.terminate()
             assert broker.wait(90) == 0
     assert f"Kafka on {ADVERTISED}:{kafka}" in (tmp_path / "log").read_text()
 
 
-def is_ready(admin: int) -> bool:
+def is_ready(broker: subprocess.Popen[bytes], admin: int) -> bool:
+    assert broker.poll() is None, "it has ended"
     try:
         with urlopen(f"http://127.0.0.1:{admin}/health/ready", timeout=5) as page:
             return bool(page.status == 200)

@@ -15,7 +15,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, for_code
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
+from tests.waiting import DEADLINE_S
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -40,6 +40,7 @@ from tests.clients.bad_input import (
     batch,
     produce_request,
 )
+from tests.waiting import eventually
 
 CONNECTIONS = 10_000
 #: Descriptors of this process and of the broker that are needed for something else.
@@ -177,10 +178,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(victim: Victim) -> No
                 wire.send(request[: number % (len(request) + 1)])
                 if number % 2:
                     wire.reset_on_close()
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while descriptors() > before + 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-    assert descriptors() <= before + 2
+        eventually(lambda: descriptors() <= before + 2, "all descriptors are closed")
 
 
 # -- those that do not listen

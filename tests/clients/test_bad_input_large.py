@@ -66,7 +66,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.clients.bad_input import MIB, Victim, batch, fetched, produce_request
+from tests.clients.bad_input import MIB, Victim, batch, fetched
 
 PARTITIONS = 4
 #: Just under what one request may hold, and above.
@@ -87,9 +87,7 @@ def victim() -> Iterator[Victim]:
 
 @pytest.fixture(scope="module")
 def topic(victim: Victim) -> str:
-    name = victim.make_topic(PARTITIONS)
-    victim.ask(ApiKey.PRODUCE, 9, produce_request(name, batch(b"a", b"b", b"c")))
-    return name
+    return victim.make_topic_with(b"a", b"b", b"c", partitions=PARTITIONS)
 
 
 @pytest.fixture(autouse=True)

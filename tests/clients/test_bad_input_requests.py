@@ -52,7 +52,7 @@ from kafkaesque.protocols.kafka.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from kafkaesque.protocols.kafka.messages.sync_group_request import SyncGroupRequest
-from tests.clients.bad_input import MIB, Victim, batch, fetched, produce_request
+from tests.clients.bad_input import MIB, Victim, fetched
 from tests.clients.kafka_helpers import unique
 
 INT32_MAX = 2**31 - 1
@@ -72,9 +72,7 @@ def victim() -> Iterator[Victim]:
 
 @pytest.fixture(scope="module")
 def topic(victim: Victim) -> str:
-    name = victim.make_topic(PARTITIONS)
-    victim.ask(ApiKey.PRODUCE, 9, produce_request(name, batch(b"a", b"b", b"c")))
-    return name
+    return victim.make_topic_with(b"a", b"b", b"c", partitions=PARTITIONS)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kafkaesque.cli.exit_codes import DAMAGED
 from tests.clients.cluster import KafkaesqueCluster, broker_command
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import TopicMaker, produce
+from tests.waiting import DEADLINE_S, eventually
 
 
 def test_a_damaged_replica_is_an_error_with_its_name_and_file(tmp_path: Path) -> None:

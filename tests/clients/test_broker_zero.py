@@ -15,15 +15,14 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     admin_client,
     await_leaders,
     consume,
     describe_topic,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 COUNT = 20
 VALUES = [b"%d" % number for number in range(COUNT)]

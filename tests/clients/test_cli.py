@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from kafkaesque.model.kernel import active
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 

@@ -15,8 +15,9 @@ from kafkaesque.broker.options.groups import GROUP_OPTIONS
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
 from kafkaesque.cli.addresses import REQUEST_TIMEOUT_S
 from kafkaesque.cli.app import app
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.test_cli import Done
+from tests.waiting import DEADLINE_S
 
 Cli = Callable[..., Done]
 

@@ -16,18 +16,11 @@ from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    Sent,
-    TopicMaker,
-    admin_client,
-    eventually,
-    produce,
-    unique,
-)
+from tests.clients.kafka_helpers import Sent, TopicMaker, admin_client, produce, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.test_cli import Cli, cli
 from tests.clients.test_confluent_groups import Member, group_of, wait_for_shares
+from tests.waiting import DEADLINE_S, eventually
 
 __all__ = ["cli"]
 

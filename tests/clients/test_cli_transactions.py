@@ -16,10 +16,11 @@ from kafkaesque.cli.transaction_requests import (
     Transactions,
 )
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce, unique
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.test_cli import Cli, cli
 from tests.clients.transactional_clients import Contents, read_all
+from tests.waiting import eventually
 
 __all__ = ["cli"]
 

@@ -16,13 +16,8 @@ from typer.testing import CliRunner
 from kafkaesque.cli.app import app
 from kafkaesque.cli.commands import consume
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    describe_topic,
-    eventually,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, describe_topic
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 

@@ -19,7 +19,7 @@ from kafkaesque.cli.message_format import Format, line_reader
 from kafkaesque.cli.read_only_disk import read_only_disk
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.checksum import crc32c
-from tests.clients.kafka_helpers import DEADLINE_S, eventually
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 QUICKSTART_TIMEOUT_S = 240

@@ -14,16 +14,15 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     Sent,
     TopicMaker,
     consume,
     consume_all,
     error_of,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 MIB = 1024 * 1024
 #: Everything that is waited for comes soon.

@@ -13,14 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.compression import Codec
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    Sent,
-    TopicMaker,
-    consume_all,
-    eventually,
-    produce,
-)
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume_all, produce
+from tests.waiting import DEADLINE_S, eventually
 
 NAMES = {"uncompressed": "none", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}
 COUNT = 60

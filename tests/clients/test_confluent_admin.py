@@ -29,17 +29,16 @@ from confluent_kafka.admin import (
 )
 
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     Sent,
     TopicMaker,
     admin_client,
     await_leaders,
     consume,
     error_of,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 
 @pytest.fixture(scope="module")

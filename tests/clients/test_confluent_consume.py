@@ -19,7 +19,6 @@ from confluent_kafka import (
 )
 
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     Sent,
     TopicMaker,
     admin_client,
@@ -29,6 +28,7 @@ from tests.clients.kafka_helpers import (
     read_for,
     unique,
 )
+from tests.waiting import DEADLINE_S
 
 #: A Fetch that nobody answers before its time would take longer than anybody waits here.
 LONG_WAIT_S = 120

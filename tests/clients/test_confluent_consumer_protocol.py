@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,22 +21,18 @@ from bench.processes import ask_metadata
 from kafkaesque.broker.metadata.topic_names import OFFSETS_TOPIC
 from kafkaesque.model.coordinator_partition import coordinator_partition
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    doomed_member,
-    eventually,
-    unique,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, unique
 from tests.clients.test_confluent_groups import (
     Member,
     group_of,
+    let_die_beside,
+    returned_in_time,
     send,
     shares,
     wait_for_shares,
     wait_for_values,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 #: The coordinator says how often members speak: in tests, often.
 OPTIONS = {
@@ -152,18 +147,12 @@ def test_a_static_member_that_returns_in_time_disturbs_nobody(
     servers: str, new_topic: TopicMaker
 ) -> None:
     topic, group = new_topic("static", partitions=4), unique("group")
-    stays = member_of(servers, group, topic, group_instance_id="stays")
-    with group_of(stays):
-        leaves = member_of(servers, group, topic, group_instance_id="leaves")
-        with group_of(leaves):
-            wait_for_shares([stays, leaves], [2, 2])
-            before = leaves.partitions
-            rebalances = len(stays.given)
-        returned = member_of(servers, group, topic, group_instance_id="leaves")
-        with group_of(returned):
-            wait_for_shares([stays, returned], [2, 2])
-            assert returned.partitions == before
-            assert len(stays.given) == rebalances
+
+    def make(instance: str) -> Member:
+        return member_of(servers, group, topic, group_instance_id=instance)
+
+    with returned_in_time(make):
+        pass
 
 
 def test_a_member_that_dies_is_dropped_after_its_session_timeout(
@@ -176,14 +165,7 @@ def test_a_member_that_dies_is_dropped_after_its_session_timeout(
         "group.id": group,
         "group.protocol": "consumer",
     }
-    with group_of(stays):
-        wait_for_shares([stays], [2])
-        with doomed_member(topic, config):
-            wait_for_shares([stays], [1])
-        killed_at = time.monotonic()
-        wait_for_shares([stays], [2])
-        # Not at once, and not after the 45 s that are the default.
-        assert 1.0 < time.monotonic() - killed_at < 40.0
+    let_die_beside(stays, topic, config)
 
 
 def test_more_members_than_partitions_leaves_some_without(

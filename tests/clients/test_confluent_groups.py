@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,16 +13,15 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka.admin import NewPartitions
 
 from tests.clients.kafka_helpers import (
-    DEADLINE_S,
     Sent,
     TopicMaker,
     admin_client,
     checked,
     doomed_member,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 
 class Member:
@@ -101,6 +100,36 @@ def wait_for_values(members: list[Member], count: int) -> None:
     eventually(is_reached, f"{count} values")
 
 
+@contextmanager
+def returned_in_time(make: Callable[[str], Member]) -> Iterator[list[Member]]:
+    """Yield two static members, of whom one was away for a moment, and nobody noticed."""
+    stays = make("stays")
+    with group_of(stays):
+        leaves = make("leaves")
+        with group_of(leaves):
+            wait_for_shares([stays, leaves], [2, 2])
+            before = leaves.partitions
+            rebalances = len(stays.given)
+        returned = make("leaves")
+        with group_of(returned):
+            wait_for_shares([stays, returned], [2, 2])
+            assert returned.partitions == before
+            assert len(stays.given) == rebalances
+            yield [stays, returned]
+
+
+def let_die_beside(stays: Member, topic: str, config: dict[str, Any]) -> None:
+    """Have a member of two come and die, and wait until the other has all again."""
+    with group_of(stays):
+        wait_for_shares([stays], [2])
+        with doomed_member(topic, config):
+            wait_for_shares([stays], [1])
+        killed_at = time.monotonic()
+        wait_for_shares([stays], [2])
+        # Not at once, and not after the 45 s that are the default.
+        assert 1.0 < time.monotonic() - killed_at < 40.0
+
+
 def send(bootstrap_servers: str, topic: str, first: int, end: int, partitions: int = 4) -> None:
     records = [Sent(value=b"%d" % i, partition=i % partitions) for i in range(first, end)]
     produce(bootstrap_servers, topic, records)
@@ -151,20 +180,13 @@ def test_a_static_member_that_returns_in_time_disturbs_nobody(
     bootstrap_servers: str, make_topic: TopicMaker
 ) -> None:
     topic, group = make_topic("static", partitions=4), unique("group")
-    stays = Member(bootstrap_servers, group, topic, group_instance_id="stays")
-    with group_of(stays):
-        leaves = Member(bootstrap_servers, group, topic, group_instance_id="leaves")
-        with group_of(leaves):
-            wait_for_shares([stays, leaves], [2, 2])
-            before = leaves.partitions
-            rebalances = len(stays.given)
-        returned = Member(bootstrap_servers, group, topic, group_instance_id="leaves")
-        with group_of(returned):
-            wait_for_shares([stays, returned], [2, 2])
-            assert returned.partitions == before
-            assert len(stays.given) == rebalances
-            send(bootstrap_servers, topic, 0, 40)
-            wait_for_values([stays, returned], 40)
+
+    def make(instance: str) -> Member:
+        return Member(bootstrap_servers, group, topic, group_instance_id=instance)
+
+    with returned_in_time(make) as members:
+        send(bootstrap_servers, topic, 0, 40)
+        wait_for_values(members, 40)
 
 
 def test_a_second_member_of_the_same_instance_id_fences_the_first(
@@ -202,14 +224,7 @@ def test_a_member_that_dies_is_dropped_after_its_session_timeout(
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 300,
     }
-    with group_of(stays):
-        wait_for_shares([stays], [2])
-        with doomed_member(topic, config):
-            wait_for_shares([stays], [1])
-        killed_at = time.monotonic()
-        wait_for_shares([stays], [2])
-        # Not at once, and not after the 45 s that are the default.
-        assert 1.0 < time.monotonic() - killed_at < 40.0
+    let_die_beside(stays, topic, config)
 
 
 def test_groups_are_described_while_they_live_and_after(

@@ -18,16 +18,15 @@ from confluent_kafka.admin import ConfigResource
 
 from tests.clients.kafka_helpers import (
     CODECS,
-    DEADLINE_S,
     Sent,
     TopicMaker,
     admin_client,
     consume,
     error_of,
-    eventually,
     produce,
     unique,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 # The broker's default for message.max.bytes, and how far one record of V value bytes, without key
 # and headers, makes a batch larger than V when V is just under a mebibyte: 61 bytes of batch

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from kafkaesque.cli.exit_codes import FAILED, OK
 from tests.clients.cluster import KafkaesqueCluster
 from tests.clients.kafka_helpers import TopicMaker, consume, produce
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 WAIT_S = 120.0
@@ -58,10 +58,12 @@ def voters(cluster: KafkaesqueCluster) -> list[int]:
 
 
 def await_caught_up(cluster: KafkaesqueCluster, broker: int) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not members(cluster)[broker]["has_all"]:
-        assert time.monotonic() < deadline, members(cluster)
-        time.sleep(0.3)
+    eventually(
+        lambda: bool(members(cluster)[broker]["has_all"]),
+        lambda: f"broker {broker} has all: {members(cluster)}",
+        seconds=WAIT_S,
+        pause_s=0.3,
+    )
 
 
 def test_a_dead_controller_is_replaced_by_another_broker(cluster: KafkaesqueCluster) -> None:

@@ -21,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.cli.broker_ports import free_ports
 from kafkaesque.cli.local_cluster import BrokerReady, LocalCluster
-from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce
+from tests.waiting import DEADLINE_S, eventually
 
 KAFKAESQUE = [sys.executable, "-m", "kafkaesque.cli.app"]
 

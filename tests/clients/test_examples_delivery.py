@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Message, TopicPartition
 
 from examples import retry_and_dead_letters
-from tests.clients.kafka_helpers import DEADLINE_S, Sent, consume, produce, unique
+from tests.clients.kafka_helpers import Sent, consume, produce, unique
 from tests.clients.recipes import run_recipe
 from tests.clients.transactional_clients import read_all
+from tests.waiting import DEADLINE_S
 
 ORDERS = [f"order-{number}" for number in range(10)]
 SHOP_ORDERS = ORDERS[:6]

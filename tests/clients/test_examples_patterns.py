@@ -31,15 +31,9 @@ from confluent_kafka import (
 
 from examples.fan_out import send_all
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    eventually,
-    partitions_of,
-    unique,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, partitions_of, unique
 from tests.clients.recipes import run_recipe
+from tests.waiting import DEADLINE_S, eventually
 
 OPTIONS = {
     "group.min.session.timeout.ms": "1000",

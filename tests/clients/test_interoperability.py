@@ -15,17 +15,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.clients.kafka_helpers import (
-    CODECS,
-    DEADLINE_S,
-    Sent,
-    TopicMaker,
-    consume,
-    eventually,
-    produce,
-    unique,
-)
+from tests.clients.kafka_helpers import CODECS, Sent, TopicMaker, consume, produce, unique
 from tests.clients.node_client import missing, run_node
+from tests.waiting import DEADLINE_S, eventually
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -21,7 +21,8 @@ from kafka.errors import (
     TopicAlreadyExistsError,
 )
 
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
+from tests.waiting import DEADLINE_S, eventually
 
 _ELECTION_NOT_NEEDED = 84
 _PREFERRED = 0

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients.kafka_helpers import TopicMaker, consume, eventually, produce, unique
+from tests.clients.kafka_helpers import TopicMaker, consume, produce, unique
 from tests.clients.node_client import missing, run_node
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
 

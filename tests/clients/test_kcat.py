@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.kafka_helpers import (
-    CODECS,
-    DEADLINE_S,
-    Sent,
-    TopicMaker,
-    consume,
-    produce,
-    unique,
-)
+from tests.clients.kafka_helpers import CODECS, Sent, TopicMaker, consume, produce, unique
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from kafkaesque.cli.broker_ports import unused_ports
-from tests.clients.kafka_helpers import TopicMaker, admin_client, consume, eventually, produce
+from tests.clients.kafka_helpers import TopicMaker, admin_client, consume, produce
 from tests.clients.test_advertised_host import is_ready
+from tests.waiting import eventually
 
 
 class Ports(NamedTuple):
@@ -41,7 +42,7 @@ def broker(directory: Path, ports: Ports) -> Iterator[None]:
     command.append(str(write_file(directory, ports)))
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            eventually(lambda: is_ready(ports.admin), "the broker is ready")
+            eventually(lambda: is_ready(process, ports.admin), "the broker is ready")
             yield
         finally:
             process.terminate()

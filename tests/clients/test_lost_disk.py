@@ -11,14 +11,8 @@ import pytest
 
 from bench.processes import BrokerProcess, ask_metadata
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    TopicMaker,
-    admin_client,
-    consume,
-    eventually,
-    produce,
-)
+from tests.clients.kafka_helpers import TopicMaker, admin_client, consume, produce
+from tests.waiting import DEADLINE_S, eventually
 
 #: Long enough for many elections, and for an empty controller to be told that it was not counted.
 WITHOUT_LEADER_S = 6.0

@@ -21,7 +21,7 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import eventually
+from tests.waiting import eventually
 
 WAIT_S = 90.0
 
@@ -132,13 +132,9 @@ def test_kafka_pythons_administrator_moves_and_stops(
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
     where = TopicPartition("moved", 0)
     client.alter_partition_reassignments({where: [4, 2]})
-    deadline = time.monotonic() + WAIT_S
-    while client.list_partition_reassignments() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    eventually(lambda: not client.list_partition_reassignments(), "nothing moves any more")
     eventually(lambda: replicas_of(admin, "moved") == [[4, 2]], "all brokers know it")
-    while in_sync_of(admin, "moved") != [[2, 4]] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert in_sync_of(admin, "moved") == [[2, 4]]
+    eventually(lambda: in_sync_of(admin, "moved") == [[2, 4]], "both are in sync")
     client.close()
     write(cluster, "moved", 100)
     assert len(read(cluster, "moved", 600)) == 600

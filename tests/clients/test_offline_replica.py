@@ -13,7 +13,8 @@ import msgspec
 from confluent_kafka import Producer
 
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually
+from tests.clients.kafka_helpers import TopicMaker
+from tests.waiting import DEADLINE_S, eventually
 
 MESSAGES = 4_000
 MESSAGE_BYTES = 1_000

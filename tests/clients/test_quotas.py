@@ -22,7 +22,8 @@ from kafkaesque.protocols.kafka.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, read, unique
+from tests.clients.kafka_helpers import TopicMaker, read, unique
+from tests.waiting import DEADLINE_S, eventually
 
 RATE = 250_000
 #: Kafka lets ten seconds' worth through at once.

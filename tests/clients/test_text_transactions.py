@@ -10,8 +10,9 @@ import pytest
 
 from tests.clients.bad_input import Wire
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.transactional_clients import Librdkafka
+from tests.waiting import eventually
 
 
 class Person(Wire):

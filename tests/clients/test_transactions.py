@@ -17,16 +17,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PyTopicPartition
 
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    Sent,
-    TopicMaker,
-    eventually,
-    produce,
-    read,
-    read_for,
-    unique,
-)
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce, read, read_for, unique
 from tests.clients.raw_transactions import END_2, MOVED, PRODUCE_2, Raw, RawProducer, settled
 from tests.clients.transactional_clients import (
     CLIENTS,
@@ -36,6 +27,7 @@ from tests.clients.transactional_clients import (
     await_committed,
     read_all,
 )
+from tests.waiting import DEADLINE_S, eventually
 
 LARGE = 10_000
 IDS = 100

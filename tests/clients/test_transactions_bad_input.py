@@ -9,7 +9,7 @@ import pytest
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
-from tests.clients.kafka_helpers import TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.raw_transactions import (
     END_2,
     PRODUCE_2,
@@ -31,6 +31,7 @@ from tests.clients.transaction_fixtures import (
     topic,
 )
 from tests.clients.transactional_clients import read_all
+from tests.waiting import eventually
 
 __all__ = [
     "added",

@@ -13,9 +13,10 @@ from confluent_kafka import KafkaException, Producer
 
 from bench.processes import BrokerProcess, ask_metadata
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import DEADLINE_S, TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.raw_transactions import Raw
 from tests.clients.transactional_clients import Librdkafka, await_committed, read_all
+from tests.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 3
 WRITERS = 4

@@ -12,9 +12,10 @@ from functools import partial
 import pytest
 
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from tests.clients.kafka_helpers import TopicMaker, eventually
+from tests.clients.kafka_helpers import TopicMaker
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.transactional_clients import read_all
+from tests.waiting import eventually
 
 E = ErrorCode
 #: Batches that a partition remembers of each producer.

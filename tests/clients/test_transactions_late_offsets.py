@@ -11,8 +11,9 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.clients.kafka_helpers import TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.raw_transactions import GROUP, Raw, RawProducer, settled
+from tests.waiting import eventually
 
 E = ErrorCode
 

@@ -24,7 +24,7 @@ from kafkaesque.protocols.kafka.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from tests.clients.bad_input import Wire
-from tests.clients.kafka_helpers import TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.raw_transactions import (
     COMMIT_OFFSETS,
     COMMIT_OFFSETS_2,
@@ -48,6 +48,7 @@ from tests.clients.transaction_fixtures import (
     topic,
 )
 from tests.clients.transactional_clients import read_all
+from tests.waiting import eventually
 
 __all__ = [
     "added",

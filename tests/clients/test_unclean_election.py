@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.processes import BrokerProcess, ask_alive
 from kafkaesque.cli.broker_ports import unused_ports
 from tests.clients.cluster import KafkaesqueCluster
-from tests.clients.kafka_helpers import DEADLINE_S, admin_client, consume, eventually, produce
+from tests.clients.kafka_helpers import admin_client, consume, produce
+from tests.waiting import DEADLINE_S, eventually
 
 TOPICS = ("by-client", "by-command")
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from tests.clients.kafka_helpers import TopicMaker, eventually, unique
+from tests.clients.kafka_helpers import TopicMaker, unique
 from tests.clients.raw_transactions import Raw, RawProducer, settled
 from tests.clients.transactional_clients import Librdkafka, await_committed
+from tests.waiting import eventually
 
 E = ErrorCode
 PARTITIONS = 3

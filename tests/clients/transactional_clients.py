@@ -18,7 +18,8 @@ from confluent_kafka import (
 )
 from kafka import KafkaProducer
 
-from tests.clients.kafka_helpers import DEADLINE_S, eventually, partitions_of, unique
+from tests.clients.kafka_helpers import partitions_of, unique
+from tests.waiting import DEADLINE_S, eventually
 
 #: Values by partition, in the order of the log.
 Contents = dict[int, list[bytes]]

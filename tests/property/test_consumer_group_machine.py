@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.consumer import heartbeats
@@ -21,6 +21,7 @@ from kafkaesque.groups.consumer.topics import NO_PARTITIONS, Partitions, Topic, 
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model.ids import TopicId
 from kafkaesque.tables.log_table import RequestToken
+from tests.property.driven_groups import DrivenGroup
 from tests.unit.groups.desk import GROUP, Desk
 
 CONFIG = GroupConfig()
@@ -63,13 +64,13 @@ class Client:
         self.assignor: str | None = None
 
 
-class ConsumerGroupMachine(RuleBasedStateMachine):
+class ConsumerGroupMachine(DrivenGroup):
     """Clients, a desk, topics, and what has been seen."""
 
+    clients: list[Client]
+
     def __init__(self) -> None:
-        super().__init__()
-        self.desk = Desk(CONFIG)
-        self.clients: list[Client] = []
+        super().__init__(CONFIG)
         self.counts: dict[str, tuple[int, int]] = {"a": (1, 4)}
         self.next_id = 1
         self.members_made = 0
@@ -98,16 +99,6 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
-    def act(self, data: st.DataObject) -> None:
-        self.poll(data.draw(st.sampled_from(self.clients)))
-
-    @rule()
-    def act_all(self) -> None:
-        for client in list(self.clients):
-            self.poll(client)
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
     def apply(self, data: st.DataObject) -> None:
         """Stop consuming what is to be given up; take up what has come."""
         self.adopt(data.draw(st.sampled_from(self.clients)))
@@ -119,11 +110,6 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client = data.draw(st.sampled_from(self.clients))
         client.token = None
         client.is_full = True
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def crash(self, data: st.DataObject) -> None:
-        self.clients.remove(data.draw(st.sampled_from(self.clients)))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -163,22 +149,6 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def wait(self, by_ms: int) -> None:
         self.desk.advance(by_ms)
         self.notice_silence()
-
-    @rule(holds=st.booleans())
-    def hold_writes(self, holds: bool) -> None:
-        self.desk.holds_writes = holds
-        if not holds:
-            self.desk.commit_held()
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def commit_write(self) -> None:
-        self.desk.commit_held(1)
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def fail_write(self) -> None:
-        self.desk.fail_held()
 
     @rule(keeps=st.integers(0, 3))
     def fail_over(self, keeps: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -29,6 +28,7 @@ from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.results import HeartbeatResult, JoinedMember, JoinResult, SyncResult
 from kafkaesque.model.ids import TopicId, TopicPartition
 from kafkaesque.tables.log_table import RequestToken
+from tests.property.driven_groups import DrivenGroup
 from tests.unit.groups.desk import GROUP, Desk, subscription
 
 #: What may be written in parts is.
@@ -58,14 +58,14 @@ class Consumer:
         self.is_out = True
 
 
-class MigrationMachine(RuleBasedStateMachine):
+class MigrationMachine(DrivenGroup):
     """Clients, a desk, and one topic."""
 
+    clients: list[Consumer]
+
     def __init__(self) -> None:
-        super().__init__()
-        self.desk = Desk(CONFIG)
+        super().__init__(CONFIG)
         self.desk.ask(TopicsChanged(CATALOG))
-        self.clients: list[Consumer] = []
         self.made = 0
         self.is_cooperative = False
 
@@ -88,20 +88,10 @@ class MigrationMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
-    def act(self, data: st.DataObject) -> None:
-        self.poll(data.draw(st.sampled_from(self.clients)))
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
     def hurry(self, data: st.DataObject) -> None:
         """One is much faster than the others."""
         client = data.draw(st.sampled_from(self.clients))
         for _ in range(4):
-            self.poll(client)
-
-    @rule()
-    def act_all(self) -> None:
-        for client in list(self.clients):
             self.poll(client)
 
     @rule()
@@ -114,11 +104,6 @@ class MigrationMachine(RuleBasedStateMachine):
             self.a_partition_has_one_owner()
             self.desk.advance(2_000)
             self.notice_silence()
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def crash(self, data: st.DataObject) -> None:
-        self.clients.remove(data.draw(st.sampled_from(self.clients)))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -136,22 +121,6 @@ class MigrationMachine(RuleBasedStateMachine):
     def wait(self, by_ms: int) -> None:
         self.desk.advance(by_ms)
         self.notice_silence()
-
-    @rule(holds=st.booleans())
-    def hold_writes(self, holds: bool) -> None:
-        self.desk.holds_writes = holds
-        if not holds:
-            self.desk.commit_held()
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def commit_write(self) -> None:
-        self.desk.commit_held(1)
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def fail_write(self) -> None:
-        self.desk.fail_held()
 
     @rule(keeps=st.integers(0, 6), knows_topics=st.booleans())
     def fail_over(self, keeps: int, knows_topics: bool) -> None:

@@ -8,7 +8,7 @@ something that cannot happen. And when all is quiet again, everybody who lives i
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.context import TimerKind
@@ -17,7 +17,8 @@ from kafkaesque.groups.events import JoinProtocol
 from kafkaesque.groups.group import Group, GroupState
 from kafkaesque.groups.results import JoinResult, SyncResult
 from kafkaesque.tables.log_table import RequestToken
-from tests.unit.groups.desk import GROUP, Desk, subscription
+from tests.property.driven_groups import DrivenGroup
+from tests.unit.groups.desk import GROUP, subscription
 
 SESSION_MS = 10_000
 REBALANCE_MS = 15_000
@@ -43,13 +44,13 @@ class Client:
         self.leads = False
 
 
-class GroupMachine(RuleBasedStateMachine):
+class GroupMachine(DrivenGroup):
     """Clients, a desk, and what has been seen."""
 
+    clients: list[Client]
+
     def __init__(self) -> None:
-        super().__init__()
-        self.desk = Desk(CONFIG)
-        self.clients: list[Client] = []
+        super().__init__(CONFIG)
         #: Who a member id stands for: its instance, or itself.
         self.owners: dict[str, str] = {}
         self.leaders: dict[int, str] = {}
@@ -63,21 +64,6 @@ class GroupMachine(RuleBasedStateMachine):
         client = Client(instance, protocols)
         self.clients.append(client)
         self.join(client)
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def act(self, data: st.DataObject) -> None:
-        self.poll(data.draw(st.sampled_from(self.clients)))
-
-    @rule()
-    def act_all(self) -> None:
-        for client in list(self.clients):
-            self.poll(client)
-
-    @precondition(lambda self: self.clients)
-    @rule(data=st.data())
-    def crash(self, data: st.DataObject) -> None:
-        self.clients.remove(data.draw(st.sampled_from(self.clients)))
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data())
@@ -98,22 +84,6 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(by_ms=st.sampled_from([1, 500, 3_000, 9_000, 16_000]))
     def wait(self, by_ms: int) -> None:
         self.desk.advance(by_ms)
-
-    @rule(holds=st.booleans())
-    def hold_writes(self, holds: bool) -> None:
-        self.desk.holds_writes = holds
-        if not holds:
-            self.desk.commit_held()
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def commit_write(self) -> None:
-        self.desk.commit_held(1)
-
-    @precondition(lambda self: self.desk.held)
-    @rule()
-    def fail_write(self) -> None:
-        self.desk.fail_held()
 
     @precondition(lambda self: self.stable_static() is not None)
     @rule()

@@ -36,23 +36,25 @@ def rest(header: BatchHeader) -> BatchHeader:
     st.sampled_from(Codec),
     wanted,
     st.booleans(),
-    st.integers(-1, 2**31 - 1),
+    st.none() | st.integers(0, 2**31 - 1),
 )
 def test_records_and_what_the_producer_says_stay(
     script: list[tuple[int, bytes, bytes, tuple[tuple[str, bytes], ...]]],
     codec: Codec,
     compression: Compression,
     transactional: bool,
-    sequence: int,
+    sequence: int | None,
 ) -> None:
     records = [Record(offset, *fields) for offset, fields in enumerate(script)]
-    options = BatchOptions(
-        codec=codec,
-        producer_id=2**40,
-        producer_epoch=3,
-        base_sequence=sequence,
-        transactional=transactional,
-    )
+    options = BatchOptions(codec=codec)
+    if sequence is not None:
+        options = BatchOptions(
+            codec=codec,
+            producer_id=2**40,
+            producer_epoch=3,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
     data = encode_batch(records, options)
     (header,) = check_batches(data, BYTES_MAX, decompressed_bytes_max=BYTES_MAX)
     made, said = recompress(header, read_payload(data, header, BYTES_MAX), compression)

@@ -38,7 +38,7 @@ def forward(scenario: Scenario, name: str, offset: int) -> Any:
     """Ask a broker as others do for their clients; return the outcome."""
     request = ForwardFetch(topic=TOPIC, partition=0, offset=offset, bytes_max=1_000)
     answers: list[Any] = []
-    scenario.broker(name).forwarder.serve(request, answers.append)
+    scenario.broker(name).forwarder.serve_fetch(request, answers.append)
     scenario.loop.run_until(lambda: answers != [], 10_000)
     return answers[0]
 

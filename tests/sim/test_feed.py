@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaesque.broker.partitions.feed import QUESTION_MS, Feed
-from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.partitions.forwarder import Forwarder, OnFetched
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult, ForwardFetch
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import OffsetOutOfRange, RequestRefused
@@ -50,14 +50,14 @@ def test_what_is_committed_elsewhere_arrives_without_polling(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[ForwardFetch] = []
-    serve = Forwarder.serve
+    serve = Forwarder.serve_fetch
 
-    def count(self: Forwarder, request: object, on_done: object) -> None:
-        if isinstance(request, ForwardFetch) and request.wait_ms:
+    def count(self: Forwarder, request: ForwardFetch, on_done: OnFetched) -> None:
+        if request.wait_ms:
             asked.append(request)
-        serve(self, request, on_done)  # type: ignore[arg-type]
+        serve(self, request, on_done)
 
-    monkeypatch.setattr(Forwarder, "serve", count)
+    monkeypatch.setattr(Forwarder, "serve_fetch", count)
     scenario = Scenario(1)
     reader = Reader(scenario, elsewhere(scenario))
     reader.feed.seek(EARLIEST)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.clients.kafka_helpers import DEADLINE_S, unique
+from tests.clients.kafka_helpers import unique
+from tests.waiting import DEADLINE_S
 
 REPO = Path(__file__).parents[2]
 WAIT_S = 240.0

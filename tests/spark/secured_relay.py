@@ -11,7 +11,6 @@ import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kafkaesque.protocols.kafka.api import ApiKey, read_request_header
@@ -64,12 +63,7 @@ class Relay:
             raise TimeoutError("the relay does not listen")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.clients.kafka_helpers import CODECS, DEADLINE_S, Sent, TopicMaker, produce, unique
+from tests.clients.kafka_helpers import CODECS, Sent, TopicMaker, produce, unique
+from tests.waiting import DEADLINE_S
 
 Reader = Callable[..., Any]
 

@@ -22,9 +22,10 @@ import pytest
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.cli.exit_codes import FAILED, OK
 from kafkaesque.spark.java import make_java_home
-from tests.clients.kafka_helpers import Sent, TopicMaker, consume, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
 from tests.spark.pipelines.commands import Project, children_of, command, is_running, run_command
 from tests.spark.query_process import WAIT_S, running, wait_until
+from tests.waiting import eventually
 
 WORKERS = 2
 PARTITIONS = 3

@@ -13,8 +13,9 @@ import pytest
 
 from kafkaesque.cli.broker_ports import unused_ports
 from kafkaesque.spark.java import ensure_java
-from tests.clients.kafka_helpers import Sent, TopicMaker, consume, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, consume, produce
 from tests.spark.query_process import running, wait_until
+from tests.waiting import eventually
 
 RECORDS = 3000
 PARTITIONS = 3

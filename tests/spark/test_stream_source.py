@@ -16,14 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from kafkaesque.spark.source import StreamReader
 from kafkaesque.spark.source_options import parse_source
 from kafkaesque.spark.waiting_bytes import waiting_bytes
-from tests.clients.kafka_helpers import (
-    Sent,
-    TopicMaker,
-    admin_client,
-    eventually,
-    produce,
-    unique,
-)
+from tests.clients.kafka_helpers import Sent, TopicMaker, admin_client, produce, unique
+from tests.waiting import eventually
 
 Streamer = Callable[..., Any]
 

@@ -29,7 +29,8 @@ from kafkaesque.spark.ranges import OffsetRange
 from kafkaesque.spark.source import RangePartition
 from kafkaesque.spark.tables import arrow_schema, read_tables
 from kafkaesque.spark.where import Where
-from tests.clients.kafka_helpers import DEADLINE_S, Sent, TopicMaker, produce, unique
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce, unique
+from tests.waiting import DEADLINE_S
 
 Reader = Callable[..., Any]
 

@@ -3,14 +3,11 @@
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from kafkaesque.admin.metric_table import GROUPS_MAX
+from kafkaesque.admin.turns import walk
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
-
-#: Partitions, or committed offsets, that are looked at in one turn.
-PER_TURN_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -32,19 +29,7 @@ class Census:
 def take_census(doors: Doors, on_done: Callable[[Census], None]) -> None:
     """Count; `on_done` comes in this turn if there is little to count, else in a later one."""
     census = Census()
-    steps = _count(doors, census)
-
-    def go_on() -> None:
-        for _ in range(PER_TURN_MAX):
-            if next(steps, _END) is _END:
-                on_done(census)
-                return
-        doors.clock.call_soon(go_on)
-
-    go_on()
-
-
-_END: Final = object()
+    walk(doors.clock, _count(doors, census), lambda: on_done(census))
 
 
 def _count(doors: Doors, census: Census) -> Iterator[None]:

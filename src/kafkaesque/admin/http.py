@@ -1,18 +1,48 @@
 """Requests and answers of the admin port, as its handlers see them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request without a body."""
+    """What a client asks."""
 
     path: str
     #: Of the query, each name with all its values.
     query: Mapping[str, Sequence[str]]
+    method: str = "GET"
+    #: By names in lower case; of those that come more than once, the last.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class Outlet(Protocol):
+    """Where the body of an answer goes that is made piece by piece."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client takes what it is sent; if not, `Source.on_room` says when it does."""
+
+    def write(self, data: bytes) -> None:
+        """Send a piece; harmless when the client is gone."""
+
+    def end(self) -> None:
+        """That was all."""
+
+
+class Source(Protocol):
+    """What makes a body piece by piece."""
+
+    def on_room(self) -> None:
+        """The client may be sent something: at the beginning, and when it has read enough."""
+
+    def on_gone(self) -> None:
+        """Nobody reads any more; called at most once, and not after `Outlet.end`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +50,24 @@ class Answer:
     """What goes back."""
 
     status: int
-    body: bytes
+    body: bytes = b""
     content_type: str = TEXT
+    #: Beside those that every answer has; these win.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: Makes what sends the body, in place of `body`.
+    open: Callable[[Outlet], Source] | None = None
 
 
 Respond = Callable[[Answer], None]
 #: Answers once, now or in a later turn.
 Handler = Callable[[Request, Respond], None]
+
+
+class Pages(Protocol):
+    """Files for browsers, which the admin port serves and knows nothing about."""
+
+    def find(self, request: Request) -> Answer | None:
+        """Return the file that is asked for, if there is one."""
 
 
 def text_answer(status: int, *sentences: str) -> Answer:

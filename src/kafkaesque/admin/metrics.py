@@ -4,6 +4,7 @@ Work that grows with the number of partitions is spread over turns of the loop (
 request at a time does it: who asks meanwhile gets the same answer.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.admin import metric_table as table
@@ -11,7 +12,7 @@ from kafkaesque.admin.census import Census, take_census
 from kafkaesque.admin.exposition import CONTENT_TYPE, Sheet
 from kafkaesque.admin.health import reasons_against
 from kafkaesque.admin.http import Answer, Request, Respond, text_answer
-from kafkaesque.admin.process_facts import read_process_facts
+from kafkaesque.admin.process_facts import ProcessFacts
 from kafkaesque.broker.doors import Doors
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.model.errors import DiskFailed
@@ -24,11 +25,19 @@ from kafkaesque.storage.statistics import StorageStatistics
 class MetricsPage:
     """See the module."""
 
-    def __init__(self, doors: Doors, chassis: Chassis, version: str, loop_lag: Histogram) -> None:
+    def __init__(
+        self,
+        doors: Doors,
+        chassis: Chassis,
+        version: str,
+        loop_lag: Histogram,
+        process_facts: Callable[[], ProcessFacts],
+    ) -> None:
         self._doors: Final = doors
         self._chassis: Final = chassis
         self._version: Final = version
         self._loop_lag: Final = loop_lag
+        self._process_facts: Final = process_facts
         self._waiting: list[tuple[Request, Respond]] = []
 
     def answer(self, request: Request, respond: Respond) -> None:
@@ -173,7 +182,7 @@ class MetricsPage:
         sheet.add(table.TRANSACTION_OLDEST, max(0, oldest_ms) / 1000)
 
     def _write_process(self, sheet: Sheet) -> None:
-        facts = read_process_facts()
+        facts = self._process_facts()
         sheet.add(table.LOOP_LAG, self._loop_lag)
         if facts.resident_bytes is not None:
             sheet.add(table.RESIDENT_BYTES, facts.resident_bytes)

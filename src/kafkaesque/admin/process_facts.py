@@ -27,6 +27,19 @@ def read_process_facts() -> ProcessFacts:
     )
 
 
+class ProcessLoad(NamedTuple):
+    """What is cheap to ask for."""
+
+    resident_bytes: int | None
+    cpu_seconds: float
+
+
+def read_load() -> ProcessLoad:
+    """Return how much memory and processor time this process takes."""
+    times = os.times()
+    return ProcessLoad(resident_bytes=_resident_bytes(), cpu_seconds=times.user + times.system)
+
+
 def _resident_bytes() -> int | None:
     try:
         with open("/proc/self/statm", "rb") as statm:

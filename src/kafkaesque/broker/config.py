@@ -49,6 +49,11 @@ class BrokerConfig:
     peer_address: Address = Address("127.0.0.1", 9190)
     #: Where it listens for them, if that is another address.
     peer_listener: Address | None = None
+    #: What brokers speak TLS by, as in `ListenOptions.tls`; empty: they speak in the clear.
+    peer_tls: str = ""
+    #: With TLS between brokers, while a cluster goes over to it: see `peers.papers`.
+    dials_peers_with_tls: bool = True
+    takes_peers_in_the_clear: bool = False
     #: Where it listens for clients; at least once for those of Kafka.
     listeners: Sequence[Listener] = (default_listener(KAFKA, Address("127.0.0.1", 9092)),)
     #: The first controllers of a new cluster, who are asked first in an older one, each with its

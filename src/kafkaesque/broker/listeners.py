@@ -45,6 +45,8 @@ class Listener:
     bind: Address | None = None
     #: What in the broker's file moves it, for people to read.
     setting: str = ""
+    #: What it speaks TLS by, as in `ListenOptions.tls`; empty: it speaks in the clear.
+    tls: str = ""
     access: AccessMode = AccessMode.OPEN
     #: SASL mechanisms that are enabled by name; empty: all that fit the listener.
     named_mechanisms: tuple[str, ...] = ()
@@ -114,16 +116,20 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
                 f"{where} needs cluster.secret.file: without a secret, anybody could join as a "
                 "broker, and read everything"
             )
-        if "PLAIN" in each.named_mechanisms and not each.is_local:
+        if "PLAIN" in each.named_mechanisms and not (each.is_local or each.tls):
             raise ConfigError(
                 f"sasl.mechanisms of the listener {each.name} has PLAIN, which sends passwords in "
                 f"the clear, and {each.address.host} can be reached from other machines without "
-                "encryption: use SCRAM-SHA-512 or SCRAM-SHA-256"
+                "encryption: use SCRAM-SHA-512 or SCRAM-SHA-256, or TLS"
             )
     required = next((each for each in listeners if each.access is AccessMode.REQUIRED), None)
-    text = first_of(listeners, TEXT)
-    if required is not None and text is not None:
-        raise ConfigError(
-            f"the listener {required.name} requires a log-in, and the listener {text.name} beside "
-            "it lets everybody read and write: set text.port = 0"
-        )
+    if required is None:
+        return
+    for each in listeners:
+        # Whoever has this machine has the broker's files as well.
+        if each.protocol == TEXT or (each.protocol == ADMIN and not each.is_local):
+            helps = "text.port = 0" if each.protocol == TEXT else "a host that is local, or port 0"
+            raise ConfigError(
+                f"the listener {required.name} requires a log-in, and the listener {each.name} "
+                f"beside it lets everybody read and change everything: set {helps}"
+            )

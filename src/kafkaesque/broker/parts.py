@@ -24,6 +24,7 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
@@ -42,6 +43,7 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.peers.papers import Papers
 from kafkaesque.broker.replication.leader_reports import LeaderReports
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -49,6 +51,7 @@ from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
+from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
@@ -123,11 +126,18 @@ class BrokerParts:
             node=self.node,
             greeter=self._make_greeter(),
             timings=config.timings,
+            papers=Papers(
+                config.cluster_id,
+                config.peer_tls,
+                dials_tls=config.dials_peers_with_tls,
+                is_optional=config.takes_peers_in_the_clear,
+            ),
             report=reports.info,
             report_error=reports.error,
             report_warning=reports.warning,
         )
         self.caller = RemoteCaller(env.clock, self.peers)
+        self.part_desk = PartDesk()
         self.store = LogStore(
             disk=env.disk,
             clock=env.clock,
@@ -410,6 +420,7 @@ class BrokerParts:
             driver=self.driver,
             forwarder=self.forwarder,
             log_starts=self.log_starts,
+            parts=self.part_desk,
             tables=self.tables,
         )
         self.peers.events = PeerFollower(
@@ -467,6 +478,7 @@ class BrokerParts:
                 config=config, options=options, follower=self.metadata_follower
             ),
             condition=self._make_condition(),
+            parts=Parts(node=self.node, caller=self.caller, desk=self.part_desk),
         )
 
     def _make_access(self) -> Access:

@@ -12,6 +12,7 @@ from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.commands import (
     AdvanceStart,
     AskControllers,
+    AskPart,
     ControllerCommand,
     Done,
     ForwardFetch,
@@ -19,6 +20,7 @@ from kafkaesque.broker.requests.commands import (
     TransferLeadership,
 )
 from kafkaesque.broker.requests.desk import OnServed, RequestDesk
+from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.model.ids import GroupId, NodeId
 
@@ -35,6 +37,7 @@ def register_servers(
     driver: RaftDriver,
     forwarder: Forwarder,
     log_starts: LogStarts,
+    parts: PartDesk,
     tables: Sequence[RegisteredTables],
 ) -> None:
     """Register the servers of all requests that there are."""
@@ -47,11 +50,12 @@ def register_servers(
         desk.register(command, controller.serve)
     desk.register(AskControllers, lambda _, __, done: done(voters.view(metadata.state)))
     desk.register(TransferLeadership, transfer)
+    desk.register(AskPart, lambda _, request, done: parts.serve(request, done))
     desk.register(
         AdvanceStart, lambda _, request, done: log_starts.serve(request, ADVANCE_TIMEOUT_MS, done)
     )
-    desk.register(ForwardProduce, lambda _, request, done: forwarder.serve(request, done))
-    desk.register(ForwardFetch, lambda _, request, done: forwarder.serve(request, done))
+    desk.register(ForwardProduce, lambda _, request, done: forwarder.serve_produce(request, done))
+    desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
     for kind in tables:
         for register in kind.servers:
             register(desk)

@@ -41,6 +41,8 @@ class PortOptions:
     #: What the operator calls it: among the listeners of a broker, its own.
     listener: str
     framing: Framing
+    #: What it speaks TLS by, as in `ListenOptions.tls`.
+    tls: str = ""
     frame_bytes_max: int = 100 * 1024 * 1024
     #: One more connection is closed at once.
     connections_max: int = 20_000
@@ -185,7 +187,7 @@ class ClientConnection(ABC):
     @property
     def is_encrypted(self) -> bool:
         """Whether nobody between the client and this broker can read what is sent."""
-        return False
+        return bool(self.shared.options.tls)
 
     @property
     def is_private(self) -> bool:
@@ -257,7 +259,11 @@ class ClientConnection(ABC):
         if admission.refuses_late(connection, host):
             shared.meter.refused += 1
             return
-        identity = Identity(host=host, listener=shared.options.listener)
+        identity = Identity(
+            host=host,
+            listener=shared.options.listener,
+            certificate=connection.peer_certificate(),
+        )
         if not admission.admit(identity, is_protected=shared.options.is_protected):
             shared.meter.refused += 1
             connection.abort()

@@ -1,8 +1,9 @@
-"""What the connections of one listener have done, in plain numbers, for `/metrics`."""
+"""What the connections of one listener have done, in plain numbers, for the admin port."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from kafkaesque.chassis.identity import Identity
 from kafkaesque.env.network import Connection
 
 
@@ -10,6 +11,17 @@ class Counted(Protocol):
     """An open connection."""
 
     connection: Connection | None
+    identity: Identity | None
+    #: When the client was last seen to do something.
+    active_ms: int
+
+    @property
+    def number(self) -> int:
+        """In the order of acceptance, at all ports of the broker."""
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether its client is throttled at the moment."""
 
 
 class Meter:
@@ -51,6 +63,11 @@ class Meter:
         """A connection is counted among the open ones no more."""
         self._bytes_in += connection.received_bytes()
         self._bytes_out += connection.sent_bytes()
+
+    @property
+    def connections(self) -> list[Counted]:
+        """Those that are open now."""
+        return list(self._open.values())
 
     @property
     def open(self) -> int:

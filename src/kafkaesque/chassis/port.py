@@ -58,6 +58,7 @@ class Port:
             address,
             ListenOptions(
                 framing=options.framing,
+                tls=options.tls,
                 frame_bytes_max=options.frame_bytes_max,
                 connections_max=options.connections_max,
                 on_refused=self._on_refused,

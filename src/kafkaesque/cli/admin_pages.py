@@ -1,11 +1,13 @@
 """Pages of brokers' admin ports that are JSON; where the port is, the Kafka port says."""
 
+import ssl
 from collections.abc import Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final, TypeVar
 
 import msgspec
 
+from kafkaesque.cli import tls
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
@@ -55,7 +57,19 @@ def get_page(admin: str, path: str, kind: type[T]) -> T | None:
         OSError, HTTPException, ValueError: nobody answers, or not as such a port does.
     """
     host, _, port = admin.rpartition(":")
-    connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    context = tls.context()
+    if context is not None:
+        try:
+            secured = HTTPSConnection(host, int(port), timeout=TIMEOUT_S, context=context)
+            return _get(secured, path, kind)
+        except ssl.SSLCertVerificationError:
+            raise
+        except ssl.SSLError:
+            pass  # This port may speak in the clear though others do not.
+    return _get(HTTPConnection(host, int(port), timeout=TIMEOUT_S), path, kind)
+
+
+def _get(connection: HTTPConnection, path: str, kind: type[T]) -> T | None:
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -1,6 +1,6 @@
 """`kafkaesque config quota`: list, set and unset client quotas."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -125,13 +125,9 @@ def set_quotas(
     values = {
         name: _number(name, value) for name, value in parse_pairs(quotas, "quota", _EXAMPLE).items()
     }
-    parts = _parts(
-        {USER: user, CLIENT_ID: client_id, IP: ip},
-        {USER: default_user, CLIENT_ID: default_client_id, IP: default_ip},
-    )
+    parts = _parts((user, default_user), (client_id, default_client_id), (ip, default_ip))
     _alter(bootstrap, parts, values)
-    document = {"entity": dict(parts), "set": values}
-    Screen(json=json).done(f"set {', '.join(values)}", document)
+    _say_done("set", parts, values, json=json)
 
 
 @app.command()
@@ -152,21 +148,25 @@ def unset(
     Example:
       kafkaesque config quota unset producer_byte_rate --client-id importer
     """
-    parts = _parts(
-        {USER: user, CLIENT_ID: client_id, IP: ip},
-        {USER: default_user, CLIENT_ID: default_client_id, IP: default_ip},
-    )
+    parts = _parts((user, default_user), (client_id, default_client_id), (ip, default_ip))
     _alter(bootstrap, parts, dict.fromkeys(quotas))
-    document = {"entity": dict(parts), "unset": quotas}
-    Screen(json=json).done(f"unset {', '.join(quotas)}", document)
+    _say_done("unset", parts, quotas, json=json)
 
 
-def _parts(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> QuotaEntity:
+def _say_done(
+    verb: str, parts: QuotaEntity, named: Mapping[str, float] | Sequence[str], *, json: bool
+) -> None:
+    document = {"entity": dict(parts), verb: named}
+    Screen(json=json).done(f"{verb} {', '.join(named)}", document)
+
+
+def _parts(*given: tuple[str | None, bool]) -> QuotaEntity:
+    """Return the entity of a user, a client id and an address: its name, or "the default"."""
     parts: list[tuple[str, str | None]] = []
-    for kind, name in names.items():
-        if name is not None and defaults[kind]:
+    for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), given, strict=True):
+        if name is not None and is_default:
             raise wrong_usage(f"--{kind} and --default-{kind} are two entities", f"--{kind} NAME")
-        if name is not None or defaults[kind]:
+        if name is not None or is_default:
             parts.append((kind, name))
     try:
         return make_entity(parts)

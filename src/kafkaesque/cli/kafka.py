@@ -17,6 +17,7 @@ from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.tls import is_on, library_settings
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
@@ -171,7 +172,8 @@ class Connection:
             # librdkafka would write to stderr by itself; what matters comes back as an error.
             "log_level": 0,
             "error_cb": _ignore,
-            **(self._log_in.settings() if self._log_in is not None else {}),
+            **library_settings(),
+            **(self._log_in.settings(is_encrypted=is_on()) if self._log_in is not None else {}),
             **settings,
         }
 

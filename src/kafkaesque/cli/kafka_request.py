@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
+from kafkaesque.cli import tls
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
@@ -42,7 +43,7 @@ class Exchange:
         Raises:
             OSError: nobody listens.
         """
-        self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+        self._socket = tls.connect(host, port, CONNECT_TIMEOUT_S)
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
         self._speaks_http = False

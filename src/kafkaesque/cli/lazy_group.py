@@ -20,6 +20,7 @@ from kafkaesque.cli.failure import CommandFailed
 COMMANDS: Mapping[str, str] = {
     "up": "Run a whole local cluster in the foreground.",
     "broker": "Run one broker from a configuration file.",
+    "certs": "Certificates for TLS: init, issue, renew, revoke, show.",
     "cluster": "Look at a cluster, or wait until it is ready.",
     "doctor": "Say what is wrong with a cluster, why, and what helps.",
     "topic": "Create, list, describe, alter and delete topics.",

@@ -22,9 +22,9 @@ MECHANISM_DEFAULT: Final = "SCRAM-SHA-512"
 MECHANISMS: Final = (*SCRAM_MECHANISMS, "PLAIN")
 PASSWORD_BYTES_MAX: Final = 1024
 CONFIG_BYTES_MAX: Final = 64 * 1024
-#: What a file of settings may have, as librdkafka calls it; the protocol follows from the rest.
+#: What a file of settings may have, as librdkafka calls it. `KAFKAESQUE_CA` says whether TLS is on.
 _KEYS: Final = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
-_PROTOCOL: Final = "SASL_PLAINTEXT"
+_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ class LogIn:
     password: Secret
     mechanism: str = MECHANISM_DEFAULT
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, *, is_encrypted: bool) -> dict[str, Any]:
         """Return it as librdkafka's settings."""
         return {
-            "security.protocol": _PROTOCOL,
+            "security.protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
             "sasl.mechanism": self.mechanism,
             "sasl.username": self.user,
             "sasl.password": self.password.reveal().decode(),
@@ -90,8 +90,8 @@ def _read_config(path: Path) -> LogIn:
     missing = [each for each in ("sasl.username", "sasl.password") if not values.get(each)]
     if missing:
         raise _wrong(f"{path} has no {missing[0]}")
-    if values.get("security.protocol", _PROTOCOL) != _PROTOCOL:
-        raise _wrong(f"{path}: security.protocol can be {_PROTOCOL} alone")
+    if values.get("security.protocol", _PROTOCOLS[0]) not in _PROTOCOLS:
+        raise _wrong(f"{path}: security.protocol is one of {', '.join(_PROTOCOLS)}")
     mechanism = values.get("sasl.mechanism", MECHANISM_DEFAULT)
     if mechanism not in MECHANISMS:
         raise _wrong(f"{path}: sasl.mechanism is one of {', '.join(MECHANISMS)}")

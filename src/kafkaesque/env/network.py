@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.disk import Buffer, FileRange
 
 #: `ConnectionHandler.on_writable` is called when what is unsent falls to this, after it has been
@@ -26,6 +27,10 @@ class NameUnknown(OSError):
     """A machine's name has no address, as far as can be found out now."""
 
 
+class HandshakeFailed(OSError):
+    """The two ends have not agreed on TLS, or one does not trust the other."""
+
+
 class Framing(Enum):
     """How the bytes of a connection are cut for the handler."""
 
@@ -41,6 +46,12 @@ class Connection(Protocol):
     @property
     def peer(self) -> str:
         """Who is at the other end, for people to read."""
+
+    def peer_certificate(self) -> PeerCertificate | None:
+        """Return the certificate that the other end has shown; None if it has shown none.
+
+        The same from `on_open` to `on_close`. Without TLS there is none.
+        """
 
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         """Send all parts, in order, after what was written before; never blocks.
@@ -117,9 +128,17 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions:
-    """Limits of a listener."""
+    """Limits of a listener, or of a connection that is dialled."""
 
     framing: Framing
+    #: The name of what the environment knows of TLS for this listener: certificate, key, whom it
+    #: trusts, whether the other end needs a certificate. Empty: in the clear. A connection is
+    #: handed to its handler when the handshake has ended well, and nobody else hears of it; the
+    #: listener bounds how long that takes, in how many bytes, and for how many at once.
+    tls: str = ""
+    #: For a listener with `tls`: whether it takes connections in the clear as well, which have no
+    #: certificate then. Not for protocols in which a client may begin with the byte 0x16.
+    is_tls_optional: bool = False
     #: A longer frame closes the connection before anything is allocated for it.
     frame_bytes_max: int = 100 * 1024 * 1024
     #: One more connection is accepted and closed at once.
@@ -162,6 +181,7 @@ class Network(Protocol):
 
         Raises:
             OSError: the address cannot be bound.
+            InvariantBroken: the environment knows nothing of the name in `options.tls`.
         """
 
     def connect(
@@ -171,7 +191,14 @@ class Network(Protocol):
         handler: ConnectionHandler,
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """Connect; then either `handler.on_open` or `on_failed` is called, once."""
+        """Connect; then either `handler.on_open` or `on_failed` is called, once.
+
+        With `options.tls` the other end must show a certificate that is trusted. What name it has
+        is the caller's to check, by `Connection.peer_certificate`.
+
+        Raises:
+            InvariantBroken: the environment knows nothing of the name in `options.tls`.
+        """
 
     def open_datagrams(self, address: Address, on_datagram: OnDatagram) -> Datagrams:
         """Send and receive datagrams; port 0 takes a free one.

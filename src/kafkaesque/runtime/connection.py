@@ -12,6 +12,8 @@ flushed once per turn of the loop, so that many answers of a turn leave in one s
 waits for nothing (IDLE), for the flush at the end of this turn (TURN), for the socket (SOCKET) or
 for a worker that reads cold pages (WORKER).
 
+`TlsConnection` (`tls_connection.py`) is this one over TLS.
+
 The handler is called from the loop only, never inside a call that it made. An exception that it
 lets out costs this connection, `InvariantBroken` costs the broker.
 """
@@ -24,6 +26,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.env.network import LOW_WATER_BYTES, ConnectionHandler
@@ -45,7 +48,9 @@ CLOSE_MS_MAX: Final = 5_000
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-class _State(Enum):
+class State(Enum):
+    """See above."""
+
     OPEN = "open"
     FLUSHING = "flushing"
     LINGERING = "lingering"
@@ -60,10 +65,10 @@ class _Sending(Enum):
 
 
 # To look a member up in its class takes as long as three calls.
-_OPEN: Final = _State.OPEN
-_FLUSHING: Final = _State.FLUSHING
-_LINGERING: Final = _State.LINGERING
-_CLOSED: Final = _State.CLOSED
+_OPEN: Final = State.OPEN
+_FLUSHING: Final = State.FLUSHING
+_LINGERING: Final = State.LINGERING
+_CLOSED: Final = State.CLOSED
 _IDLE: Final = _Sending.IDLE
 _TURN: Final = _Sending.TURN
 _SOCKET: Final = _Sending.SOCKET
@@ -152,6 +157,7 @@ class SocketConnection:
         peer: str,
         cutter: Cutter,
         on_gone: Callable[["SocketConnection"], None],
+        outbound: Outbound | None = None,
     ) -> None:
         self._shared: Final = shared
         self._sock: Final = sock
@@ -159,7 +165,7 @@ class SocketConnection:
         self._peer: Final = peer
         self._cutter: Final = cutter
         self._on_gone: Final = on_gone
-        self._outbound: Final = Outbound()
+        self._outbound: Final = outbound or Outbound()
         self._handler: ConnectionHandler | None = None
         self._state = _OPEN
         self._sending = _IDLE
@@ -190,6 +196,9 @@ class SocketConnection:
     @property
     def peer(self) -> str:
         return self._peer
+
+    def peer_certificate(self) -> PeerCertificate | None:
+        return None
 
     def write(self, parts: Sequence[Buffer | FileRange]) -> None:
         if self._state is not _OPEN:
@@ -357,6 +366,10 @@ class SocketConnection:
                     self._handler.on_writable()
                 except Exception as error:
                     self._on_handler_error(error)
+
+    def _is_idle(self) -> bool:
+        """Tell whether nothing is about to be sent."""
+        return self._sending is _IDLE and self._state is not _CLOSED
 
     def _flush_this_turn(self) -> None:
         self._sending = _TURN

@@ -167,6 +167,19 @@ class RealFile:
             raise read_error(error, "cannot read", self._path) from error
         return data if count == length else None
 
+    def read_into(self, room: memoryview, position: int, *, may_wait: bool) -> int | None:
+        """Read what there is into a buffer; None if the device would be waited for."""
+        nowait = 0 if may_wait else self._nowait
+        try:
+            return os.preadv(self.fd, [room], position, nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if nowait and error.errno in _NOT_SUPPORTED:
+                self._nowait = 0
+                return self.read_into(room, position, may_wait=True)
+            raise read_error(error, "cannot read", self._path) from error
+
     def is_cached(self, position: int, length: int, step_bytes: int) -> bool:
         """Probe one byte in every `step_bytes`: is it likely that nothing waits for the device?"""
         if not self._nowait:

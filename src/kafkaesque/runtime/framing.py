@@ -22,6 +22,10 @@ GROWTH: Final = 4
 INCOMPLETE_BYTES_MAX: Final = 512 * 1024 * 1024
 LENGTH_BYTES: Final = 4
 
+#: How a TLS client's first record begins, read as a length: handshake, then a version.
+TLS_BEGINNINGS: Final = (0x160301, 0x160302, 0x160303)
+TLS_HINT: Final = " (TLS begins like this, and this port speaks in the clear)"
+
 _read_length = struct.Struct(">i").unpack_from
 
 
@@ -146,7 +150,10 @@ class FrameCutter:
         while end - at >= LENGTH_BYTES and sink.reading:
             (length,) = _read_length(buffer, at)
             if not 0 <= length <= self._bytes_max:
-                raise FrameRefused(f"a frame of {length} bytes; 0 to {self._bytes_max} are allowed")
+                raise FrameRefused(
+                    f"a frame of {length} bytes; 0 to {self._bytes_max} are allowed"
+                    + (TLS_HINT if length >> 8 in TLS_BEGINNINGS else "")
+                )
             start = at + LENGTH_BYTES
             if start + length > end:
                 if end - start >= OWN_BUFFER_BYTES_MIN:

@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kafkaesque.env.clock import Timer
@@ -12,9 +13,11 @@ from kafkaesque.env.network import (
     Address,
     ConnectionHandler,
     Framing,
+    HandshakeFailed,
     ListenOptions,
     OnDatagram,
 )
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.runtime.connection import Shared, SocketConnection
 from kafkaesque.runtime.datagrams import RealDatagrams
 from kafkaesque.runtime.descriptors import connections_max, lift
@@ -22,6 +25,11 @@ from kafkaesque.runtime.framing import Cutter, FrameCutter, StreamCutter
 from kafkaesque.runtime.loop import OnFatal
 from kafkaesque.runtime.names import Target, literal_family, resolve
 from kafkaesque.runtime.poller import READABLE, WRITABLE, Poller
+from kafkaesque.runtime.ports import Socket
+from kafkaesque.runtime.tls_connection import TlsConnection
+from kafkaesque.runtime.tls_contexts import TlsContext, describe_revoked, explain
+from kafkaesque.runtime.tls_handshakes import Group, Handshakes
+from kafkaesque.runtime.tls_socket import NothingSaid, TlsSocket
 from kafkaesque.runtime.turns import Turns
 from kafkaesque.runtime.workers import Mailbox, WorkerPool
 
@@ -41,6 +49,9 @@ RESOLVE_THREADS_MAX: Final = 2
 #: before its connections, so that whoever dials again at once is refused.
 CONNECTIONS_LIFTED: Final = 6
 LISTENERS_LIFTED: Final = 7
+
+#: Of a record that belongs to a handshake.
+TLS_FIRST_BYTE: Final = b"\x16"
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -63,11 +74,14 @@ class RealNetwork:
         self.attempts: Final[dict[_Attempt, None]] = {}
         self._connections: Final[dict[SocketConnection, None]] = {}
         self._datagrams: Final[dict[RealDatagrams, None]] = {}
+        self.handshakes: Final = Handshakes(turns, self._poller)
+        self._tls: Final[dict[str, TlsContext]] = {}
         self._is_closed = False
 
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
     ) -> "RealListener":
+        self.check_tls(options)
         sock = _bind(address)
         if options.is_closed_first:
             sock = lift(sock, LISTENERS_LIFTED)
@@ -82,6 +96,7 @@ class RealNetwork:
         handler: ConnectionHandler,
         on_failed: Callable[[Exception], None],
     ) -> None:
+        self.check_tls(options)
         if self._is_closed:  # Who is told that it is dials again.
             error = ConnectionAbortedError("the network is closed")
             self.shared.loop.call_soon(lambda: on_failed(error))
@@ -103,38 +118,138 @@ class RealNetwork:
         self._datagrams[opened] = None
         return opened
 
+    def use_tls(self, name: str, context: TlsContext) -> None:
+        """Speak TLS so from now on where `ListenOptions.tls` is this name.
+
+        Connections that stand go on with what they have, unless what the other end has shown is
+        revoked now.
+        """
+        self._tls[name] = context
+        for connection in list(self._connections):
+            if isinstance(connection, TlsConnection) and connection.context == name:
+                certificate = connection.peer_certificate()
+                if certificate is not None and context.is_revoked(certificate):
+                    connection.revoke(describe_revoked(certificate))
+
+    def check_tls(self, options: ListenOptions) -> None:
+        """See whether what the options name is known.
+
+        Raises:
+            InvariantBroken: it is not.
+        """
+        if options.tls and options.tls not in self._tls:
+            raise InvariantBroken(f"nothing is known of TLS under the name {options.tls!r}")
+
+    def accept(
+        self,
+        sock: socket.socket,
+        options: ListenOptions,
+        accept: Callable[[], ConnectionHandler],
+        on_gone: Callable[[], None],
+        group: Group,
+    ) -> None:
+        """Make a connection of a socket that was accepted, now or when it has shaken hands."""
+        sock, peer = _prepare(sock, options)
+        if not options.tls:
+            self._start_plain(sock, peer, options, accept, on_gone)
+            return
+
+        def on_failed(error: Exception) -> None:
+            if not self._is_closed and not isinstance(error, NothingSaid):
+                self.shared.refusals.say(f"{peer}: no TLS connection: {explain(error)}")
+            on_gone()
+
+        def on_done(tls: TlsSocket | None) -> None:
+            if tls is None:
+                self._start_plain(sock, peer, options, accept, on_gone)
+            else:
+                self._start_tls(tls, peer, options, accept, on_gone, on_failed)
+
+        is_clear = partial(_is_clear, sock) if options.is_tls_optional else None
+        server = self._tls[options.tls].server
+        self.handshakes.accept(sock, server, on_done, on_failed, group, is_clear)
+
     def adopt(
         self,
         sock: socket.socket,
         options: ListenOptions,
         handler: ConnectionHandler,
-        on_gone: Callable[[], None] | None = None,
+        on_failed: Callable[[Exception], None],
     ) -> None:
-        """Make a connection of a connected socket."""
-        if options.is_closed_first:
-            sock = lift(sock, CONNECTIONS_LIFTED)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        """Make a connection of a socket that was dialled, now or when it has shaken hands."""
+        sock, peer = _prepare(sock, options)
+        context = self._tls[options.tls].client if options.tls else None
+        if not options.tls:
+            self._start_plain(sock, peer, options, lambda: handler, _nothing)
+        elif context is None:
+            raise InvariantBroken(f"nobody is dialled with TLS under the name {options.tls!r}")
+        else:
+
+            def on_refused(error: Exception) -> None:
+                on_failed(HandshakeFailed(f"no TLS connection: {explain(error)}"))
+
+            def on_done(tls: TlsSocket | None) -> None:
+                assert tls is not None  # This side has begun with it.
+                self._start_tls(tls, peer, options, lambda: handler, _nothing, on_refused)
+
+            self.handshakes.dial(sock, context, on_done, on_refused)
+
+    def _start_plain(
+        self,
+        sock: socket.socket,
+        peer: str,
+        options: ListenOptions,
+        make: Callable[[], ConnectionHandler],
+        on_gone: Callable[[], None],
+    ) -> None:
+        handler = _made(make, peer, sock, on_gone)
+        if handler is not None:
+            gone = partial(self._on_gone, on_gone)
+            connection = SocketConnection(self.shared, sock, peer, self._cutter(options), gone)
+            self._connections[connection] = None
+            connection.start(handler)
+
+    def _start_tls(
+        self,
+        tls: TlsSocket,
+        peer: str,
+        options: ListenOptions,
+        make: Callable[[], ConnectionHandler],
+        on_gone: Callable[[], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
         try:
-            host, port = sock.getpeername()[:2]
-        except OSError:  # It has gone already; the first receive will tell.
-            host, port = "unknown", 0
+            certificate = tls.peer_certificate()
+            self._tls[options.tls].check(certificate)
+        except (OSError, ValueError) as error:  # Or a certificate that cannot be read.
+            tls.close()
+            on_failed(error)
+            return
+        handler = _made(make, peer, tls, on_gone)
+        if handler is not None:
+            connection = TlsConnection(
+                self.shared,
+                tls,
+                peer,
+                self._cutter(options),
+                partial(self._on_gone, on_gone),
+                buffers=self.handshakes.buffers,
+                context=options.tls,
+                certificate=certificate,
+            )
+            self._connections[connection] = None
+            connection.start(handler)
 
-        def gone(connection: SocketConnection) -> None:
-            self._connections.pop(connection, None)
-            if on_gone is not None:
-                on_gone()
-
-        connection = SocketConnection(
-            self.shared, sock, f"{host}:{port}", self._cutter(options), gone
-        )
-        self._connections[connection] = None
-        connection.start(handler)
+    def _on_gone(self, on_gone: Callable[[], None], connection: SocketConnection) -> None:
+        self._connections.pop(connection, None)
+        on_gone()
 
     def close(self) -> None:
         """Close every listener and every connection; those that have something to send finish."""
+        self._is_closed = True
         for listener in list(self._listeners):
             listener.close()
+        self.handshakes.abort()
         for connection in list(self._connections):
             connection.close()
 
@@ -147,6 +262,7 @@ class RealNetwork:
             opened.close()
         for attempt in list(self.attempts):
             attempt.abort()
+        self.handshakes.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -157,8 +273,8 @@ class RealNetwork:
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open, those that are just closing too."""
-        return len(self._connections)
+        """How many connections are open, those that are just opening or closing too."""
+        return len(self._connections) + len(self.handshakes.all)
 
     def forget(self, gone: "RealListener | _Attempt") -> None:
         """Take note that a listener is closed, or an attempt has ended."""
@@ -176,7 +292,16 @@ class RealNetwork:
 class RealListener:
     """A listening socket."""
 
-    __slots__ = ("_accept", "_address", "_count", "_network", "_options", "_sock", "_timer")
+    __slots__ = (
+        "_accept",
+        "_address",
+        "_count",
+        "_group",
+        "_network",
+        "_options",
+        "_sock",
+        "_timer",
+    )
 
     def __init__(
         self,
@@ -189,6 +314,7 @@ class RealListener:
         self._sock: socket.socket | None = sock
         self._options: Final = options
         self._accept: Final = accept
+        self._group: Final = Group()
         host, port = sock.getsockname()[:2]
         self._address: Final = Address(host, port)
         self._count = 0
@@ -225,10 +351,7 @@ class RealListener:
             self._open(sock)
 
     def _open(self, sock: socket.socket) -> None:
-        if (
-            self._count >= self._options.connections_max
-            or self._network.connection_count >= connections_max()
-        ):
+        if self._is_full() and not self._group.give_way():
             self._network.shared.refusals.say(
                 f"port {self._address.port}: refused, {self._count} connections are open"
             )
@@ -237,14 +360,14 @@ class RealListener:
                 self._options.on_refused()
             return
         sock.setblocking(False)
-        try:
-            handler = self._accept()
-        except Exception:
-            log.exception("port %d: closed, no handler could be made", self._address.port)
-            sock.close()
-            return
         self._count += 1
-        self._network.adopt(sock, self._options, handler, self._on_gone)
+        self._network.accept(sock, self._options, self._accept, self._on_gone, self._group)
+
+    def _is_full(self) -> bool:
+        return (
+            self._count >= self._options.connections_max
+            or self._network.connection_count >= connections_max()
+        )
 
     def _on_gone(self) -> None:
         self._count -= 1
@@ -332,7 +455,7 @@ class _Attempt:
     def _succeed(self, sock: socket.socket) -> None:
         self._sock = None
         self._end()
-        self._network.adopt(sock, self._options, self._handler)
+        self._network.adopt(sock, self._options, self._handler, self._on_failed)
 
     def _fail(self, error: OSError) -> None:
         if self._sock is not None:
@@ -358,6 +481,43 @@ class _Attempt:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nothing() -> None:
+    """Nobody counts."""
+
+
+def _prepare(sock: socket.socket, options: ListenOptions) -> tuple[socket.socket, str]:
+    """Set what connections have set; return the socket, and who is at its other end."""
+    if options.is_closed_first:
+        sock = lift(sock, CONNECTIONS_LIFTED)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        host, port = sock.getpeername()[:2]
+    except OSError:  # It has gone already; the first receive will tell.
+        host, port = "unknown", 0
+    return sock, f"{host}:{port}"
+
+
+def _is_clear(sock: socket.socket) -> bool:
+    """Tell whether what has come does not begin as TLS does."""
+    return sock.recv(1, socket.MSG_PEEK) not in (b"", TLS_FIRST_BYTE)
+
+
+def _made(
+    make: Callable[[], ConnectionHandler],
+    peer: str,
+    sock: Socket,
+    on_gone: Callable[[], None],
+) -> ConnectionHandler | None:
+    try:
+        return make()
+    except Exception:
+        log.exception("%s: closed, no handler could be made", peer)
+        sock.close()
+        on_gone()
+        return None
 
 
 def _os_error(code: int, target: object) -> OSError:

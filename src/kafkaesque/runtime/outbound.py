@@ -49,7 +49,7 @@ class Flushed(Enum):
 _EMPTY: Final = Flushed.EMPTY
 
 
-class _Range:
+class QueuedRange:
     """The rest of a file range that is being sent."""
 
     __slots__ = ("file", "length", "position", "warm_end")
@@ -68,7 +68,7 @@ class Outbound:
     __slots__ = ("_queue", "added_bytes", "unsent_bytes")
 
     def __init__(self) -> None:
-        self._queue: Final[deque[Buffer | _Range]] = deque()
+        self._queue: Final[deque[Buffer | QueuedRange]] = deque()
         #: How much of what was added has not been taken by the socket.
         self.unsent_bytes = 0
         #: How much was added since the beginning and not dropped.
@@ -82,7 +82,7 @@ class Outbound:
             if isinstance(part, FileRange):
                 if part.length > 0:
                     file = cast(RangeFile, part.file)
-                    queue.append(_Range(file, part.position, part.length))
+                    queue.append(QueuedRange(file, part.position, part.length))
                     added += part.length
                 continue
             if isinstance(part, memoryview) and part.itemsize != 1:
@@ -113,7 +113,7 @@ class Outbound:
                 if budget <= 0:
                     return Flushed.MORE
                 head = queue[0]
-                if isinstance(head, _Range):
+                if isinstance(head, QueuedRange):
                     if head.length < SENDFILE_BYTES_MIN and head.warm_end == head.position:
                         if not self._load(head):
                             return Flushed.COLD
@@ -130,7 +130,7 @@ class Outbound:
     def cold_read(self) -> Callable[[], object]:
         """Return the work that brings the next bytes into memory; it runs in a worker."""
         head = self._queue[0]
-        assert isinstance(head, _Range)
+        assert isinstance(head, QueuedRange)
         file, position = head.file, head.position
         if head.length < SENDFILE_BYTES_MIN:
             return lambda: file.read_blocking(position, head.length)
@@ -144,7 +144,7 @@ class Outbound:
             DiskFailed: the file has become shorter.
         """
         head = self._queue[0]
-        assert isinstance(head, _Range)
+        assert isinstance(head, QueuedRange)
         if isinstance(result, bytes):
             self._replace(head, result)
         else:
@@ -152,14 +152,14 @@ class Outbound:
             # to wait once is better than to try for ever.
             head.warm_end = head.position + min(head.length, WINDOW_BYTES)
 
-    def _load(self, head: _Range) -> bool:
+    def _load(self, head: QueuedRange) -> bool:
         data = head.file.read_nowait(head.position, head.length)
         if data is None:
             return False
         self._replace(head, data)
         return True
 
-    def _replace(self, head: _Range, data: Buffer) -> None:
+    def _replace(self, head: QueuedRange, data: Buffer) -> None:
         if len(data) < head.length:
             raise DiskFailed(
                 f"{head.file.path} ends at {head.position + len(data)}, in the midst of a range "
@@ -167,7 +167,7 @@ class Outbound:
             )
         self._queue[0] = data
 
-    def _send_range(self, sock: Socket, head: _Range) -> int:
+    def _send_range(self, sock: Socket, head: QueuedRange) -> int:
         window = min(head.length, head.warm_end - head.position)
         sent = head.file.send_to(sock, head.position, window)
         if sent == 0:
@@ -182,7 +182,7 @@ class Outbound:
     def _send_buffers(self, sock: Socket) -> int:
         queue = self._queue
         head = queue[0]
-        assert not isinstance(head, _Range)
+        assert not isinstance(head, QueuedRange)
         if len(queue) == 1:
             sent = sock.send(head)
             if sent == len(head):
@@ -195,13 +195,13 @@ class Outbound:
         buffers: list[Buffer] = []
         total = 0
         for part in queue:
-            if isinstance(part, _Range):
+            if isinstance(part, QueuedRange):
                 if part.length < SENDFILE_BYTES_MIN and buffers:
                     # Small ranges join their neighbours when their turn comes as the head.
                     data = part.file.read_nowait(part.position, part.length)
                     if data is not None and len(data) == part.length:
                         part = data
-                if isinstance(part, _Range):
+                if isinstance(part, QueuedRange):
                     flags = _SEND_MORE
                     break
             if total and total + len(part) > FLUSH_BYTES_MAX:
@@ -230,7 +230,7 @@ class Outbound:
             sent -= len(buffer)
 
 
-def _is_warm(head: _Range) -> bool:
+def _is_warm(head: QueuedRange) -> bool:
     """Tell whether the next window is in memory; if it is, remember it."""
     if head.warm_end > head.position:
         return True

@@ -58,6 +58,12 @@ class RangeFile(Protocol):
     def read_nowait(self, position: int, length: int) -> bytearray | None:
         """Return the bytes if nothing waits for the device; fewer only at the end."""
 
+    def read_into(self, room: memoryview, position: int, *, may_wait: bool) -> int | None:
+        """Read into a buffer what there is, and return how much, 0 at the end of the file.
+
+        None if the device would be waited for, and may not be.
+        """
+
     def is_cached(self, position: int, length: int, step_bytes: int) -> bool:
         """Tell whether it is likely that reading waits for nothing."""
 

@@ -35,6 +35,10 @@ class Service(Protocol):
     def stop(self, on_stopped: Callable[[], None]) -> None:
         """Finish what is begun, refuse what is new, then call `on_stopped`."""
 
+    @property
+    def reload(self) -> Callable[[], None] | None:
+        """What SIGHUP does; None if it ends the process, as is usual."""
+
 
 def die(error: BaseException) -> None:
     """Report a defect and end the process at once, before it can acknowledge anything more."""
@@ -50,7 +54,7 @@ def die(error: BaseException) -> None:
 def run(root: str | os.PathLike[str], start: Callable[[RealEnv], Service]) -> int:
     """Start a service and run it until SIGTERM or SIGINT; return the process's exit status.
 
-    A second signal ends the process at once.
+    A second of these ends the process at once. SIGHUP has the service reload, if it does.
 
     Raises:
         DiskFailed: the data directory cannot be used, or another process uses it.
@@ -66,6 +70,8 @@ def run(root: str | os.PathLike[str], start: Callable[[RealEnv], Service]) -> in
         stopper = _Stopper(loop, env, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopper.on_signal, number)
+        if service.reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, service.reload)
         settle_gc()
         loop.run_forever()
         return stopper.status

@@ -9,7 +9,7 @@ import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from kafkaesque.membership.seal import Keyring
 from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
+from kafkaesque.server.certificates import TlsSettings
 from kafkaesque.server.listeners import (
     PORT_MAX,
     access_option,
@@ -30,6 +31,7 @@ from kafkaesque.server.listeners import (
     default_listeners,
     read_listener,
 )
+from kafkaesque.server.tls_settings import PEERS, TLS_OPTIONS, listener_tls, peer_tls
 
 STRING = OptionType.STRING
 INT = OptionType.INT
@@ -105,7 +107,7 @@ SERVER_OPTIONS = OptionTable(
             default=8080,
             minimum=0,
             maximum=PORT_MAX,
-            doc="Port for metrics and health over HTTP; 0: none.",
+            doc="Port for the console, the admin API, metrics and health over HTTP; 0: none.",
         ),
         Option(
             name="peer.host",
@@ -155,7 +157,7 @@ SERVER_OPTIONS = OptionTable(
 
 #: Where `[[listener]]` tables are.
 _LISTENERS = "listener"
-_SECTIONS = ("broker", "controllers", "options", _LISTENERS)
+_SECTIONS = ("broker", "controllers", "options", "tls", _LISTENERS)
 _ENVIRONMENT = "KAFKAESQUE_"
 
 
@@ -167,6 +169,8 @@ class ServerConfig:
     log_level: str
     log_format: str
     broker: BrokerConfig
+    #: What is to be known of TLS, for `ListenOptions.tls`.
+    tls: tuple[TlsSettings, ...] = ()
 
 
 def load_config(
@@ -188,13 +192,14 @@ def load_config(
     ]
     broker: dict[str, object] = {}
     options: dict[str, object] = {}
-    for name, values in (("broker", broker), ("options", options)):
+    tls: dict[str, object] = {}
+    for name, values in (("broker", broker), ("options", options), ("tls", tls)):
         with _gathered(faults):
             values.update(_section(document, name))
-    _take_environment(os.environ if environment is None else environment, broker, options)
+    _take_environment(os.environ if environment is None else environment, broker, options, tls)
     broker.update(flags or {})
     controllers, tables = document.get("controllers", {}), document.get(_LISTENERS, [])
-    return _make(broker, options, controllers, tables, faults)
+    return _make(broker, options, tls, controllers, tables, faults)
 
 
 @contextmanager
@@ -234,12 +239,23 @@ def _flatten(section: Mapping[str, object], prefix: str = "") -> dict[str, objec
 
 
 def _take_environment(
-    environment: Mapping[str, str], broker: dict[str, object], options: dict[str, object]
+    environment: Mapping[str, str],
+    broker: dict[str, object],
+    options: dict[str, object],
+    tls: dict[str, object],
 ) -> None:
-    """Variables are named after keys: `kafka.port` is KAFKAESQUE_KAFKA_PORT."""
-    for table, values in ((SERVER_OPTIONS, broker), (BROKER_OPTIONS, options)):
+    """Variables are named after keys: `kafka.port` is KAFKAESQUE_KAFKA_PORT.
+
+    Those of [tls] have that word before them: `key` is KAFKAESQUE_TLS_KEY.
+    """
+    tables = (
+        (SERVER_OPTIONS, broker, ""),
+        (BROKER_OPTIONS, options, ""),
+        (TLS_OPTIONS, tls, "TLS_"),
+    )
+    for table, values, section in tables:
         for name in table.names():
-            variable = _ENVIRONMENT + name.upper().replace(".", "_")
+            variable = _ENVIRONMENT + section + name.upper().replace(".", "_")
             if variable in environment:
                 values[name] = environment[variable]
 
@@ -247,6 +263,7 @@ def _take_environment(
 def _make(
     broker: Mapping[str, object],
     options: Mapping[str, object],
+    tls: Mapping[str, object],
     controllers: object,
     tables: object,
     faults: list[str],
@@ -254,6 +271,7 @@ def _make(
     """Return the configuration; raises ConfigError for faults found here, or before."""
     values = {**SERVER_OPTIONS.defaults(), **_parse(SERVER_OPTIONS, broker, faults)}
     parsed_options = _parse(BROKER_OPTIONS, options, faults)
+    parsed_tls = {**TLS_OPTIONS.defaults(), **_parse(TLS_OPTIONS, tls, faults)}
     node = NodeId(int(values["id"]))
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
@@ -263,7 +281,11 @@ def _make(
     secrets: tuple[bytes, ...] = ()
     seeds: tuple[Address, ...] = ()
     super_users: tuple[Principal, ...] = ()
-    listeners = _listeners(tables, values, broker, faults)
+    all_tls: list[TlsSettings] = []
+    listeners = _listeners(tables, values, broker, parsed_tls, all_tls, faults)
+    with _gathered(faults):
+        peers = peer_tls(parsed_tls, str(values["cluster.id"]), node)
+        all_tls += [] if peers is None else [peers]
     with _gathered(faults):
         _check_id_is_given(values, has_id="id" in broker, has_controllers=bool(controllers))
     faults += clashes(listeners, peer_address)
@@ -287,6 +309,9 @@ def _make(
         rack=str(values["rack"]) or None,
         peer_address=peer_address,
         peer_listener=peer_address._replace(host=str(values["peer.host"]) or advertised),
+        peer_tls="" if parsed_tls["peers"] == "off" else PEERS,
+        dials_peers_with_tls=parsed_tls["peers"] != "accept",
+        takes_peers_in_the_clear=parsed_tls["peers"] in ("accept", "dial"),
         listeners=listeners,
         controllers=first_controllers,
         secrets=secrets,
@@ -300,6 +325,7 @@ def _make(
         log_level=str(values["log.level"]),
         log_format=str(values["log.format"]),
         broker=config,
+        tls=tuple(all_tls),
     )
 
 
@@ -307,18 +333,32 @@ def _listeners(
     tables: object,
     values: Mapping[str, OptionValue],
     given: Mapping[str, object],
+    tls: Mapping[str, OptionValue],
+    all_tls: list[TlsSettings],
     faults: list[str],
 ) -> list[Listener]:
-    """Return all listeners; `given` are the keys of [broker] that are set."""
+    """Return all listeners, and add what they speak TLS by.
+
+    `given` are the keys of [broker] that are set, and `tls` are all of [tls].
+    """
     if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         faults.append("listener must be a table, [[listener]], with double brackets")
         return default_listeners(values, ())
-    named: list[Listener] = []
-    for table in tables:
+    named: list[tuple[Listener, Mapping[str, object]]] = []
+    for each in tables:
+        table: Mapping[str, object] = _flatten(each)
         with _gathered(faults):
-            named.append(read_listener(_flatten(table), values))
-    taken = [each.protocol for each in named if f"{each.protocol}.port" not in given]
-    return [*default_listeners(values, taken), *named]
+            named.append((read_listener(table, values), table))
+    taken = [each.protocol for each, _ in named if f"{each.protocol}.port" not in given]
+    defaults = default_listeners(values, taken)
+    found: list[Listener] = []
+    nothing: Mapping[str, object] = {}
+    for listener, keys in [*((each, nothing) for each in defaults), *named]:
+        with _gathered(faults):
+            settings = listener_tls(listener, keys, tls)
+            all_tls += [] if settings is None else [settings]
+            found.append(replace(listener, tls="" if settings is None else settings.name))
+    return found
 
 
 def _parse(

@@ -24,6 +24,7 @@ from kafkaesque.broker.listeners import (
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
+from kafkaesque.server.tls_settings import LISTENER_TLS_OPTIONS
 
 #: Every protocol that a broker speaks, with its port where none is set.
 PORTS: Final[Mapping[str, int]] = {KAFKA: 9092, TEXT: 7070, ADMIN: 8080}
@@ -100,8 +101,9 @@ LISTENER_OPTIONS: Final = OptionTable(
             default="",
             doc=f"Comma-separated SASL mechanisms by which clients may log in, of "
             f"{', '.join(MECHANISMS)}; empty: all that fit. Those that send a password or a token "
-            "in the clear are offered on the loopback address only.",
+            "in the clear are offered over TLS, and on the loopback address.",
         ),
+        *LISTENER_TLS_OPTIONS,
     ],
 )
 

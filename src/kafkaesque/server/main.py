@@ -15,6 +15,7 @@ from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, first_of
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
+from kafkaesque.console.pages import ConsolePages
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -22,6 +23,8 @@ from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.model.errors import ConfigError, DiskFailed, DiskFull, KafkaesqueError
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
+from kafkaesque.server.certificate_watch import CertificateWatch
+from kafkaesque.server.certificates import Loaded, load_all
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
 from kafkaesque.server.logs import set_up_logging
@@ -43,7 +46,7 @@ _KEEP_OLD = (
 GATEWAYS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
     KAFKA: KafkaGateway,
     TEXT: TextGateway,
-    ADMIN: AdminGateway,
+    ADMIN: lambda doors, chassis: AdminGateway(doors, chassis, pages=ConsolePages()),
 }
 #: Open from the start to the end, so that operators hear why a broker is not ready.
 EARLY: Final = (ADMIN,)
@@ -71,8 +74,21 @@ class _Nobody:
 class Server:
     """One broker with its ports."""
 
-    def __init__(self, config: ServerConfig, world: RealEnv) -> None:
+    def __init__(
+        self, config: ServerConfig, world: RealEnv, tls: Mapping[str, Loaded] | None = None
+    ) -> None:
+        """`tls` is what was loaded for the names in `config.tls`."""
         self._config = config
+        self._watch = CertificateWatch(
+            settings=config.tls,
+            clock=world.env.clock,
+            workers=world.disk.readers,
+            use=world.network.use_tls,
+            report=_log.info,
+            report_warning=_log.warning,
+            report_error=_log.error,
+        )
+        self._tls = tls or {}
         self._network = world.env.network
         self._broker = Broker(
             env=world.env,
@@ -82,11 +98,12 @@ class Server:
             report_warning=_log.warning,
         )
         chassis = make_chassis(self._broker.doors, _log.info)
-        #: Those that are needed, by protocol.
+        #: Those that are needed, by protocol. That of the admin port always is: other brokers ask
+        #: it for this one's part of what they show.
         self._gateways = {
             protocol: make(self._broker.doors, chassis)
             for protocol, make in GATEWAYS.items()
-            if first_of(config.broker.listeners, protocol) is not None
+            if protocol == ADMIN or first_of(config.broker.listeners, protocol) is not None
         }
         #: Whether this process is one too many, and ends with a failure.
         self.is_doomed = False
@@ -97,6 +114,8 @@ class Server:
         Raises:
             KafkaesqueError: the data directory cannot be used, or a port cannot be bound.
         """
+        if self._config.tls:
+            self._watch.start(self._tls)
         early = [each for each in self._listeners if each.protocol in EARLY]
         for listener in self._listeners:
             if listener not in early:
@@ -137,11 +156,17 @@ class Server:
         """Hand leadership over, answer what can be answered, close; data is synced then."""
 
         def on_broker_stopped() -> None:
+            self._watch.stop()
             for gateway in self._gateways.values():
                 gateway.stop()
             on_stopped()
 
         self._broker.stop(on_broker_stopped, partial(drain_all, self._for_clients()))
+
+    @property
+    def reload(self) -> Callable[[], None] | None:
+        """Reads certificates again, if there are any."""
+        return self._watch.reload if self._config.tls else None
 
     def _for_clients(self) -> list[Gateway]:
         return [each for protocol, each in self._gateways.items() if protocol not in EARLY]
@@ -172,7 +197,7 @@ def run_broker(config: ServerConfig) -> int:
     servers: list[Server] = []
 
     def start(world: RealEnv) -> Server:
-        servers.append(Server(config, world))
+        servers.append(Server(config, world, tls))
         servers[0].start()
         return servers[0]
 
@@ -180,6 +205,7 @@ def run_broker(config: ServerConfig) -> int:
     if own_seed is not None:
         _log.warning("broker %d: %s", config.broker.node, own_seed)
     try:
+        tls = load_all(config.tls)
         make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:

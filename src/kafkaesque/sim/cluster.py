@@ -1,20 +1,23 @@
 """A whole cluster of real brokers in one process, on simulated machines."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from kafkaesque.admin.gateway import AdminGateway
+from kafkaesque.admin.process_facts import ProcessFacts
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import KAFKA, default_listener
+from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, default_listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
+from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.membership.config import MembershipConfig
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId
@@ -26,6 +29,8 @@ from kafkaesque.sim.pipeline.ownership import HEARTBEAT_INTERVAL_MS, SESSION_TIM
 from kafkaesque.storage.config import StorageConfig
 
 KAFKA_PORT: Final = 9092
+TEXT_PORT: Final = 7070
+ADMIN_PORT: Final = 8080
 PEER_PORT: Final = 9190
 SECRET: Final = b"only for the simulator"
 #: A broker that cannot start, or whose disk failed, is started again by its operator after this.
@@ -52,9 +57,28 @@ _SHORT_SESSIONS: Final[dict[str, OptionValue]] = {
 
 #: Makes a gateway of a broker.
 MakeGateway = Callable[[Doors, Chassis], Gateway]
-GATEWAYS: Final[Mapping[int, MakeGateway]] = {KAFKA_PORT: KafkaGateway}
+
+
+def _no_process() -> ProcessFacts:
+    """Brokers here share a process, and what that has used differs from run to run."""
+    return ProcessFacts(
+        resident_bytes=None, cpu_seconds=0.0, open_files=None, open_files_max=0, start_seconds=None
+    )
+
+
+def _make_admin(doors: Doors, chassis: Chassis) -> Gateway:
+    return AdminGateway(doors, chassis, process_facts=_no_process)
+
+
+GATEWAYS: Final[Mapping[int, MakeGateway]] = {
+    KAFKA_PORT: KafkaGateway,
+    TEXT_PORT: TextGateway,
+    ADMIN_PORT: _make_admin,
+}
 #: What is spoken at these ports, and registered with the controller.
-PROTOCOLS: Final[Mapping[int, str]] = {KAFKA_PORT: KAFKA}
+PROTOCOLS: Final[Mapping[int, str]] = {KAFKA_PORT: KAFKA, TEXT_PORT: TEXT, ADMIN_PORT: ADMIN}
+#: Open from the start of a broker to its end, as it is at a real one.
+EARLY: Final = (ADMIN_PORT,)
 
 
 class SimCluster:
@@ -74,7 +98,8 @@ class SimCluster:
         self.brokers: dict[str, Broker] = {}
         #: Told of each broker that is made, before it is started.
         self.prepare: Callable[[Broker], None] = lambda _: None
-        self._gateways: dict[str, list[Gateway]] = {}
+        #: Of each machine's broker, by port.
+        self._gateways: dict[str, dict[int, Gateway]] = {}
         self._make_gateways = dict(gateways)
         self._machines = {name: world.add_machine(name) for name in self.names}
         self._retired: str | None = None
@@ -146,12 +171,12 @@ class SimCluster:
         gateways = self._gateways[machine.name]
 
         def on_stopped() -> None:
-            _stop(gateways)
+            _stop(gateways.values())
             self.world.loop.after(0, "exit", machine.kill)
             self._boot_later(machine, RESTART_MS)
 
         self.world.loop.tell(machine.name, "is asked to stop")
-        broker.stop(on_stopped, partial(drain_all, gateways))
+        broker.stop(on_stopped, partial(drain_all, _for_clients(gateways)))
 
     def retire(self, name: str) -> None:
         """Take a machine away for good."""
@@ -188,10 +213,11 @@ class SimCluster:
         broker = Broker(env=env, config=self._config(name), report=report)
         self.prepare(broker)
         chassis = make_chassis(broker.doors, report)
-        gateways = [make(broker.doors, chassis) for make in self._make_gateways.values()]
+        gateways = {port: make(broker.doors, chassis) for port, make in self._make_gateways.items()}
         try:
-            broker.on_failed = lambda: _stop(gateways)
-            broker.start(lambda: self._open_ports(gateways, name))
+            broker.on_failed = lambda: _stop(_for_clients(gateways))
+            broker.start(lambda: self._open_ports(gateways, name, early=False))
+            self._open_ports(gateways, name, early=True)
         except KafkaesqueError as error:
             report(f"cannot start: {error}")
             env.clock.call_soon(lambda: self._start_again(machine))
@@ -199,10 +225,11 @@ class SimCluster:
             self.brokers[name] = broker
             self._gateways[name] = gateways
 
-    def _open_ports(self, gateways: Sequence[Gateway], name: str) -> None:
-        for port, gateway in zip(self._make_gateways, gateways, strict=True):
-            protocol = PROTOCOLS.get(port, str(port))
-            gateway.start(default_listener(protocol, Address(name, port)))
+    def _open_ports(self, gateways: Mapping[int, Gateway], name: str, *, early: bool) -> None:
+        for port, gateway in gateways.items():
+            if (port in EARLY) == early:
+                protocol = PROTOCOLS.get(port, str(port))
+                gateway.start(default_listener(protocol, Address(name, port)))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
@@ -247,7 +274,11 @@ class SimCluster:
             node=self._id(name),
             cluster_id="sim",
             peer_address=Address(name, PEER_PORT),
-            listeners=(default_listener(KAFKA, Address(name, KAFKA_PORT)),),
+            listeners=tuple(
+                default_listener(protocol, Address(name, port))
+                for port, protocol in PROTOCOLS.items()
+                if port in self._make_gateways
+            ),
             controllers=controllers,
             secrets=(SECRET,),
             timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),
@@ -265,6 +296,10 @@ class SimCluster:
         )
 
 
-def _stop(gateways: Sequence[Gateway]) -> None:
+def _for_clients(gateways: Mapping[int, Gateway]) -> list[Gateway]:
+    return [gateway for port, gateway in gateways.items() if port not in EARLY]
+
+
+def _stop(gateways: Iterable[Gateway]) -> None:
     for gateway in gateways:
         gateway.stop()

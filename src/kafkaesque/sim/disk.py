@@ -245,6 +245,13 @@ class SimFile:
             return None
         return self.inode.content[position : position + length]
 
+    def read_into(self, room: memoryview, position: int, *, may_wait: bool) -> int | None:
+        if not may_wait and not self.is_cached(position, len(room), PIECE_BYTES):
+            return None
+        data = self.inode.content[position : position + len(room)]
+        room[: len(data)] = data
+        return len(data)
+
     def is_cached(self, position: int, length: int, step_bytes: int) -> bool:
         end = min(position + length, self.size())
         if position >= end or position >= self.size() - TAIL_BYTES:

@@ -8,9 +8,11 @@ from kafkaesque.env.network import (
     Address,
     ConnectionHandler,
     Framing,
+    HandshakeFailed,
     ListenOptions,
     OnDatagram,
 )
+from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.runtime.connection import Shared, SocketConnection
 from kafkaesque.runtime.framing import FrameCutter, StreamCutter
 from kafkaesque.runtime.ports import Workers
@@ -18,6 +20,7 @@ from kafkaesque.sim.clock import SimClock, SimProcessLoop
 from kafkaesque.sim.datagrams import SimDatagrams
 from kafkaesque.sim.loop import NS_PER_MS, Life, SimLoop
 from kafkaesque.sim.socket import Host, SimPoller, SimSocket
+from kafkaesque.sim.tls import SimTlsConnection, refusal
 
 #: So long an attempt to connect may take, as on a real machine.
 CONNECT_MS_MAX: Final = 3_000
@@ -60,6 +63,7 @@ class SimNetwork:
     def listen(
         self, address: Address, options: ListenOptions, accept: Callable[[], ConnectionHandler]
     ) -> "SimListener":
+        self._check_tls(options)
         port = address.port or self._host.new_port()
         if port in self._host.listeners:
             raise OSError(errno.EADDRINUSE, f"cannot listen on {address}: Address already in use")
@@ -72,6 +76,7 @@ class SimNetwork:
         handler: ConnectionHandler,
         on_failed: Callable[[Exception], None],
     ) -> None:
+        self._check_tls(options)
         _Attempt(self, self._loop, address, options, handler, on_failed).start()
 
     def open_datagrams(self, address: Address, on_datagram: OnDatagram) -> SimDatagrams:
@@ -98,7 +103,15 @@ class SimNetwork:
                 on_gone()
 
         host, port = sock.peer_address
-        SocketConnection(self._shared, sock, f"{host}:{port}", cutter, gone).start(handler)
+        peer, shown = f"{host}:{port}", sock.shown
+        if shown is None:
+            SocketConnection(self._shared, sock, peer, cutter, gone).start(handler)
+        else:
+            SimTlsConnection(self._shared, sock, peer, cutter, gone, shown).start(handler)
+
+    def _check_tls(self, options: ListenOptions) -> None:
+        if options.tls and options.tls not in self._host.tls:
+            raise InvariantBroken(f"nothing is known of TLS under the name {options.tls!r}")
 
     def reaches(self, address: Address) -> Host | None:
         """Return the machine that would get a packet, if one would."""
@@ -140,6 +153,7 @@ class SimListener:
         self._count = 0
         self._open = True
         host.listeners[address.port] = self._on_arrived
+        host.tls_ports[address.port] = (options.tls, options.is_tls_optional)
 
     @property
     def address(self) -> Address:
@@ -224,9 +238,19 @@ class _Attempt:
             )
             self._loop.after(back_ns, "refused", lambda: self._fail(refused), self._network.life)
             return
+        dialling = here.tls.get(self._options.tls)
+        name, is_optional = target.tls_ports[self._address.port]
+        answering = None if dialling is None and is_optional else target.tls.get(name)
+        reason = refusal(dialling, answering)
+        if reason is not None:
+            aborted = HandshakeFailed(f"no TLS connection: {reason}")
+            self._loop.after(back_ns, "refused", lambda: self._fail(aborted), self._network.life)
+            return
         local = (self._address.host if target is here else here.name, here.new_port())
         ours = SimSocket(here, local, self._address)
         theirs = SimSocket(target, (self._address.host, self._address.port), local)
+        ours.shown = None if answering is None else answering.certificate
+        theirs.shown = None if dialling is None else dialling.certificate
         ours.connect_to(theirs)
         theirs.connect_to(ours)
         accept(theirs)

@@ -34,12 +34,14 @@ ACTIVITIES: Final = (
     "lock",
     #: A topic goes on with what is left of it: groups lose their majorities, and their records.
     "unclean",
+    #: People with telnet publish and read by lines, and somebody asks the admin ports.
+    "text",
     #: Workers of a group consume, transform and produce in transactions, and die of all there is.
     "exactly-once",
 )
 #: Each drawn for itself, in one of so many runs, because they came later: a seed draws the others
 #: as it did before.
-_LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5}
+_LATER: Final = {"compaction": 3, "transactions": 3, "moves": 3, "namesakes": 5, "text": 4}
 #: Not drawn here, but for the asking, as it takes long, or with all faults.
 _ASKED_FOR: Final = ("exactly-once", "controllers", "throttles")
 #: A long run has one of so many of the activities that a short one with its seed has.

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
@@ -31,14 +31,8 @@ from kafkaesque.sim.namesakes.load import NamesakeLoad
 from kafkaesque.sim.nemesis import (
     LOSING,
     OF_CLOCKS,
-    OF_LINKS,
-    OF_PROCESSES,
     Nemesis,
-    PlanOptions,
     check_plan,
-    make_plan,
-    plan_around_controller,
-    plan_cut_links,
     plan_lost_majorities,
 )
 from kafkaesque.sim.options import SimOptions, draw_options
@@ -49,6 +43,11 @@ from kafkaesque.sim.pipeline.load import (
     WORKERS,
     PipelineLoad,
 )
+from kafkaesque.sim.plans import draw_plan
+from kafkaesque.sim.text.load import PARTITIONS as TEXT_PARTITIONS
+from kafkaesque.sim.text.load import TOPIC as TEXT_TOPIC
+from kafkaesque.sim.text.load import TextLoad
+from kafkaesque.sim.text.observations import TextObservations
 from kafkaesque.sim.topics import lasting_topics
 from kafkaesque.sim.unclean.eras import Eras
 from kafkaesque.sim.unclean.history import UncleanHistory
@@ -124,32 +123,6 @@ def run_seeds(
     return reports
 
 
-def _draw_plan(
-    seed: int, brokers: Sequence[str], workers: Sequence[str], options: SimOptions
-) -> list[Fault]:
-    kinds = options.kinds
-    if options.steady_clocks and "namesakes" in options.activities:
-        kinds = tuple(each for each in kinds if each not in OF_CLOCKS)
-    drawn = PlanOptions(
-        duration_ms=options.duration_ms,
-        between_ms=options.between_ms,
-        kinds=kinds,
-        all_one_in=options.all_one_in,
-        damaged=options.damaged,
-    )
-    plan = make_plan(seed, brokers, drawn)
-    if "namesakes" in options.activities and "block" in kinds:
-        plan += plan_cut_links(seed, brokers, drawn)
-    if workers:
-        alone = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_PROCESSES))
-        links = replace(drawn, kinds=tuple(each for each in drawn.kinds if each in OF_LINKS))
-        plan += make_plan(seed, workers, alone, "workers") if alone.kinds else []
-        plan += make_plan(seed, [*brokers, *workers], links, "links") if links.kinds else []
-    if options.strikes_controller:
-        plan += plan_around_controller(seed, brokers, drawn)
-    return plan
-
-
 class StuckClient(SimStuck):
     """A client does not come to its end though nothing is wrong any more."""
 
@@ -177,13 +150,14 @@ class _Run:
         self._pipeline: PipelineLoad | None = None
         self._lock: LockLoad | None = None
         self._namesakes: NamesakeLoad | None = None
+        self._text: TextLoad | None = None
         self._unclean: UncleanLoad | None = None
         #: What is drawn for it; and by which faults it loses its majorities.
         self._unclean_spec = draw_spec(seed, options) if "unclean" in options.activities else None
         names = self._cluster.names
         workers = [*WORKERS] if "exactly-once" in options.activities else []
         workers += CANDIDATES if "lock" in options.activities else []
-        self._plan = _draw_plan(seed, names, workers, options) if plan is None else list(plan)
+        self._plan = draw_plan(seed, names, workers, options) if plan is None else list(plan)
         self._losses = self._draw_losses()
         self._plan += self._losses if plan is None else []
         check_plan(self._plan, [*names, *workers])
@@ -267,6 +241,8 @@ class _Run:
             counts |= self._pipeline.counts()
         if self._unclean is not None:
             counts |= self._unclean.counts()
+        if self._text is not None:
+            counts |= self._text.counts()
         return counts
 
     # -- the course of a run
@@ -328,9 +304,13 @@ class _Run:
             writers.stop()
         if self._pipeline is not None:
             self._pipeline.calm()
-        throttle, loads = self._throttle, self._loads
+        if self._text is not None:
+            self._text.stop_publishing()
+        throttle, loads, text = self._throttle, self._loads, self._text
         if throttle is not None:
             self._await("limits to be lifted", lambda: throttle.is_lifted)
+        if text is not None:
+            self._await("outcomes of lines", lambda: text.is_answered)
         self._await("acknowledgements", lambda: all(load.is_acknowledged for load in loads))
         self._await("readers", lambda: all(load.is_read for load in loads))
         # So far the others had to do without a broker that has failed.
@@ -344,6 +324,9 @@ class _Run:
         if self._pipeline is not None:
             self._settle_pipeline(self._pipeline)
         self._await(AGREEMENT, lambda: disagreement(self._cluster) is None)
+        if text is not None:
+            text.conclude()
+            self._await("readers of lines", lambda: text.is_read, describe_it=text.describe)
         if self._unclean is not None:
             self._settle_unclean(self._unclean)
 
@@ -474,6 +457,8 @@ class _Run:
             self._make_namesakes(configs)
         if "exactly-once" in options.activities:
             self._make_pipeline(configs)
+        if "text" in options.activities:
+            self._make_text(configs)
         if self._unclean_spec is not None:
             self._make_unclean(self._unclean_spec)
 
@@ -526,14 +511,35 @@ class _Run:
             configs=configs,
         )
 
+    def _make_text(self, configs: Mapping[str, str]) -> None:
+        spec = TopicSpec(
+            name=TEXT_TOPIC,
+            partitions=TEXT_PARTITIONS,
+            replicas=self._replicas,
+            producers=1,
+            configs=configs,
+        )
+        observations = TextObservations(self._findings, spec.name, spec.partitions)
+        self._add_load(spec, observations)
+        self._text = TextLoad(
+            self._env, self._cluster, self._loads[-1], observations, self._distrusted
+        )
+
     def _are_topics_made(self) -> bool:
         made = (*self._loads, *self._transactional, self._pipeline, self._unclean)
         return all(each is None or each.is_made for each in made)
 
-    def _add_load(self, spec: TopicSpec) -> None:
-        addresses = self._cluster.addresses
-        load = TopicLoad(self._env, addresses, spec, self._findings, self._distrusted)
-        self._loads.append(load)
+    def _add_load(self, spec: TopicSpec, observations: Observations | None = None) -> None:
+        self._loads.append(
+            TopicLoad(
+                self._env,
+                self._cluster.addresses,
+                spec,
+                self._findings,
+                self._distrusted,
+                observations=observations,
+            )
+        )
 
     def _start_clients(self) -> None:
         env, addresses = self._env, self._cluster.addresses
@@ -545,7 +551,7 @@ class _Run:
             self._committer = SimCommitter(client, "group", self._options.partitions, findings)
         for writers in self._transactional:
             writers.start()
-        for each in (self._pipeline, self._unclean):
+        for each in (self._pipeline, self._unclean, self._text):
             if each is not None:
                 each.start()
         if "transfers" in activities:

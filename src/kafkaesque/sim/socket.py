@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.disk import Buffer
 from kafkaesque.env.network import Address
 from kafkaesque.runtime.poller import BROKEN, READABLE, WRITABLE
 from kafkaesque.sim.dice import Chance
 from kafkaesque.sim.loop import Life, SimLoop
+from kafkaesque.sim.tls import SimTls
 from kafkaesque.sim.wire import Packet, Pipe, Wire
 
 #: What may be under way or unread in one direction.
@@ -32,6 +34,10 @@ class Host:
         self.sockets: Final[dict[int, SimSocket]] = {}
         #: Who accepts connections, by port.
         self.listeners: Final[dict[int, Callable[[SimSocket], None]]] = {}
+        #: What each of them speaks TLS by, empty where it is in the clear, and whether it may be.
+        self.tls_ports: Final[dict[int, tuple[str, bool]]] = {}
+        #: What the machine shows and believes, by the name of it; survives its processes.
+        self.tls: Final[dict[str, SimTls]] = {}
         #: Who takes datagrams, by port: called with where one comes from.
         self.datagrams: Final[dict[int, Callable[[Address, bytes], None]]] = {}
         self._last_fd = 2
@@ -84,6 +90,7 @@ class SimSocket:
         "closed",
         "peer_address",
         "reset_on_close",
+        "shown",
         "vanished",
         "watch",
     )
@@ -94,6 +101,8 @@ class SimSocket:
         self._chance: Final[Chance] = host.wire.chance
         self._address: Final = address
         self.peer_address: Final = peer_address
+        #: What the other end has shown of itself.
+        self.shown: PeerCertificate | None = None
         self._pipe: Pipe | None = None
         #: Received and not read.
         self._pieces: Final[deque[bytes]] = deque()

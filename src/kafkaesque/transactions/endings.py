@@ -38,37 +38,8 @@ class _Answer(Enum):
     INVALID = auto()
 
 
-#: (state, commits?) for a client whose epoch stays. It may ask for the same end any number of
-#: times, because it cannot be told from a repetition.
-_SAME_EPOCH: dict[tuple[TransactionState, bool], _Answer] = {
-    (_S.EMPTY, True): _Answer.INVALID,
-    (_S.EMPTY, False): _Answer.INVALID,
-    (_S.ONGOING, True): _Answer.DECIDE,
-    (_S.ONGOING, False): _Answer.DECIDE,
-    (_S.PREPARE_COMMIT, True): _Answer.WAIT,
-    (_S.PREPARE_COMMIT, False): _Answer.INVALID,
-    (_S.PREPARE_ABORT, True): _Answer.INVALID,
-    (_S.PREPARE_ABORT, False): _Answer.WAIT,
-    (_S.COMPLETE_COMMIT, True): _Answer.DONE,
-    (_S.COMPLETE_COMMIT, False): _Answer.INVALID,
-    (_S.COMPLETE_ABORT, True): _Answer.INVALID,
-    (_S.COMPLETE_ABORT, False): _Answer.DONE,
-}
-
-#: The same for a client that learns its next epoch, and asks with the present one. It may abort
-#: where nothing is open, because it does not know whether its first batch has arrived.
-_NEXT_EPOCH: dict[tuple[TransactionState, bool], _Answer] = {
-    (_S.EMPTY, True): _Answer.INVALID,
-    (_S.EMPTY, False): _Answer.DECIDE,
-    (_S.ONGOING, True): _Answer.DECIDE,
-    (_S.ONGOING, False): _Answer.DECIDE,
-    (_S.COMPLETE_COMMIT, True): _Answer.INVALID,
-    (_S.COMPLETE_COMMIT, False): _Answer.DECIDE,
-    (_S.COMPLETE_ABORT, True): _Answer.INVALID,
-    (_S.COMPLETE_ABORT, False): _Answer.DECIDE,
-}
-
-#: And when it asks again, with the epoch that its first request has put an end to.
+#: (state, commits?) for a client that asks again, with an epoch that its first request has put an
+#: end to, or may have.
 _REPEATED: dict[tuple[TransactionState, bool], _Answer] = {
     (_S.PREPARE_COMMIT, True): _Answer.WAIT,
     (_S.PREPARE_COMMIT, False): _Answer.INVALID,
@@ -78,6 +49,28 @@ _REPEATED: dict[tuple[TransactionState, bool], _Answer] = {
     (_S.COMPLETE_COMMIT, False): _Answer.INVALID,
     (_S.COMPLETE_ABORT, True): _Answer.INVALID,
     (_S.COMPLETE_ABORT, False): _Answer.DONE,
+}
+
+#: The same for a client whose epoch stays. It may ask for the same end any number of times, because
+#: it cannot be told from a repetition.
+_SAME_EPOCH: dict[tuple[TransactionState, bool], _Answer] = {
+    (_S.EMPTY, True): _Answer.INVALID,
+    (_S.EMPTY, False): _Answer.INVALID,
+    (_S.ONGOING, True): _Answer.DECIDE,
+    (_S.ONGOING, False): _Answer.DECIDE,
+} | _REPEATED
+
+#: And for a client that learns its next epoch, and asks with the present one. It may abort where
+#: nothing is open, because it does not know whether its first batch has arrived.
+_NEXT_EPOCH: dict[tuple[TransactionState, bool], _Answer] = {
+    (_S.EMPTY, True): _Answer.INVALID,
+    (_S.EMPTY, False): _Answer.DECIDE,
+    (_S.ONGOING, True): _Answer.DECIDE,
+    (_S.ONGOING, False): _Answer.DECIDE,
+    (_S.COMPLETE_COMMIT, True): _Answer.INVALID,
+    (_S.COMPLETE_COMMIT, False): _Answer.DECIDE,
+    (_S.COMPLETE_ABORT, True): _Answer.INVALID,
+    (_S.COMPLETE_ABORT, False): _Answer.DECIDE,
 }
 
 

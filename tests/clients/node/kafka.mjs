@@ -1,4 +1,5 @@
 // What the scripts here share: a client, every codec, arguments in and JSON out.
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 
 const require = createRequire(import.meta.url)
@@ -47,6 +48,10 @@ export async function run(main) {
     clientId: 'kafkajs',
     brokers: given.bootstrap_servers.split(','),
     sasl: given.sasl,
+    // Files, by their names in Node's TLS: ca, cert, key.
+    ssl: given.ssl && Object.fromEntries(
+      Object.entries(given.ssl).map(([name, path]) => [name, readFileSync(path)]),
+    ),
     logLevel: logLevel.NOTHING,
     // Its default is a second, which is nothing where much else runs.
     connectionTimeout: 20_000,
@@ -54,8 +59,8 @@ export async function run(main) {
   })
   await zstd.init()
   try {
-    process.stdout.write(JSON.stringify(await main(kafka, given)))
-    process.exit(0)
+    // What is long is on its way when this returns.
+    process.stdout.write(JSON.stringify(await main(kafka, given)), () => process.exit(0))
   } catch (error) {
     process.stdout.write(JSON.stringify({ error: error.type ?? error.name, message: error.message }))
     process.exit(1)

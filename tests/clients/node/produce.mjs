@@ -1,4 +1,4 @@
-// Produces given.messages to given.topic and prints the answers.
+// Produces given.messages to given.topic, a value as many times as it says, and prints the answers.
 import { codecs, run } from './kafka.mjs'
 
 await run(async (kafka, given) => {
@@ -10,14 +10,18 @@ await run(async (kafka, given) => {
   })
   await producer.connect()
   const answers = []
-  const size = given.batch ?? given.messages.length
-  for (let first = 0; first < given.messages.length; first += size) {
+  const messages = given.messages.map(({ times, value, ...rest }) => ({
+    ...rest,
+    value: times ? value.repeat(times) : value,
+  }))
+  const size = given.batch ?? messages.length
+  for (let first = 0; first < messages.length; first += size) {
     answers.push(
       ...(await producer.send({
         topic: given.topic,
         acks: given.acks ?? -1,
         compression: codecs[given.codec ?? 'none'],
-        messages: given.messages.slice(first, first + size),
+        messages: messages.slice(first, first + size),
       })),
     )
   }

@@ -13,8 +13,9 @@ import pytest
 
 from kafkaesque.cli.exit_codes import INTERRUPTED, OK
 from kafkaesque.spark.pipelines.run_record import is_locked
-from tests.clients.kafka_helpers import Sent, TopicMaker, eventually, produce
+from tests.clients.kafka_helpers import Sent, TopicMaker, produce
 from tests.spark.pipelines.commands import Project, children_of, is_running
+from tests.waiting import eventually
 
 PARTITIONS = 3
 #: A run ends within seconds of Ctrl-C where nothing else keeps the machine busy.

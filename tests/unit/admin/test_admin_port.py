@@ -13,15 +13,16 @@ from kafkaesque.admin import connection as bounds
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.gateway import CONNECTIONS_MAX, AdminGateway
 from kafkaesque.admin.health import reasons_against
-from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.transactions import Transactions
 from kafkaesque.broker.listeners import ADMIN, Listener, default_listener
 from kafkaesque.broker.partitions.partition_table import RecoveryState
 from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
+from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.ids import NodeId
-from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
 from kafkaesque.sim.env import Machine, World
 
 PORT = 8080
@@ -94,7 +95,8 @@ class Ground:
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
-        self.cluster = ClusterWithPorts(self.world)
+        # Its own, so that it can be given other doors.
+        self.cluster = ClusterWithPorts(self.world, gateways={KAFKA_PORT: KafkaGateway})
         self.lines: list[str] = []
         self._count = 0
         self.cluster.start()
@@ -115,7 +117,8 @@ class Ground:
         return Visitor(self.world, self.world.add_machine(f"visitor{self._count}"))
 
     def wait_until_ready(self) -> None:
-        self.run_until(lambda: not reasons_against(self.broker.doors))
+        brokers = self.cluster.brokers.values()
+        self.run_until(lambda: not any(reasons_against(each.doors) for each in brokers))
 
 
 @pytest.fixture
@@ -339,7 +342,7 @@ def test_one_connection_too_many_is_closed(ground: Ground) -> None:
 
 def test_a_defect_in_a_handler_is_answered_and_reported(ground: Ground) -> None:
     ground.gateway.stop()
-    ground.serve(replace(ground.broker.doors, activity=cast(Activity, None)))
+    ground.serve(replace(ground.broker.doors, transactions=cast(Transactions, None)))
     assert ground.visit().ask("/metrics")[0] == 500
     assert "could not be answered" in ground.lines[0]
     assert ground.visit().ask("/health/live")[0] == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from bench.chaos.ground import Ground
 from bench.chaos.history import History
 from bench.chaos.plan import IN_ORDER, KILLED
 from kafkaesque.sim.faults import Fault
+from tests.waiting import eventually
 
 WAIT_S_MAX = 60.0
 #: Ends as the file says that is called as the call; the n-th line is that of the n-th call.
@@ -75,10 +75,11 @@ def departure_of(home: Path, machine: MachineOf, drain: str, remove: str) -> Dep
 
 
 def go(departure: Departure) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while departure.is_under_way and time.monotonic() < deadline:
+    def is_over() -> bool:
         departure.tick()
-        time.sleep(0.002)
+        return not departure.is_under_way
+
+    eventually(is_over, "the departure is over", seconds=WAIT_S_MAX, pause_s=0.002)
 
 
 def calls(home: Path) -> list[str]:

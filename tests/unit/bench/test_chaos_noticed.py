@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +29,7 @@ from kafkaesque.model.records import Record
 from kafkaesque.storage.checkpoint import CHECKPOINT, write_checkpoint
 from kafkaesque.storage.entries import HardState, LogIdentity, LogStart
 from kafkaesque.storage.log_snapshot import LogSnapshot, SegmentSummary, write_snapshot
+from tests.waiting import eventually
 
 PLAIN: Where = ("plain", 0)
 NOBODY_LISTENS = "127.0.0.1:1"
@@ -231,6 +231,14 @@ def machine_at(home: Path, *enter: str) -> tuple[Machine, list[str], list[str]]:
     return machine, said, anomalies
 
 
+def tick_until(machine: Machine, is_so: Callable[[], bool]) -> None:
+    def is_done() -> bool:
+        machine.tick()
+        return is_so()
+
+    eventually(is_done, "the machine has noticed", seconds=WAIT_S_MAX, pause_s=0.005)
+
+
 def end_by_itself(machine: Machine, fault: str) -> None:
     """Let a program run that ends at once, with something wrong at the disk or not."""
     machine.start()
@@ -242,10 +250,7 @@ def end_by_itself(machine: Machine, fault: str) -> None:
         assert page.failures == 1
     elif fault == "space":
         machine._was_full = True
-    deadline = time.monotonic() + WAIT_S_MAX
-    while machine.own_ends == 0 and time.monotonic() < deadline:
-        machine.tick()
-        time.sleep(0.005)
+    tick_until(machine, lambda: machine.own_ends > 0)
     machine.kill()
     assert machine.own_ends == 1
 
@@ -316,10 +321,7 @@ def test_damage_that_log_verify_does_not_find_is_an_anomaly(
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(verify))
         assert machine.damage(kind, Random(1)) is not None
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not started.is_set() and time.monotonic() < deadline:
-        machine.tick()
-        time.sleep(0.005)
+    tick_until(machine, started.is_set)
     assert names_of(anomalies) == names
     machine.cure()
     assert (machine.data / "plain-0").exists() is not is_cured

@@ -115,7 +115,7 @@ def test_without_all_controllers_nothing_is_decided() -> None:
     ring.beat_all(10)
     ring.loop.run_for(60_000)
     assert [one.decided for one in two] == [[], []]
-    assert "controller(s) 3 to know" in ring.reports[-1]
+    assert "controller(s) 3 to say" in ring.reports[-1]
     assert len(ring.reports) > 4
 
 

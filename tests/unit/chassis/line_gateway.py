@@ -40,6 +40,7 @@ class LineGateway(Gateway):
         options = PortOptions(
             protocol=PROTOCOL,
             listener=listener.name,
+            tls=listener.tls,
             framing=Framing.STREAM,
             connections_max=10,
             unsent_bytes_max=PUSHED_BYTES_MAX,

@@ -63,6 +63,7 @@ class EchoGateway(Gateway):
         options = PortOptions(
             protocol="echo",
             listener=listener.name,
+            tls=listener.tls,
             framing=Framing.STREAM,
             connections_max=self.connections_max,
             unsent_bytes_max=UNSENT_BYTES_MAX,

@@ -55,6 +55,15 @@ class RealWorld:
     def settle(self) -> None:
         self.loop.run_until_complete(asyncio.sleep(0.05))
 
+    def settle_turns(self, count: int) -> None:
+        """Let so many turns of the loop go by."""
+
+        async def turns() -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(turns())
+
     def close(self) -> None:
         for close in self.at_close:
             close()

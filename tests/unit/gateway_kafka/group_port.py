@@ -135,6 +135,9 @@ class Wire:
             assert not isinstance(part, FileRange)
             self.frames.append(memoryview(part)[4:])
 
+    def peer_certificate(self) -> None:
+        return None
+
     def unsent_bytes(self) -> int:
         return 0
 

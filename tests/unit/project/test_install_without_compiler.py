@@ -43,6 +43,13 @@ def test_installs_and_works_without_a_compiler(checkout: Path, tmp_path: Path) -
     subprocess.run(install, env=environment, timeout=240, check=True)
     assert (target / "kafkaesque" / "py.typed").exists()
     assert list(target.rglob("*.so")) == []
+    # Node is not needed either: what the console serves is part of the package.
+    static = Path("kafkaesque/console/static")
+    shipped = {path.relative_to(target / static) for path in (target / static).rglob("*.gz")}
+    assert shipped == {
+        path.relative_to(ROOT / "src" / static) for path in (ROOT / "src" / static).rglob("*.gz")
+    }
+    assert Path("index.html.gz") in shipped
 
     tried = subprocess.run(
         [sys.executable, "-c", TRY_IT, str(target)],

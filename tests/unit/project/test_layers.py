@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
@@ -22,6 +24,8 @@ PLANTED = [
     ("server", "kafkaesque.sim", "kafkaesque.server.planted -> kafkaesque.sim"),
     ("broker", "asyncio", "kafkaesque.broker.planted -> asyncio"),
     ("groups", "time", "kafkaesque.groups.planted -> time"),
+    ("routing", "random", "kafkaesque.routing.planted -> random"),
+    ("routing", "kafkaesque.protocols", "kafkaesque.routing.planted -> kafkaesque.protocols"),
     ("storage", "os.path", "kafkaesque.storage.planted -> os"),
     ("raft", "random", "kafkaesque.raft.planted -> random"),
     ("membership", "socket", "kafkaesque.membership.planted -> socket"),
@@ -35,6 +39,8 @@ PLANTED = [
         "kafkaesque.protocols.text.planted -> kafkaesque.protocols.kafka",
     ),
     ("server", "rich.table", "kafkaesque.server.planted -> rich"),
+    ("console", "kafkaesque.broker", "kafkaesque.console.planted -> kafkaesque.broker"),
+    ("admin", "kafkaesque.console", "kafkaesque.admin.planted -> kafkaesque.console"),
     ("spark", "kafkaesque.broker", "kafkaesque.spark.planted -> kafkaesque.broker"),
     ("spark", "kafkaesque.storage", "kafkaesque.spark.planted -> kafkaesque.storage"),
     ("model", "pyarrow", "kafkaesque.model.planted -> pyarrow"),
@@ -139,3 +145,55 @@ def test_no_files_import_one_another_in_a_circle() -> None:
         module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules
     }
     assert circles(imports) == []
+
+
+#: From the chassis down. Above it, messages of Kafka are read as what their version says.
+TYPED = (
+    "model env tables raft storage groups transactions queues routing membership broker chassis"
+).split()
+
+
+def untyped(module: ast.Module) -> Iterator[str]:
+    """Yield the public names of a module whose types say `Any`."""
+
+    def says_any(*types: ast.expr | None) -> bool:
+        nodes = (node for each in types if each is not None for node in ast.walk(each))
+        return any(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
+
+    def look(body: list[ast.stmt]) -> Iterator[str]:
+        for node in body:
+            match node:
+                case ast.ClassDef(name=name) if not name.startswith("_"):
+                    yield from look(node.body)
+                case ast.FunctionDef(name=name) if not name.startswith("_") or name == "__init__":
+                    given = node.args
+                    arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+                    arguments += [each for each in (given.vararg, given.kwarg) if each is not None]
+                    if says_any(node.returns, *(each.annotation for each in arguments)):
+                        yield name
+                case ast.AnnAssign(target=ast.Name(id=name)) if not name.startswith("_"):
+                    if says_any(node.annotation):
+                        yield name
+                case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("_"):
+                    if says_any(node.value):
+                        yield name
+
+    return look(module.body)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(a: Any): ...", "class A:\n b: list[Any]", "C = Callable[[Any], None]"],
+)
+def test_what_is_not_typed_is_found(source: str) -> None:
+    assert list(untyped(ast.parse(source))) != []
+
+
+def test_nothing_that_a_room_shows_is_without_a_type() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for room in TYPED
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for name in untyped(ast.parse(path.read_text()))
+    ]
+    assert found == []

@@ -38,10 +38,13 @@ def test_pins_of_one_package_agree() -> None:
     assert {name: versions for name, versions in seen.items() if len(versions) > 1} == {}
 
 
-def test_the_node_lock_has_hashes_and_no_addresses() -> None:
-    lock = json.loads((ROOT / "tests/clients/node/package-lock.json").read_text())
+@pytest.mark.parametrize(
+    ("folder", "package"), [("tests/clients/node", "kafkajs"), ("console", "svelte")]
+)
+def test_a_node_lock_has_hashes_and_no_addresses(folder: str, package: str) -> None:
+    lock = json.loads((ROOT / folder / "package-lock.json").read_text())
     packages = {name: entry for name, entry in lock["packages"].items() if name}
-    assert "node_modules/kafkajs" in packages
+    assert f"node_modules/{package}" in packages
     for name, entry in packages.items():
         assert "resolved" not in entry, name
         assert entry["integrity"].startswith("sha512-"), name
@@ -54,3 +57,13 @@ def test_every_package_that_is_asked_for_has_its_licence_and_reason_on_record(pa
     asked_for = [name for name in asked_for if not name.startswith("-")]
     assert asked_for
     assert [name for name in asked_for if not re.search(rf"[| ]{name}\b", page)] == []
+
+
+def test_every_package_of_the_console_has_its_licence_and_reason_on_record() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    package = json.loads((ROOT / "console" / "package.json").read_text())
+    asked_for = [*package["dependencies"], *package["devDependencies"]]
+    assert "uplot" in asked_for
+    assert [name for name in asked_for if not re.search(rf"[| ]{re.escape(name)}\b", page)] == []
+    for version in {**package["dependencies"], **package["devDependencies"]}.values():
+        assert re.fullmatch(r"[0-9.]+", version)

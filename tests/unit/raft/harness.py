@@ -511,3 +511,21 @@ class Cluster:
             for e in self.members[NodeId(node)].live.entries
             if e.kind is not EntryKind.CONFIG
         ]
+
+
+def snapshot_to_send(config: RaftConfig | None = None) -> tuple[Cluster, SendSnapshot]:
+    """Return a lazy leader, 1, and what it has to do for 3, whose entries it has no more."""
+    cluster = Cluster(3, config=config, is_lazy=True)
+    cluster.elect(1)
+    cluster.crash(3)
+    cluster.notice_all()
+    last = cluster.propose(1).last_index
+    cluster.flow()
+    cluster.compact(1, last)
+    cluster.start(3)
+    cluster.notice_all()
+    while not cluster.members[NodeId(1)].work:
+        cluster.deliver()
+    work = cluster.members[NodeId(1)].work.popleft()
+    assert isinstance(work, SendSnapshot)
+    return cluster, work

@@ -20,8 +20,8 @@ from kafkaesque.raft.entries import EntryKind, EntryMeta, HardState, Proposal
 from kafkaesque.raft.errors import MalformedRaftMessage, RaftInvariantBroken
 from kafkaesque.raft.messages import AppendRequest, SnapshotRequest
 from kafkaesque.raft.progress import PeerProgress, ProgressState
-from kafkaesque.raft.ready import Replicate, Role, SendSnapshot
-from tests.unit.raft.harness import GROUP, Cluster
+from kafkaesque.raft.ready import Replicate, Role
+from tests.unit.raft.harness import GROUP, Cluster, snapshot_to_send
 
 CONFIGURATION = Configuration(voters=(NodeId(1), NodeId(2)))
 
@@ -108,19 +108,7 @@ def test_work_for_a_peer_that_was_lost_since_is_void() -> None:
 
 
 def test_a_snapshot_of_what_is_not_committed_is_reported() -> None:
-    cluster = Cluster(3, is_lazy=True)
-    cluster.elect(1)
-    cluster.crash(3)
-    cluster.notice_all()
-    last = cluster.propose(1).last_index
-    cluster.flow()
-    cluster.compact(1, last)
-    cluster.start(3)
-    cluster.notice_all()
-    while not cluster.members[NodeId(1)].work:
-        cluster.deliver()
-    work = cluster.members[NodeId(1)].work.popleft()
-    assert isinstance(work, SendSnapshot)
+    cluster, work = snapshot_to_send()
     with pytest.raises(RaftInvariantBroken, match="a snapshot at 99"):
         cluster[1].fill_snapshot(work, 99, b"")
 

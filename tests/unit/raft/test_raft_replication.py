@@ -15,7 +15,7 @@ from kafkaesque.raft.progress import ProgressState
 from kafkaesque.raft.ready import Replicate, SendSnapshot
 from kafkaesque.raft.restored_state import RestoredState
 from tests.unit.raft.disk_image import DiskImage
-from tests.unit.raft.harness import GROUP, Cluster
+from tests.unit.raft.harness import GROUP, Cluster, snapshot_to_send
 
 FIGURE_7 = {
     "a": (1, 1, 1, 4, 4, 5, 5, 6, 6),
@@ -455,19 +455,7 @@ def test_a_lost_snapshot_is_sent_again() -> None:
 
 
 def test_a_snapshot_that_cannot_be_made_is_asked_for_again() -> None:
-    cluster = Cluster(3, config=RaftConfig(snapshot_retry_ticks=7), is_lazy=True)
-    cluster.elect(1)
-    cluster.crash(3)
-    cluster.notice_all()
-    last = cluster.propose(1).last_index
-    cluster.flow()
-    cluster.compact(1, last)
-    cluster.start(3)
-    cluster.notice_all()
-    while not cluster.members[NodeId(1)].work:
-        cluster.deliver()
-    work = cluster.members[NodeId(1)].work.popleft()
-    assert isinstance(work, SendSnapshot)
+    cluster, work = snapshot_to_send(RaftConfig(snapshot_retry_ticks=7))
     cluster[1].on_snapshot_failed(work)
     cluster.tick(1, times=7)
     assert [type(item) for item in cluster.members[NodeId(1)].work] == [SendSnapshot]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import TestAuthority
 from tests.unit.env.worlds import RealWorld
 
 
@@ -12,6 +13,11 @@ def world(tmp_path: Path) -> Iterator[RealWorld]:
     made = RealWorld(tmp_path / "data")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
+    return TestAuthority(tmp_path_factory.mktemp("authority") / "ca")
 
 
 @pytest.fixture

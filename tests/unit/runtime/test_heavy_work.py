@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from kafkaesque.model.errors import InvariantBroken, WorkerLost
 from kafkaesque.runtime import heavy_work, worker
 from tests.unit.env import steps
 from tests.unit.env.worlds import RealWorld
+from tests.waiting import eventually
 
 _BROKER = """\
 import asyncio, sys
@@ -35,13 +35,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False  # gone before it was looked up, or between that and reading
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def begin(world: RealWorld, seen: list[int]) -> None:
@@ -126,7 +119,7 @@ def test_a_broker_that_is_killed_leaves_no_worker_process(tmp_path: Path) -> Non
         assert is_alive(pid), "it is busy for a minute"
         broker.send_signal(signal.SIGKILL)
         broker.wait()
-        wait_for(lambda: not is_alive(pid))
+        eventually(lambda: not is_alive(pid), "the worker has ended")
     finally:
         broker.kill()
         broker.wait()
@@ -139,7 +132,7 @@ def test_a_worker_process_waits_for_the_last_one_of_the_directory(tmp_path: Path
     )
     world = RealWorld(tmp_path)
     try:
-        wait_for(lambda: f"{holder.pid}" in Path("/proc/locks").read_text())
+        eventually(lambda: f"{holder.pid}" in Path("/proc/locks").read_text(), "the lock is taken")
         seen: list[int] = []
         world.env.disk.run_steps(steps.sleep, 0.0, seen.append, lambda *_: None)
         world.settle()

@@ -14,6 +14,7 @@ from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.runtime.runner import run
 
 class Service:
+    reload = None
     def __init__(self, env, how):
         self.env, self.how = env, how
         env.env.clock.call_soon(self.ready)
@@ -87,6 +88,7 @@ from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.runtime.runner import run
 
 class Service:
+    reload = None
     def __init__(self, doors):
         self.links = []
         options = ListenOptions(framing=Framing.STREAM)

@@ -170,6 +170,8 @@ def test_protocols_without_a_log_in_cannot_require_one(tmp_path: Path) -> None:
 def test_a_locked_door_beside_an_open_one_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"set text\.port = 0"):
         secured(tmp_path, REQUIRED, broker='[[listener]]\nprotocol = "text"\n')
+    with pytest.raises(ConfigError, match=r"the listener admin beside it"):
+        secured(tmp_path, REQUIRED, broker='host = "10.0.0.1"\n')
 
 
 def test_super_users_are_named_as_kafka_names_them(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkaesque.testing import LiveCluster
+from tests.waiting import eventually
 
 DEADLINE_S = 150.0
 COUNT = 2_000
@@ -105,16 +105,9 @@ def test_a_broker_that_has_given_up_its_disk_comes_back_when_all_is_healed(
     make_topic(live, "given-up")
     live.fail_syncs(2)
     assert produce(live, "given-up", 1) == []
-    await_that(lambda: any("the disk failed" in line for line in live.history()))
+    eventually(lambda: any("the disk failed" in line for line in live.history()), "the end")
     live.heal()
-    await_that(live.is_whole)
-
-
-def await_that(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(live.is_whole, "all are there again", seconds=DEADLINE_S)
 
 
 def test_clients_leave_a_broker_that_is_cut_off(live: LiveCluster) -> None:

@@ -17,7 +17,7 @@ from kafkaesque.broker.controller.controller import Controller
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
-from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.caller import RemoteCaller, refused_where_unreachable
 from kafkaesque.broker.requests.commands import (
     AllocateProducerIds,
     AskControllers,
@@ -34,6 +34,7 @@ from kafkaesque.broker.requests.commands import (
     RegisterBroker,
     TakeUpMove,
 )
+from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import NodeId, TopicId
@@ -42,7 +43,6 @@ RETRY_MS = 10
 #: So long commands wait for a controller on a broker that is cut off: a moment after the network is
 #: healed it knows one. Then they are refused: other brokers may know a controller now.
 CUT_OFF_MS = 5_000
-DESCRIBE_RETRY_MS = 50
 #: So often a topic is asked for, and nobody knows whether it was made.
 DOUBTS_MAX = 8
 #: A broker's word that is passed on is answered within this; then the broker asks again.
@@ -160,26 +160,21 @@ class ControllerClient:
 
         Raises nothing: `on_done` gets `RequestTimedOut` if nobody who leads has said so in time.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
 
-        def attempt() -> None:
-            leader, left_ms = self.leader(), deadline_ms - self._clock.now_ms()
-            if left_ms <= 0:
-                on_done(RequestTimedOut("no controller leads, or it cannot be reached"))
-            elif leader == self._node:
+        def attempt(left_ms: int, on_outcome: Callable[[ViewOutcome], None]) -> None:
+            leader = self.leader()
+            if leader is None:
+                raise NotController("there is no controller at the moment")
+            if leader == self._node:
                 on_outcome(self._voters.view(state))
-            elif leader is None:
-                self._clock.call_later(min(DESCRIBE_RETRY_MS, left_ms), attempt)
-            else:
-                self._caller.ask(leader, AskControllers(), ControllersView, left_ms, on_outcome)
+                return
+            settle = refused_where_unreachable(NotController, on_outcome)
+            self._caller.ask(leader, AskControllers(), ControllersView, left_ms, settle)
 
-        def on_outcome(outcome: ViewOutcome | PeerUnreachable) -> None:
-            if isinstance(outcome, NotController | PeerUnreachable):
-                self._clock.call_later(DESCRIBE_RETRY_MS, attempt)
-            else:
-                on_done(outcome)
+        def too_late(_: object) -> RequestRefused:
+            return RequestTimedOut("no controller leads, or it cannot be reached")
 
-        attempt()
+        retry(self._clock, timeout_ms, attempt, on_done, too_late, passing=(NotController,))
 
     def _guess(self, command: ControllerCommand) -> NodeId | None:
         """Return whom to ask where no leader is known; nobody if that will be known soon.

@@ -10,9 +10,8 @@ from typing import TypeVar
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.offset_topics import is_of_topic, when_sure
-from kafkaesque.broker.peers.link import PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
-from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.caller import RemoteCaller, refused_where_unreachable
 from kafkaesque.broker.requests.commands import (
     Done,
     ForwardCommitOffsets,
@@ -21,6 +20,7 @@ from kafkaesque.broker.requests.commands import (
     GroupOffsets,
 )
 from kafkaesque.broker.requests.desk import RequestDesk
+from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.events import (
@@ -42,12 +42,8 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NodeId, TopicPartition
 
-RETRY_MS = 50
-
 ResultT = TypeVar("ResultT", Done, GroupOffsets)
-#: Told how an attempt went.
-OnTried = Callable[[ResultT | RequestRefused | PeerUnreachable], None]
-#: Told how it went in the end.
+#: Told how it went, or an attempt of it.
 OnOutcome = Callable[[ResultT | RequestRefused], None]
 
 #: What a write is told of which nobody knows whether it will be in the log.
@@ -93,15 +89,15 @@ class GroupOffsetsClient:
         """
         request = ForwardCommitOffsets(group_id=group_id, offsets=list(offsets))
 
-        def attempt(left_ms: int, on_tried: OnTried[Done]) -> None:
+        def attempt(left_ms: int, on_outcome: OnOutcome[Done]) -> None:
             if not is_wanted():
-                on_tried(RequestTimedOut("nobody waits for the commit any more"))
-            elif (coordinator := self._find_or_refuse(group_id, on_tried)) == self._node:
-                self._serve_commit(request, on_tried)
-            elif coordinator is not None:
-                self._caller.ask(
-                    coordinator, request, Done, left_ms, lambda each: on_tried(_told(each))
-                )
+                raise RequestTimedOut("nobody waits for the commit any more")
+            coordinator = self._coordinator(group_id)
+            if coordinator == self._node:
+                self._serve_commit(request, on_outcome)
+                return
+            settle = refused_where_unreachable(RequestTimedOut, on_outcome)
+            self._caller.ask(coordinator, request, Done, left_ms, settle)
 
         self._retry(attempt, timeout_ms, on_done)
 
@@ -116,48 +112,26 @@ class GroupOffsetsClient:
         """Read what is committed; `on_done` gets `GroupOffsets` or a refusal."""
         request = ForwardFetchOffsets(group_id=group_id, topic=topic, partitions=list(partitions))
 
-        def attempt(left_ms: int, on_tried: OnTried[GroupOffsets]) -> None:
-            coordinator = self._find_or_refuse(group_id, on_tried)
+        def attempt(left_ms: int, on_outcome: OnOutcome[GroupOffsets]) -> None:
+            coordinator = self._coordinator(group_id)
             if coordinator == self._node:
-                self._serve_fetch(request, on_tried)
-            elif coordinator is not None:
-                self._caller.ask(coordinator, request, GroupOffsets, left_ms, on_tried)
+                self._serve_fetch(request, on_outcome)
+                return
+            settle = refused_where_unreachable(LeaderNotAvailable, on_outcome)
+            self._caller.ask(coordinator, request, GroupOffsets, left_ms, settle)
 
         self._retry(attempt, timeout_ms, on_done)
 
-    def _find_or_refuse(
-        self, group_id: str, on_tried: Callable[[LeaderNotAvailable], None]
-    ) -> NodeId | None:
-        try:
-            return self._coordinator(group_id)
-        except LeaderNotAvailable as refusal:
-            on_tried(refusal)
-            return None
-
     def _retry(
         self,
-        attempt: Callable[[int, OnTried[ResultT]], None],
+        attempt: Callable[[int, OnOutcome[ResultT]], None],
         timeout_ms: int,
         on_done: OnOutcome[ResultT],
     ) -> None:
-        clock = self._clock
-        deadline_ms = clock.now_ms() + timeout_ms
+        def too_late(_: object) -> RequestRefused:
+            return RequestTimedOut("the group's coordinator could not be reached in time")
 
-        def go() -> None:
-            left_ms = deadline_ms - clock.now_ms()
-            if left_ms <= 0:
-                on_done(RequestTimedOut("the group's coordinator could not be reached in time"))
-            else:
-                attempt(left_ms, on_tried)
-
-        def on_tried(outcome: ResultT | RequestRefused | PeerUnreachable) -> None:
-            if isinstance(outcome, NotLeader | LeaderNotAvailable | PeerUnreachable):
-                left_ms = max(0, deadline_ms - clock.now_ms())
-                clock.call_later(min(RETRY_MS, left_ms), go)
-            else:
-                on_done(outcome)
-
-        go()
+        retry(self._clock, timeout_ms, attempt, on_done, too_late)
 
     def _coordinator(self, group_id: str) -> NodeId:
         where = self._coordinators.find(group_id)
@@ -258,12 +232,6 @@ class GroupOffsetsClient:
             for topic, partition in (each.partition,)
             if each.committed is not None and topic in state.topics and is_of_topic(state, each)
         ]
-
-
-def _told(
-    outcome: Done | RequestRefused | PeerUnreachable,
-) -> Done | RequestRefused:
-    return RequestTimedOut(str(outcome)) if isinstance(outcome, PeerUnreachable) else outcome
 
 
 def _error_of(result: Result | GroupError) -> GroupError:

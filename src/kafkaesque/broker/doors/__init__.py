@@ -8,6 +8,7 @@ from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.groups import Groups
+from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
@@ -35,3 +36,4 @@ class Doors:
     access: Access
     configuration: Configuration
     condition: Condition
+    parts: Parts

@@ -53,10 +53,6 @@ TOLD_EVERY_MS: Final = 60_000
 #: Addresses that are asked.
 ASKED_MAX: Final = 100
 
-_OPTIONS: Final = ListenOptions(
-    framing=Framing.LENGTH_PREFIXED, frame_bytes_max=GREETING_BYTES_MAX, is_closed_first=True
-)
-
 
 class Inquiry:
     """Asks some addresses about this broker's id, for a limited time."""
@@ -67,11 +63,21 @@ class Inquiry:
         write_claim: Callable[[], list[Buffer]],
         limit_ms: int,
         *,
+        tls: str,
         on_claimed: Callable[[Claimed], None],
         on_unknown: Callable[[NameUnknown], None],
         on_over: Callable[[], None],
     ) -> None:
-        """`on_over`: nobody is left who has not answered, or the time is up."""
+        """`on_over`: nobody is left who has not answered, or the time is up.
+
+        `tls` is what brokers speak TLS by, as in `ListenOptions.tls`.
+        """
+        self._options: Final = ListenOptions(
+            framing=Framing.LENGTH_PREFIXED,
+            frame_bytes_max=GREETING_BYTES_MAX,
+            tls=tls,
+            is_closed_first=True,
+        )
         self.env: Final = env
         self.write_claim: Final = write_claim
         self.on_unknown: Final = on_unknown
@@ -88,7 +94,7 @@ class Inquiry:
             return
         question = self._asked[address] = _Question(self)
         self._open.add(question)
-        self.env.network.connect(address, _OPTIONS, question, question.on_failed)
+        self.env.network.connect(address, self._options, question, question.on_failed)
 
     def on_answer(self, question: "_Question", claimed: Claimed | None) -> None:
         """One has answered, or will not: that says nothing."""
@@ -223,6 +229,7 @@ class Identity:
             self._env,
             self._peers.greeter.write_claim,
             START_MS_MAX,
+            tls=self._peers.papers.dials_by,
             on_claimed=self._on_first_claimed,
             on_unknown=self._on_unknown,
             on_over=self._settle,
@@ -309,6 +316,7 @@ class Identity:
             self._env,
             self._peers.greeter.write_claim,
             DOUBT_MS_MAX,
+            tls=self._peers.papers.dials_by,
             on_claimed=self._on_claimed,
             on_unknown=lambda error: None,
             on_over=self._judge,

@@ -13,8 +13,8 @@ _ADDRESS: Final = (
 _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _TIMESTAMPS: Final = "see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
-_OPEN: Final = "brokers have no TLS"
 _SASL: Final = "access and sasl.mechanisms of the file's [[listener]] say it"
+_TLS: Final = "the file has a section [tls], and tls keys in [[listener]] tables"
 _SHARE: Final = "there are no share groups"
 _STREAMS: Final = "there are no groups of Kafka Streams' own protocol"
 
@@ -51,7 +51,7 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "unclean.leader.election.interval.ms": "it takes place when it has to",
     "early.start.listeners": _ADDRESS,
     "principal.builder.class": "there are no classes of one's own",
-    "security.providers": _OPEN,
+    "security.providers": _TLS,
     "super.users": "it is super.users in the file's [broker]",
 }
 
@@ -69,7 +69,7 @@ _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
     "remote.log.storage.manager.": _TIERED,
     "sasl.": _SASL,
     "share.coordinator.": _SHARE,
-    "ssl.": _OPEN,
+    "ssl.": _TLS,
     "zookeeper.": _ZOOKEEPER,
 }
 

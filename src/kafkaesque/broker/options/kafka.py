@@ -208,7 +208,12 @@ _REPLICATION_OPTIONS = (
         _PURGATORY,
     ),
     _taken("leader.imbalance.per.broker.percentage", INT, 10, "any imbalance is taken back"),
-    _only("security.inter.broker.protocol", STRING, "PLAINTEXT", "brokers speak no TLS"),
+    _only(
+        "security.inter.broker.protocol",
+        STRING,
+        "PLAINTEXT",
+        "[tls] in the file says whether brokers speak TLS",
+    ),
     _taken("controlled.shutdown.enable", BOOLEAN, True, _SHUTDOWN),
     _taken("controlled.shutdown.max.retries", INT, 3, _SHUTDOWN),
     _taken("controlled.shutdown.retry.backoff.ms", LONG, 5000, _SHUTDOWN),

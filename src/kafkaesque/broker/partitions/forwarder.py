@@ -10,7 +10,7 @@ refusal says that nothing was appended; from the append on there is the result, 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
-from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.caller import RemoteCaller, refused_where_unreachable
 from kafkaesque.broker.requests.commands import (
     EARLIEST,
     LATEST,
@@ -29,6 +29,7 @@ from kafkaesque.broker.requests.commands import (
     ForwardProduce,
     ProduceResult,
 )
+from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.disk import Disk, FileRange
 from kafkaesque.model.errors import (
@@ -42,7 +43,6 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NodeId, Offset, TopicPartition
 
-RETRY_MS = 50
 #: One answer between brokers carries at most this many bytes of records, or one batch.
 FORWARD_BYTES_MAX = 8 * 1024 * 1024
 
@@ -53,11 +53,9 @@ ANSWER_MS = 1_000
 
 _NEVER_TRIED = "there was no time left to try"
 
-OnOutcome = Callable[[Any], None]
-#: Gets a `ProduceResult` or a `RequestRefused`.
-OnProduced = OnOutcome
-#: Gets a `FetchResult` or a `RequestRefused`.
-OnFetched = OnOutcome
+ResultT = TypeVar("ResultT")
+OnProduced = Callable[[ProduceResult | RequestRefused], None]
+OnFetched = Callable[[FetchResult | RequestRefused], None]
 
 
 class Forwarder:
@@ -102,7 +100,6 @@ class Forwarder:
         not tried any more once `is_wanted` says no: who waited for the answer may be publishing it
         elsewhere, and so no more batches wait here than there are clients.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnProduced) -> None:
             if not is_wanted():
@@ -116,12 +113,12 @@ class Forwarder:
             )
             leader = self._leader(where)
             if leader == self._node:
-                self.serve(request, on_outcome)
+                self.serve_produce(request, on_outcome)
             else:
                 settle = _settled(_told_by_release_before(where, on_outcome))
                 self._caller.ask(leader, request, ProduceResult, left_ms, settle)
 
-        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+        self._retry(attempt, timeout_ms, on_done)
 
     def fetch(
         self,
@@ -139,7 +136,6 @@ class Forwarder:
         before the last stable offset, and what of them was aborted is named beside them.
         `offset` may be `commands.EARLIEST` or `LATEST`.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
 
         def attempt(left_ms: int, on_outcome: OnFetched) -> None:
             request = ForwardFetch(
@@ -151,12 +147,12 @@ class Forwarder:
             )
             leader = self._leader(where)
             if leader == self._node:
-                self.serve(request, on_outcome)
+                self.serve_fetch(request, on_outcome)
             else:
-                settle = _settled(on_outcome, is_read=True)
+                settle = refused_where_unreachable(LeaderNotAvailable, on_outcome)
                 self._caller.ask(leader, request, FetchResult, left_ms, settle)
 
-        self._retry(attempt, deadline_ms, on_done, _NEVER_TRIED)
+        self._retry(attempt, timeout_ms, on_done)
 
     def _leader(self, where: TopicPartition) -> NodeId:
         state = self._metadata.state.partition(where)
@@ -167,58 +163,44 @@ class Forwarder:
 
     def _retry(
         self,
-        attempt: Callable[[int, OnOutcome], None],
-        deadline_ms: int,
-        on_done: OnOutcome,
-        obstacle: str,
+        attempt: Callable[[int, OnOutcome[ResultT]], None],
+        timeout_ms: int,
+        on_done: OnOutcome[ResultT],
     ) -> None:
-        """Try until there is an outcome, or time is up; then nothing was done (`obstacle`: why)."""
-        clock = self._clock
-        left_ms = deadline_ms - clock.now_ms()
-        if left_ms <= 0:
-            on_done(LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}"))
-            return
-        if self._peers.closed:
-            on_done(LeaderNotAvailable(f"broker {self._node} stops"))
-            return
+        """Try until there is an outcome, or time is up; then nothing was done."""
 
-        def on_outcome(outcome: object) -> None:
-            if isinstance(outcome, NotLeader | LeaderNotAvailable):
-                why = str(outcome)
-                clock.call_later(
-                    min(RETRY_MS, left_ms),
-                    lambda: self._retry(attempt, deadline_ms, on_done, why),
-                )
+        def attempt_unless_closed(left_ms: int, on_outcome: OnOutcome[ResultT]) -> None:
+            if self._peers.closed:
+                on_done(LeaderNotAvailable(f"broker {self._node} stops"))
             else:
-                on_done(outcome)
+                attempt(left_ms, on_outcome)
 
-        try:
-            attempt(left_ms, on_outcome)
-        except LeaderNotAvailable as refusal:
-            on_outcome(refusal)
-        except RequestRefused as refusal:
-            on_done(refusal)
+        def too_late(last: RequestRefused | None) -> RequestRefused:
+            obstacle = last or _NEVER_TRIED
+            return LeaderNotAvailable(f"its leader could not be reached in time: {obstacle}")
+
+        retry(self._clock, timeout_ms, attempt_unless_closed, on_done, too_late)
 
     # -- the leader's end
 
-    def serve(
-        self,
-        request: ForwardProduce | ForwardFetch,
-        on_done: OnOutcome,
-    ) -> None:
-        """Do here what a gateway or another broker asks; refusals go to `on_done` too."""
+    def serve_produce(self, request: ForwardProduce, on_done: OnProduced) -> None:
+        """Append here what a gateway or another broker asks for; `on_done` gets refusals, too."""
         try:
-            match request:
-                case ForwardProduce():
-                    self._serve_produce(request, on_done)
-                case ForwardFetch() if request.wait_ms > 0:
-                    self._wait_and_fetch(request, on_done)
-                case ForwardFetch():
-                    self._serve_fetch(request, on_done)
+            self._serve_produce(request, on_done)
         except RequestRefused as refusal:
             on_done(refusal)
 
-    def _serve_produce(self, request: ForwardProduce, on_done: OnOutcome) -> None:
+    def serve_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
+        """Read here what a gateway or another broker asks for; `on_done` gets refusals, too."""
+        try:
+            if request.wait_ms > 0:
+                self._wait_and_fetch(request, on_done)
+            else:
+                self._serve_fetch(request, on_done)
+        except RequestRefused as refusal:
+            on_done(refusal)
+
+    def _serve_produce(self, request: ForwardProduce, on_done: OnProduced) -> None:
         records = bytearray(request.records)
         where = TopicPartition(request.topic, request.partition)
 
@@ -241,7 +223,7 @@ class Forwarder:
 
         append(None)
 
-    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+    def _wait_and_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
         partition = self._partitions.find(TopicPartition(request.topic, request.partition))
         partition.check_leader()
         if request.offset == EARLIEST:
@@ -254,10 +236,12 @@ class Forwarder:
         if not partition.log_start_offset <= offset <= partition.log.end_offset:
             self._serve_fetch(at_once, on_done)
             return
-        read = WaitingRead(self._clock, partition, offset, lambda: self.serve(at_once, on_done))
+        read = WaitingRead(
+            self._clock, partition, offset, lambda: self.serve_fetch(at_once, on_done)
+        )
         read.start(min(request.wait_ms, WAIT_MS_MAX))
 
-    def _serve_fetch(self, request: ForwardFetch, on_done: OnOutcome) -> None:
+    def _serve_fetch(self, request: ForwardFetch, on_done: OnFetched) -> None:
         partition = self._partitions.find(TopicPartition(request.topic, request.partition))
         partition.check_leader()
         stable_offset = partition.last_stable_offset
@@ -300,7 +284,7 @@ class Forwarder:
         self,
         ranges: list[FileRange],
         on_read: Callable[[bytes], None],
-        on_failed: OnOutcome,
+        on_failed: OnFetched,
     ) -> None:
         """Read ranges one after the other, without waiting where they are in memory."""
         pieces: list[bytes] = []
@@ -332,24 +316,23 @@ def _doubt(why: object) -> RequestTimedOut:
     return RequestTimedOut(f"{why}; it may or may not be done")
 
 
-def _after_append(on_done: OnOutcome) -> OnOutcome:
+def _after_append(on_done: OnProduced) -> OnProduced:
     """Turn into a doubt what a leader refuses of a batch that it has appended."""
 
-    def settle(outcome: object) -> None:
+    def settle(outcome: ProduceResult | RequestRefused) -> None:
         is_doubt = isinstance(outcome, RequestRefused) and not isinstance(outcome, RequestTimedOut)
         on_done(_doubt(outcome) if is_doubt else outcome)
 
     return settle
 
 
-def _settled(on_outcome: OnOutcome, *, is_read: bool = False) -> OnOutcome:
-    """Turn "could not be reached" into a refusal that gateways know.
+def _settled(
+    on_outcome: OnProduced,
+) -> Callable[[ProduceResult | RequestRefused | PeerUnreachable], None]:
+    """Turn "could not be reached" into a refusal that gateways know."""
 
-    What reads may be done twice: of that there is no doubt.
-    """
-
-    def settle(outcome: object) -> None:
-        if isinstance(outcome, PeerNotAsked) or (is_read and isinstance(outcome, PeerUnreachable)):
+    def settle(outcome: ProduceResult | RequestRefused | PeerUnreachable) -> None:
+        if isinstance(outcome, PeerNotAsked):
             on_outcome(LeaderNotAvailable(str(outcome)))
         elif isinstance(outcome, PeerUnreachable):
             on_outcome(_doubt(outcome))
@@ -359,7 +342,7 @@ def _settled(on_outcome: OnOutcome, *, is_read: bool = False) -> OnOutcome:
     return settle
 
 
-def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnOutcome:
+def _told_by_release_before(where: TopicPartition, on_outcome: OnProduced) -> OnProduced:
     """Do the same with what a leader of the release before has answered.
 
     It tells only in its refusal's words that it had appended the batch; no leader of this release
@@ -367,7 +350,7 @@ def _told_by_release_before(where: TopicPartition, on_outcome: OnOutcome) -> OnO
     """
     words = (f"{where} has another leader", f"{where} went offline: ")
 
-    def settle(outcome: object) -> None:
+    def settle(outcome: ProduceResult | RequestRefused) -> None:
         is_doubt = isinstance(outcome, NotEnoughReplicasAfterAppend) or (
             isinstance(outcome, NotLeader | StorageFailed) and str(outcome).startswith(words)
         )

@@ -60,7 +60,7 @@ class Greeter:
         a clock that was put back they would be refused here for as long as that was.
         """
         self._node: Final = node
-        self._cluster_id: Final = cluster_id
+        self.cluster_id: Final = cluster_id
         self.incarnation: Final = incarnation
         self.advertised: Final = advertised
         self._keyring: Final = Keyring(cluster_id, secrets, b"greeting") if secrets else None
@@ -81,7 +81,7 @@ class Greeter:
     def _write(self, to: NodeId, plain: SectionKind, sealed: SectionKind) -> list[Buffer]:
         hello = Hello(
             PROTOCOL_VERSION,
-            self._cluster_id,
+            self.cluster_id,
             self._node,
             write_node(to),
             self.incarnation,
@@ -139,17 +139,17 @@ class Greeter:
             hello, envelope = self._open(body)
         else:
             hello = read_hello(body)
-            if hello.cluster_id == self._cluster_id and self._keyring is not None:
+            if hello.cluster_id == self.cluster_id and self._keyring is not None:
                 raise GreetingDenied(
                     Denial.SECRET_WANTED,
                     f"broker {hello.node} greets without the cluster's secret: "
                     "set its cluster.secret.file",
                 )
-        if hello.cluster_id != self._cluster_id:
+        if hello.cluster_id != self.cluster_id:
             theirs = hello.cluster_id[:SHOWN_CHARACTERS_MAX]
             raise GreetingDenied(
                 Denial.OTHER_CLUSTER,
-                f"it belongs to cluster {theirs!r}, this broker to {self._cluster_id!r}",
+                f"it belongs to cluster {theirs!r}, this broker to {self.cluster_id!r}",
             )
         return hello, envelope
 
@@ -207,3 +207,8 @@ def explain(denial: Denial) -> str:
             )
         case Denial.ID_IN_USE:
             return "it is linked with another process of this broker's id"
+        case Denial.OTHER_CERTIFICATE:
+            return (
+                "this broker's certificate names another one: compare id and cluster.id with the "
+                "URI in it (`kafkaesque certs show FILE`)"
+            )

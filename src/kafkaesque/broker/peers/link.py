@@ -17,6 +17,8 @@ A process that greets as a peer of which another process is linked is turned awa
 one is alive: two processes cannot be one broker (see `identity`). Between `listen` and `start`
 nobody is dialled, so nobody is alive, and claims of ids are answered.
 
+Where brokers speak TLS, a certificate says which broker greets, or is dialled (`papers`).
+
 Whoever connects is a stranger until it has greeted in a short frame of its own; `peer_door` bounds
 strangers. A peer that greets on another connection has given up the one before.
 
@@ -26,6 +28,7 @@ connection, and Raft repeats. Requests fail with `PeerUnreachable` when their li
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -35,6 +38,7 @@ from kafkaesque.broker.peers.claim_desk import ClaimDesk
 from kafkaesque.broker.peers.controller_word import ControllerWord
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX, STRANGERS_MAX, PeerDoor
 from kafkaesque.broker.peers.greeting import Greeter
+from kafkaesque.broker.peers.inbound import Inbound
 from kafkaesque.broker.peers.messages import (
     Denial,
     GreetingDenied,
@@ -52,17 +56,18 @@ from kafkaesque.broker.peers.messages import (
     read_request,
     read_sections,
     write_answer,
-    write_denial,
     write_heartbeat,
     write_raft_section,
     write_request,
     write_section,
 )
 from kafkaesque.broker.peers.outbound import Outbound
+from kafkaesque.broker.peers.papers import Papers
 from kafkaesque.env import Env
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.env.network import Address, Framing, ListenOptions
 from kafkaesque.model.errors import KafkaesqueError
 from kafkaesque.model.ids import NodeId
 
@@ -139,54 +144,6 @@ class PeerEvents(Protocol):
         """A connection to the peer stands; what it must know anyway is to be sent now."""
 
 
-class _Inbound:
-    """A connection that a peer dialled."""
-
-    __slots__ = ("_owner", "connection", "node")
-
-    def __init__(self, owner: "PeerNetwork") -> None:
-        self._owner = owner
-        self.connection: Connection | None = None
-        self.node: NodeId | None = None
-
-    def on_open(self, connection: Connection) -> None:
-        self.connection = connection
-        self._owner.on_inbound_open(self)
-
-    def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
-        try:
-            self._owner.on_frame(self, data)
-        except GreetingDenied as error:
-            self._deny(error)
-        except MalformedPeerFrame as error:
-            self.turn_away(str(error))
-
-    def on_writable(self) -> None:
-        pass
-
-    def on_close(self, error: Exception | None) -> None:
-        if self.connection is not None:
-            self._owner.claims.on_closed(self.connection)
-        self.connection = None
-        self._owner.on_inbound_lost(self)
-
-    def _deny(self, error: GreetingDenied) -> None:
-        """Tell the other side, too, why it is not let in."""
-        if self.connection is not None:
-            parts = write_denial(error.denial)
-            size = sum(len(part) for part in parts)
-            self.connection.write([size.to_bytes(4, "big"), *parts])
-            self._owner.door.tell_of(self.connection.peer, str(error))
-            self._owner.door.release(self)
-            self.connection.close()
-
-    def turn_away(self, reason: str) -> None:
-        """Close it and say why."""
-        if self.connection is not None:
-            self._owner.door.tell_of(self.connection.peer, reason)
-            self.connection.abort()
-
-
 class _Peer:
     """What is known about one other broker."""
 
@@ -216,7 +173,7 @@ class _Peer:
         self.sequence_seen = 0
         #: Groups of which it has a damaged copy.
         self.damaged: frozenset[int] = frozenset()
-        self.inbound: _Inbound | None = None
+        self.inbound: Inbound | None = None
         #: Where the process that has greeted last says that it is.
         self.advertised: Address | None = None
 
@@ -231,12 +188,16 @@ class PeerNetwork:
         node: NodeId,
         greeter: Greeter,
         timings: PeerTimings,
+        papers: Papers | None = None,
         events: PeerEvents | None = None,
         report: Callable[[str], None],
         report_error: Callable[[str], None] | None = None,
         report_warning: Callable[[str], None] | None = None,
     ) -> None:
-        """Without `report_error` and `report_warning`, `report` is told what they would be."""
+        """Without `report_error` and `report_warning`, `report` is told what they would be.
+
+        `papers` say whether brokers speak TLS; without, they do not.
+        """
         self.env = env
         self.node = node
         self.greeter = greeter
@@ -244,6 +205,7 @@ class PeerNetwork:
         self.report_error = report_error or report
         self.report_warning = report_warning or report
         self.closed = False
+        self.papers = papers or Papers(greeter.cluster_id, "")
         self.door = PeerDoor(env.clock, report)
         self.claims = ClaimDesk(self)
         #: Told when a peer is linked with another process of this broker's id.
@@ -274,7 +236,7 @@ class PeerNetwork:
         self._beat: Timer | None = None
         self._beat_due_ms = 0
         #: In the order of opening.
-        self._inbounds: dict[_Inbound, None] = {}
+        self._inbounds: dict[Inbound, None] = {}
 
     # -- start and stop
 
@@ -283,10 +245,12 @@ class PeerNetwork:
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=GREETING_BYTES_MAX,
+            tls=self.papers.listens_by,
+            is_tls_optional=self.papers.is_optional,
             connections_max=CONNECTIONS_MAX,
             is_closed_first=True,
         )
-        self._listener = self.env.network.listen(address, options, lambda: _Inbound(self))
+        self._listener = self.env.network.listen(address, options, lambda: Inbound(self))
         return self._listener.address
 
     def start(self) -> None:
@@ -458,13 +422,19 @@ class PeerNetwork:
             self._lose(node, peer)
         self.on_dial_refused(node, address)
 
-    def on_inbound_open(self, inbound: _Inbound) -> None:
+    def on_inbound_open(self, inbound: Inbound) -> None:
         """Somebody has connected."""
         self._inbounds[inbound] = None
         self.door.admit(inbound)
+        try:
+            self.papers.check_any(inbound.certificate())
+        except MalformedPeerFrame as error:
+            inbound.turn_away(str(error))
 
-    def on_inbound_lost(self, inbound: _Inbound) -> None:
+    def on_inbound_lost(self, inbound: Inbound) -> None:
         """A connection that a peer dialled is closed."""
+        if inbound.connection is not None:
+            self.claims.on_closed(inbound.connection)
         self._inbounds.pop(inbound, None)
         self.door.release(inbound)
         if inbound.node is None or self.closed:
@@ -513,7 +483,7 @@ class PeerNetwork:
 
     # -- receiving
 
-    def on_frame(self, inbound: _Inbound, frame: Buffer) -> None:
+    def on_frame(self, inbound: Inbound, frame: Buffer) -> None:
         """Take a frame that a peer sent."""
         if self.closed:
             return
@@ -521,11 +491,14 @@ class PeerNetwork:
             if kind in (SectionKind.HELLO, SectionKind.SEALED_HELLO):
                 if inbound.node is not None:
                     raise MalformedPeerFrame(f"broker {inbound.node} greets a second time")
-                self._on_hello(inbound, self.greeter.read(kind, body, self._check_id))
+                check = partial(self._check_id, inbound.certificate())
+                self._on_hello(inbound, self.greeter.read(kind, body, check))
             elif kind in (SectionKind.CLAIM, SectionKind.SEALED_CLAIM):
                 if inbound.node is not None or inbound.connection is None:
                     raise MalformedPeerFrame("a claim of a peer that has greeted")
-                self.claims.on_claim(inbound.connection, self.greeter.read_claim(kind, body))
+                hello = self.greeter.read_claim(kind, body)
+                self.papers.check(inbound.certificate(), NodeId(hello.node))
+                self.claims.on_claim(inbound.connection, hello)
             elif inbound.node is None:
                 raise MalformedPeerFrame("the first section must be a greeting")
             else:
@@ -533,8 +506,9 @@ class PeerNetwork:
         if inbound.node is not None:
             self._peers[inbound.node].heard_ms = self.env.clock.now_ms()
 
-    def _check_id(self, hello: Hello) -> None:
-        """Turn away a second process of one id, while the first one is there."""
+    def _check_id(self, certificate: PeerCertificate | None, hello: Hello) -> None:
+        """Turn away who is not the broker, and a second process of it while the first is there."""
+        self.papers.check(certificate, NodeId(hello.node))
         peer = self._peers.get(NodeId(hello.node))
         if (
             peer is not None
@@ -548,7 +522,7 @@ class PeerNetwork:
                 f"another process, at {peer.advertised}, is",
             )
 
-    def _on_hello(self, inbound: _Inbound, hello: Hello) -> None:
+    def _on_hello(self, inbound: Inbound, hello: Hello) -> None:
         node = NodeId(hello.node)
         if node not in self._outbound and len(self._outbound) >= PEERS_MAX:
             raise MalformedPeerFrame(f"broker {node} is new, and {PEERS_MAX} others are known")

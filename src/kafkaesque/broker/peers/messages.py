@@ -56,6 +56,7 @@ class Denial(IntEnum):
     OTHER_SECRET = 4
     OUTDATED = 5
     ID_IN_USE = 6
+    OTHER_CERTIFICATE = 7
 
 
 class MalformedPeerFrame(ValueError):

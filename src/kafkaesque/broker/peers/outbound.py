@@ -6,10 +6,11 @@ from typing import Protocol
 from kafkaesque.broker.peers.door import GREETING_BYTES_MAX
 from kafkaesque.broker.peers.greeting import Greeter, explain
 from kafkaesque.broker.peers.messages import Denial, MalformedPeerFrame, read_denial
+from kafkaesque.broker.peers.papers import Papers
 from kafkaesque.env import Env
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.disk import Buffer
-from kafkaesque.env.network import Address, Connection, Framing, ListenOptions
+from kafkaesque.env.network import Address, Connection, Framing, HandshakeFailed, ListenOptions
 from kafkaesque.model.ids import NodeId
 
 #: Raft messages to a peer that reads too slowly are dropped beyond this; Raft sends them again.
@@ -27,6 +28,7 @@ class LinkOwner(Protocol):
 
     env: Env
     greeter: Greeter
+    papers: Papers
     report_error: Callable[[str], None]
     report_warning: Callable[[str], None]
     #: Told when a peer is linked with another process of this broker's id.
@@ -62,6 +64,7 @@ class Outbound:
         "is_refused",
         "node",
         "state",
+        "untrusted",
     )
 
     def __init__(self, owner: LinkOwner, node: NodeId, address: Address) -> None:
@@ -73,6 +76,8 @@ class Outbound:
         self.attempts = 0
         #: Why the peer does not let us in, as far as it was told of already.
         self.denial: Denial | None = None
+        #: Why whoever listens there is not believed to be the peer; empty: it is.
+        self.untrusted = ""
         #: Whether the peer is not to be dialled any more.
         self.is_over = False
         self._opened_ms = 0
@@ -102,6 +107,7 @@ class Outbound:
         options = ListenOptions(
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=GREETING_BYTES_MAX,
+            tls=self._owner.papers.dials_by,
             is_closed_first=True,
         )
         self._owner.env.network.connect(self.address, options, self, self._on_failed)
@@ -113,6 +119,8 @@ class Outbound:
             # Who has turned us away is gone: another process may let us in.
             self.denial = None
             self._owner.on_refused(self.node, self.address)
+        elif isinstance(error, HandshakeFailed):
+            self._say_untrusted(str(error))
         self._redial_later()
 
     def _redial_later(self) -> None:
@@ -127,9 +135,15 @@ class Outbound:
         if self.is_over:
             connection.abort()
             return
-        self.state = "open"
         self.is_refused = False
         self._opened_ms = owner.env.clock.now_ms()
+        certificate = connection.peer_certificate()
+        if not owner.papers.is_dialled(certificate, self.node):
+            self._say_untrusted(owner.papers.explain(certificate, self.node))
+            connection.abort()
+            return
+        self.untrusted = ""
+        self.state = "open"
         self.connection = connection
         # A frame of its own: the other side takes no long one from somebody it does not know.
         self._parts = owner.greeter.write(self.node)
@@ -150,6 +164,14 @@ class Outbound:
                 self._owner.on_id_in_use(self.node)
         if self.connection is not None:
             self.connection.abort()
+
+    def _say_untrusted(self, reason: str) -> None:
+        """Report why nothing is said to whoever listens there, unless that is known."""
+        if reason != self.untrusted:
+            self.untrusted = reason
+            self._owner.report_error(
+                f"broker {self.node} at {self.address} is not spoken with: {reason}"
+            )
 
     def _tell_of(self, denial: Denial) -> None:
         sentence = f"broker {self.node} at {self.address} turns this broker away: {explain(denial)}"

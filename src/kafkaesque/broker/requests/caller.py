@@ -69,6 +69,20 @@ def read_outcome(answer: PeerAnswer, result_type: type[T]) -> T | RequestRefused
     return kind(answer.message)
 
 
+def refused_where_unreachable(
+    refusal: type[RequestRefused], on_outcome: Callable[[T | RequestRefused], None]
+) -> Callable[[T | RequestRefused | PeerUnreachable], None]:
+    """Have a broker that cannot be reached count as one that refuses."""
+
+    def settle(outcome: T | RequestRefused | PeerUnreachable) -> None:
+        if isinstance(outcome, PeerUnreachable):
+            on_outcome(refusal(str(outcome)))
+        else:
+            on_outcome(outcome)
+
+    return settle
+
+
 class RemoteCaller:
     """Asks other brokers, each request with a time limit."""
 

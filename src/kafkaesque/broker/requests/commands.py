@@ -340,6 +340,14 @@ class ConfirmTransaction(PeerRequest, frozen=True, tag="confirm-transaction", kw
     partitions: list[LedPartition]
 
 
+class AskPart(PeerRequest, frozen=True, tag="ask-part", kw_only=True):
+    """What a broker knows of itself for one page of the admin API; answered by `Part`."""
+
+    page: str
+    #: What is asked, as the page has it.
+    question: bytes
+
+
 ControllerCommand = (
     RegisterBroker
     | AccessCommand
@@ -369,6 +377,7 @@ AnyPeerRequest = (
     ControllerCommand
     | TransferLeadership
     | AskControllers
+    | AskPart
     | AdvanceStart
     | ForwardProduce
     | ForwardFetch
@@ -451,6 +460,15 @@ class MetadataEnd(msgspec.Struct, frozen=True, kw_only=True, tag="metadata-end")
     """Whatever a controller has answered so far lies before this offset of the metadata's log."""
 
     offset: int
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's part of a page of the admin API."""
+
+    #: When it was true, by the broker's own clock.
+    at_ms: int
+    #: What was found, as the page has it.
+    body: bytes
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):

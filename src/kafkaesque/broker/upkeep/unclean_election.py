@@ -7,6 +7,7 @@ partition continues without it. Where enough replicas report, the recovery is cl
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
@@ -36,58 +37,33 @@ ASK_MS = 1_000
 OnElected = Callable[[Done | RequestRefused], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UncleanElections:
     """Begins unclean elections from this broker, whichever broker's controller decides."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        metadata: MetadataView,
-        leaders: LeadersTable,
-        peers: PeerNetwork,
-        controller: ControllerClient,
-    ) -> None:
-        self._clock = clock
-        self._metadata = metadata
-        self._leaders = leaders
-        self._peers = peers
-        self._controller = controller
+    clock: Clock
+    metadata: MetadataView
+    leaders: LeadersTable
+    peers: PeerNetwork
+    controller: ControllerClient
 
     def begin(self, partition: PartitionState, deadline_ms: int, on_done: OnElected) -> None:
         """Bring a partition to a leader; `on_done` gets `Done` or why not, perhaps at once."""
-        UncleanElection(
-            partition,
-            deadline_ms,
-            on_done,
-            clock=self._clock,
-            metadata=self._metadata,
-            leaders=self._leaders,
-            peers=self._peers,
-            controller=self._controller,
-        ).start()
+        _Election(self, partition, deadline_ms, on_done).start()
 
 
-class UncleanElection:
+class _Election:
     """Brings one partition to a leader, or says why that is not done; `on_done` comes once."""
 
     def __init__(
         self,
+        parts: UncleanElections,
         partition: PartitionState,
         deadline_ms: int,
         on_done: OnElected,
-        *,
-        clock: Clock,
-        metadata: MetadataView,
-        leaders: LeadersTable,
-        peers: PeerNetwork,
-        controller: ControllerClient,
     ) -> None:
-        self._clock = clock
-        self._metadata = metadata
-        self._leaders = leaders
-        self._peers = peers
-        self._controller = controller
+        self._parts = parts
+        self._clock = parts.clock
         self._partition = partition
         self._begun_ms = self._clock.now_ms()
         self._deadline_ms = deadline_ms
@@ -106,9 +82,9 @@ class UncleanElection:
             return
         group = self._partition.group
         name, now_ms = self._partition.topic_partition, self._clock.now_ms()
-        leader = self._leaders.leader(group)
-        recovery = self._metadata.state.recoveries.get(group, NO_RECOVERY)
-        if group not in self._metadata.state.partitions_by_group:
+        leader = self._parts.leaders.leader(group)
+        recovery = self._parts.metadata.state.recoveries.get(group, NO_RECOVERY)
+        if group not in self._parts.metadata.state.partitions_by_group:
             self._finish(UnknownTopicOrPartition(f"{name} was deleted"))
         elif leader is not None and self._open is None:
             self._finish(ElectionNotNeeded(f"broker {leader} leads {name}"))
@@ -154,7 +130,7 @@ class UncleanElection:
     def _is_lost(self) -> bool:
         """Tell whether no majority lives, as far as is known here."""
         replicas = self._partition.replicas
-        return 2 * sum(map(self._peers.is_alive, replicas)) <= len(replicas)
+        return 2 * sum(map(self._parts.peers.is_alive, replicas)) <= len(replicas)
 
     def _ask(self, command: ControllerCommand) -> None:
         self._is_asking = True
@@ -167,7 +143,7 @@ class UncleanElection:
             # What was decided is seen in the metadata, a moment later.
             clock.call_later(ASK_MS if may_pass else CHECK_MS, self._may_ask_again)
 
-        self._controller.submit(command, ASK_MS, on_outcome)
+        self._parts.controller.submit(command, ASK_MS, on_outcome)
 
     def _may_ask_again(self) -> None:
         self._is_asking = False

@@ -10,6 +10,7 @@ import typer
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.arguments import new_app, parse_pairs, wrong_usage
 from kafkaesque.model.errors import ConfigError
+from kafkaesque.server.certificates import load_all
 from kafkaesque.server.config import SERVER_OPTIONS, load_config
 from kafkaesque.server.config_checks import (
     check_addresses,
@@ -17,8 +18,12 @@ from kafkaesque.server.config_checks import (
     find_own_seed,
     look_at_seeds,
 )
+from kafkaesque.server.tls_settings import TLS_OPTIONS
 
 app = new_app()
+
+#: What is before the keys of [tls] in `--option`.
+_TLS = "tls."
 
 
 @app.command()
@@ -68,6 +73,7 @@ def broker(
         if check:
             check_data_directory(loaded)
             check_addresses(loaded)
+            load_all(loaded.tls)
     except ConfigError as error:
         raise wrong_usage(str(error)) from None
     if check:
@@ -86,7 +92,10 @@ def _as_environment(given: dict[str, str]) -> dict[str, str]:
     for name in given:
         if name not in SERVER_OPTIONS:
             try:
-                BROKER_OPTIONS.get(name)
+                if name.startswith(_TLS):
+                    TLS_OPTIONS.get(name.removeprefix(_TLS))
+                else:
+                    BROKER_OPTIONS.get(name)
             except ConfigError as error:
                 raise wrong_usage(str(error), "--option name=value") from None
     return {"KAFKAESQUE_" + name.upper().replace(".", "_"): value for name, value in given.items()}

@@ -1,6 +1,6 @@
 """`kafkaesque config`: which options there are, which are in force, and how they are changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -170,11 +170,7 @@ def set_options(
     """
     values = parse_pairs(options, "option", "retention.ms=86400000")
     target = _target(topic, broker, group, all_brokers=all_brokers)
-    from kafkaesque.cli.config_requests import change_values
-
-    change_values(bootstrap, target, {**values})
-    document = {**asdict(target), "set": values}
-    Screen(json=json).done(f"set {', '.join(values)} of {target}", document)
+    _change(bootstrap, target, "set", {**values}, values, json=json)
 
 
 @app.command()
@@ -194,11 +190,24 @@ def unset(
       kafkaesque config unset retention.ms --topic orders
     """
     target = _target(topic, broker, group, all_brokers=all_brokers)
+    _change(bootstrap, target, "unset", dict.fromkeys(options), options, json=json)
+
+
+def _change(
+    bootstrap: str,
+    target: Target,
+    verb: str,
+    values: Mapping[str, str | None],
+    named: Mapping[str, str] | Sequence[str],
+    *,
+    json: bool,
+) -> None:
+    """Change options, and say so; `named` is what the document says of them."""
     from kafkaesque.cli.config_requests import change_values
 
-    change_values(bootstrap, target, dict.fromkeys(options))
-    document = {**asdict(target), "unset": options}
-    Screen(json=json).done(f"unset {', '.join(options)} of {target}", document)
+    change_values(bootstrap, target, values)
+    document = {**asdict(target), verb: named}
+    Screen(json=json).done(f"{verb} {', '.join(named)} of {target}", document)
 
 
 def _target(

@@ -232,6 +232,10 @@ class Watcher:
             text = f"   text {broker.ports.text}" if broker.ports.text else ""
             admin = f"   admin {broker.ports.admin}" if broker.ports.admin else ""
             lines.append(f"  broker {broker.number}   Kafka {broker.address}{text}{admin}")
+        first = cluster.brokers[0]
+        if first.ports.admin:
+            host = first.address.rpartition(":")[0]
+            lines += ["", f"The console: http://{host}:{first.ports.admin}/"]
         lines += ["", "Try next, in another terminal:", "", *_suggestions(cluster), ""]
         lines.append("Ctrl-C stops the cluster; the data stays.")
         print("\n".join(lines), flush=True)

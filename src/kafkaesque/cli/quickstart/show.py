@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 from kafkaesque.cli.terminal import takes_escapes
@@ -39,12 +38,7 @@ class Show:
             self._display.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._display is not None:
             self._display.stop()
 

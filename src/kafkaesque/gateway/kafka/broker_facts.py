@@ -14,7 +14,7 @@ INT = OptionType.INT
 LIST = OptionType.LIST
 STRING = OptionType.STRING
 
-_PLAINTEXT, _SASL = "PLAINTEXT", "SASL_PLAINTEXT"
+_PLAINTEXT = "PLAINTEXT"
 
 
 class Fact(NamedTuple):
@@ -55,7 +55,7 @@ def broker_facts(doors: Doors) -> list[Fact]:
         _fact(
             "listener.security.protocol.map",
             STRING,
-            ",".join(f"{_name(each)}:{_protocol(each)}" for each in listeners),
+            ",".join(f"{_name(each)}:{_security(each)}" for each in listeners),
             "How clients speak there.",
         ),
         _fact("log.dirs", LIST, directory, "The data directory."),
@@ -79,10 +79,11 @@ def _endpoint(listener: Listener, address: Address) -> str:
     return f"{_name(listener)}://{address}"
 
 
-def _protocol(listener: Listener) -> str:
-    return _PLAINTEXT if listener.access is AccessMode.OPEN else _SASL
-
-
 def _name(listener: Listener) -> str:
     """Return what Kafka would call it: one without a name of its own is called by its protocol."""
-    return _PLAINTEXT if listener.name == KAFKA else listener.name.upper()
+    return _security(listener) if listener.name == KAFKA else listener.name.upper()
+
+
+def _security(listener: Listener) -> str:
+    kind = "SSL" if listener.tls else _PLAINTEXT
+    return kind if listener.access is AccessMode.OPEN else f"SASL_{kind}"

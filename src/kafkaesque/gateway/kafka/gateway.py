@@ -42,6 +42,7 @@ class KafkaGateway(Gateway):
         options = PortOptions(
             protocol=KAFKA,
             listener=listener.name,
+            tls=listener.tls,
             framing=Framing.LENGTH_PREFIXED,
             frame_bytes_max=int(option("socket.request.max.bytes")),
             connections_max=CONNECTIONS_MAX,

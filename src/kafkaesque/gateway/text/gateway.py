@@ -56,6 +56,7 @@ class TextGateway(Gateway):
         options = PortOptions(
             protocol=TEXT,
             listener=listener.name,
+            tls=listener.tls,
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX,

@@ -10,18 +10,11 @@ from kafkaesque.model.batch import Attribute, scan_batches
 from kafkaesque.model.batch_encoder import MarkerType, decode_end_marker
 from kafkaesque.model.record_errors import InvalidRecord
 from kafkaesque.model.records import Record, decode_batch
-from kafkaesque.protocols.kafka.api import ApiKey
-from kafkaesque.protocols.kafka.messages.fetch_request import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-)
-from kafkaesque.sim.clients.fetched import are_in_place
+from kafkaesque.sim.clients.fetched import BATCH_BYTES_MAX, are_in_place
 from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.partition_requests import READ_COMMITTED, FetchOptions, fetch
 
-FETCH_VERSION: Final = 13
-READ_COMMITTED: Final = 1
-BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+_OPTIONS: Final = FetchOptions(isolation_level=READ_COMMITTED)
 
 
 class Reads(Protocol):
@@ -80,28 +73,10 @@ class CommittedReader:
         if link is None:
             self._try_again()
             return
-        asked = FetchPartition(
-            partition=self._partition,
-            current_leader_epoch=client.leader_epoch(self._partition),
-            fetch_offset=self._position,
-            partition_max_bytes=1 + client.env.dice.below(4_000),
-        )
-        request = FetchRequest(
-            max_wait_ms=client.fetch_wait_ms,
-            min_bytes=1,
-            max_bytes=100_000,
-            isolation_level=READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
-        )
         host = link.address.host
         was_concluding = self._is_concluding
 
-        def receive(response: Any) -> None:
-            fetched = None
-            if response is not None and response.responses:
-                fetched = response.responses[0].partitions[0]
+        def receive(fetched: Any) -> None:
             if fetched is None or fetched.error_code or not self._take(fetched, host):
                 self._try_again()
                 return
@@ -109,7 +84,7 @@ class CommittedReader:
                 self._ends = (fetched.high_watermark, fetched.last_stable_offset)
             client.env.clock.call_soon(self._fetch)
 
-        link.send(ApiKey.FETCH, FETCH_VERSION, request, receive)
+        fetch(client, link, self._partition, self._position, receive, _OPTIONS)
 
     def _try_again(self) -> None:
         self._client.refresh()
@@ -151,6 +126,35 @@ class CommittedReader:
                         self._history.note_read(self._partition, record.offset, record.value or b"")
             self._position = max(self._position, header.next_offset)
         return True
+
+
+class CommittedReaders:
+    """Readers of some partitions that come to their end together."""
+
+    def __init__(self) -> None:
+        self._readers: Final[list[CommittedReader]] = []
+
+    def add(self, reader: CommittedReader) -> None:
+        """Wait for this one, too."""
+        self._readers.append(reader)
+
+    def conclude(self) -> None:
+        """All is ended: let the readers read what there is now."""
+        for reader in self._readers:
+            reader.conclude()
+
+    def stop(self) -> None:
+        """Read no more."""
+        for reader in self._readers:
+            reader.is_stopped = True
+
+    @property
+    def are_at_end(self) -> bool:
+        """Whether no transaction is open in any partition, and all is read."""
+        return all(reader.is_at_end for reader in self._readers)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self._readers))
 
 
 def is_abort(record: Record) -> bool:

@@ -9,10 +9,8 @@ until `conclude` has waited for everything to be over.
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkaesque.env.network import Address
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from kafkaesque.protocols.kafka.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkaesque.protocols.kafka.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -22,10 +20,10 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
+from kafkaesque.sim.clients.coordinator_link import CoordinatorLink, KeyType
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import BrokerLink, KafkaClient
 
-FIND_COORDINATOR_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 8
 OFFSET_FETCH_VERSION: Final = 7
 PAUSE_MS: Final = 100
@@ -54,7 +52,7 @@ class SimCommitter:
         self._group_id: Final = group_id
         self._partitions: Final = range(partitions)
         self._findings: Final = findings
-        self._coordinator: Address | None = None
+        self._coordinator: Final = CoordinatorLink(client, group_id, KeyType.GROUP, is_patient=True)
         self._number = 0
         self._acknowledged = -1
         #: Numbers of requests that nobody answered.
@@ -81,28 +79,21 @@ class SimCommitter:
     # -- the way to the coordinator
 
     def _step(self) -> None:
-        client = self._client
-        if self._coordinator is None:
-            request = FindCoordinatorRequest(key=self._group_id, key_type=0)
-            link = client.any_link()
-            link.send(ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, request, self._on_found)
+        self._coordinator.reach(self._go_on)
+
+    def _go_on(self, link: BrokerLink | None) -> None:
+        if link is None:
             return
-        link = client.link(self._coordinator)
         is_final = self._is_concluding and self._acknowledged >= 0 and not self._stray
-        if is_final or client.env.dice.below(READ_ONE_IN) == 0:
+        if is_final or self._client.env.dice.below(READ_ONE_IN) == 0:
             self._read(link, is_final=is_final)
         else:
             self._commit(link)
 
-    def _on_found(self, response: Any) -> None:
-        if response is not None and not response.error_code:
-            self._coordinator = Address(response.host, response.port)
-        self._client.later(self._step, PAUSE_MS)
-
     def _on_error(self, code: int | None) -> None:
         if code is not None and code in _NEVER:
             self._findings.note(f"group {self._group_id}: refused with {ErrorCode(code).name}")
-        self._coordinator = None
+        self._coordinator.forget()
         self._client.later(self._step, PAUSE_MS)
 
     # -- committing

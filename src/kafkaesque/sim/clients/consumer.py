@@ -4,27 +4,11 @@ from typing import Any
 
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.records import decode_batch
-from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from kafkaesque.protocols.kafka.messages.fetch_request import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-)
-from kafkaesque.protocols.kafka.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kafkaesque.sim.clients.fetched import are_in_place
+from kafkaesque.sim.clients.fetched import BATCH_BYTES_MAX, are_in_place
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.observations import Observations
-
-FETCH_VERSION = 13
-LIST_OFFSETS_VERSION = 6
-#: In place of a time: the log's start.
-EARLIEST = -2
-BATCH_BYTES_MAX = 16 * 1024 * 1024
+from kafkaesque.sim.clients.partition_requests import fetch, find_start
 
 
 class SimConsumer:
@@ -60,37 +44,23 @@ class SimConsumer:
         client = self._client
         link = client.leader_link(self._partition)
         if link is None:
-            client.refresh()
-            client.later(self._fetch)
+            self._try_again()
             return
-        asked = FetchPartition(
-            partition=self._partition,
-            current_leader_epoch=client.leader_epoch(self._partition),
-            fetch_offset=self.position,
-            partition_max_bytes=1 + client.env.dice.below(4_000),
-        )
-        request = FetchRequest(
-            max_wait_ms=client.fetch_wait_ms,
-            min_bytes=1,
-            max_bytes=100_000,
-            session_id=0,
-            session_epoch=-1,
-            topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
-        )
         host = link.address.host
-        link.send(
-            ApiKey.FETCH, FETCH_VERSION, request, lambda response: self._on_fetched(host, response)
-        )
+
+        def receive(fetched: Any) -> None:
+            self._on_fetched(host, fetched)
+
+        fetch(client, link, self._partition, self.position, receive)
 
     def _try_again(self) -> None:
         self._client.refresh()
         self._client.later(self._fetch)
 
-    def _on_fetched(self, host: str, response: Any) -> None:
-        if response is None or not response.responses:
+    def _on_fetched(self, host: str, fetched: Any) -> None:
+        if fetched is None:
             self._try_again()
             return
-        fetched = response.responses[0].partitions[0]
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._find_start()
         elif fetched.error_code:
@@ -107,22 +77,12 @@ class SimConsumer:
         if link is None:
             self._try_again()
             return
-        asked = ListOffsetsPartition(
-            partition_index=self._partition,
-            current_leader_epoch=client.leader_epoch(self._partition),
-            timestamp=EARLIEST,
-        )
-        topic = ListOffsetsTopic(name=client.topic, partitions=[asked])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        link.send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, self._on_start)
+        find_start(client, link, self._partition, self._on_start)
 
-    def _on_start(self, response: Any) -> None:
-        found = None if response is None else response.topics[0].partitions[0]
-        if found is not None and not found.error_code:
-            self._observations.note_skipped(
-                self._name, self._partition, self.position, found.offset
-            )
-            self.position = max(self.position, found.offset)
+    def _on_start(self, start: int | None) -> None:
+        if start is not None:
+            self._observations.note_skipped(self._name, self._partition, self.position, start)
+            self.position = max(self.position, start)
         self._try_again()
 
     def _take(self, data: bytes, high_watermark: int, host: str) -> bool:
@@ -157,7 +117,11 @@ class SimConsumer:
             for record in decode_batch(data, BATCH_BYTES_MAX, at=header.at):
                 if record.offset >= self.position:
                     self._observations.note_read(
-                        self._name, self._partition, record.offset, record.value or b""
+                        self._name,
+                        self._partition,
+                        record.offset,
+                        record.value or b"",
+                        record.key,
                     )
             self.position = max(self.position, header.next_offset)
         return True

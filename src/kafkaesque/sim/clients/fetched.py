@@ -1,8 +1,12 @@
-"""Batches that a machine with a damaged disk has answered a fetch with."""
+"""Batches that a fetch was answered with, maybe by a machine with a damaged disk."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kafkaesque.model.batch import BatchHeader
+
+#: Of one, decompressed.
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def are_in_place(

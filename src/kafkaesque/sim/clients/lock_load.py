@@ -13,7 +13,7 @@ from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
-from kafkaesque.sim.clients.committed_reader import CommittedReader
+from kafkaesque.sim.clients.committed_reader import CommittedReader, CommittedReaders
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -48,7 +48,7 @@ class LockLoad:
         self._machines: Final = {name: world.add_machine(name) for name in CANDIDATES}
         self._lives: Final = dict.fromkeys(CANDIDATES, 0)
         self._holders: Final[dict[str, SimTransactor]] = {}
-        self._reader: CommittedReader | None = None
+        self._readers: Final = CommittedReaders()
         self._is_stopped = False
         spec = TopicSpec(name=TOPIC, replicas=replicas, configs=configs)
         self._topic: Final = TopicLoad(env, bootstrap, spec, findings)
@@ -68,7 +68,7 @@ class LockLoad:
         for machine in self._machines.values():
             self.boot(machine)
         client = KafkaClient(self._env, self._bootstrap, TOPIC)
-        self._reader = CommittedReader(client, _PARTITION, self.history, self._distrusted)
+        self._readers.add(CommittedReader(client, _PARTITION, self.history, self._distrusted))
 
     def has(self, machine: Machine) -> bool:
         """Return whether a machine is a candidate's."""
@@ -110,14 +110,13 @@ class LockLoad:
 
     def conclude(self) -> None:
         """All is ended: let the reader read what there is now."""
-        if self._reader is not None:
-            self._reader.conclude()
+        self._readers.conclude()
 
     @property
     def is_read(self) -> bool:
         """Whether no transaction is open, and all is read."""
-        return self._reader is not None and self._reader.is_at_end
+        return self._readers.are_at_end
 
     def describe(self) -> str:
         """Say what is waited for."""
-        return str(self._reader)
+        return str(self._readers)

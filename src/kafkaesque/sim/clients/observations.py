@@ -17,7 +17,7 @@ asked for).
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.sim.clients.findings import Findings
@@ -115,6 +115,15 @@ class Observations:
         self._sent.update((partition, value) for value in values)
         self._batches[partition].append(values)
 
+    def note_sent_somewhere(self, partitions: Iterable[int], value: bytes) -> None:
+        """A value is on its way to one of these partitions."""
+        self.sent_count += 1
+        self._sent.update((partition, value) for partition in partitions)
+
+    def may_be_late(self, value: bytes) -> bool:
+        """Tell whether a value may come after what its producer sent after it."""
+        return False
+
     def note_acknowledged(self, partition: int, base_offset: int, values: list[bytes]) -> None:
         """A batch was acknowledged with acks=all."""
         self._check_sends(partition, base_offset, values)
@@ -151,8 +160,10 @@ class Observations:
 
     # -- what consumers see
 
-    def note_read(self, who: str, partition: int, offset: int, value: bytes) -> None:
-        """A consumer got a record."""
+    def note_read(
+        self, who: str, partition: int, offset: int, value: bytes, key: bytes | None = None
+    ) -> None:
+        """A consumer got a record; its key is looked at where it is known which one it has."""
         self.read_count += 1
         known = self.seen[partition].setdefault(offset, value)
         if known != value:
@@ -330,11 +341,12 @@ class Observations:
                 self.note_anomaly(f"unsent: nobody sent {value!r}, at {partition}@{offset}")
                 continue
             producer, number = _producer_of(value), _number_of(value)
-            if number <= newest.get(producer, -1):
+            if number > newest.get(producer, -1):
+                newest[producer] = number
+            elif not self.may_be_late(value):
                 self.note_anomaly(
                     f"reordered: {value!r} at {partition}@{offset} after {newest[producer]}"
                 )
-            newest[producer] = number
         if not self.compacts:
             self._check_batches(partition, places)
 

@@ -73,10 +73,11 @@ class TopicLoad:
         distrusted: str | None = None,
         ignored_ids: Sequence[bytes] = (),
         label: str = "",
+        observations: Observations | None = None,
     ) -> None:
-        """`label` tells producers of namesakes apart."""
+        """`label` tells producers of namesakes apart; `observations` may know more than usual."""
         self.spec: Final = spec
-        self.observations: Final = Observations(
+        self.observations: Final = observations or Observations(
             findings, spec.name, expires=spec.expires, compacts=spec.compacts
         )
         self.producers: list[SimProducer] = []

@@ -132,8 +132,15 @@ class TransactionHistory:
 
     def note_written(self, transaction: SimTransaction, *, was_shut_out: bool) -> None:
         """A batch was acknowledged that was sent by somebody who was shut out already, or not."""
+        self._note_done(f"a batch of {transaction} was acknowledged", was_shut_out=was_shut_out)
+
+    def note_accepted(self, what: str, *, was_shut_out: bool) -> None:
+        """The coordinator has done as it was asked."""
+        self._note_done(f"{what} was accepted", was_shut_out=was_shut_out)
+
+    def _note_done(self, what: str, *, was_shut_out: bool) -> None:
         if was_shut_out:
-            self.note_anomaly(f"{self._zombie}: a batch of {transaction} was acknowledged")
+            self.note_anomaly(f"{self._zombie}: {what}")
 
     def note_commit_asked(self, transaction: SimTransaction) -> None:
         """The producer asks for the commit."""
@@ -144,8 +151,7 @@ class TransactionHistory:
     ) -> None:
         """The coordinator says that it is so."""
         transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
-        if was_shut_out:
-            self.note_anomaly(f"{self._zombie}: the end of {transaction} was accepted")
+        self.note_accepted(f"the end of {transaction}", was_shut_out=was_shut_out)
 
     def note_refused(self, transaction: SimTransaction, *, is_unsure: bool) -> None:
         """The producer gives up; `is_unsure` if an earlier request to commit may have been done."""

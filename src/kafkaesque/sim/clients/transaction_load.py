@@ -8,7 +8,7 @@ from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
-from kafkaesque.sim.clients.committed_reader import CommittedReader
+from kafkaesque.sim.clients.committed_reader import CommittedReader, CommittedReaders
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -40,7 +40,7 @@ class TransactionLoad:
         self._bootstrap: Final = bootstrap
         self._distrusted: Final = distrusted
         self._producers: Final[list[SimTransactor]] = []
-        self._readers: Final[list[CommittedReader]] = []
+        self._readers: Final = CommittedReaders()
         spec = TopicSpec(name=TOPIC, partitions=PARTITIONS, replicas=replicas, configs=configs)
         self._topic: Final = TopicLoad(env, bootstrap, spec, findings)
 
@@ -68,7 +68,7 @@ class TransactionLoad:
                     )
                 )
         for partition in range(PARTITIONS):
-            self._readers.append(
+            self._readers.add(
                 CommittedReader(self._client(), partition, self.history, self._distrusted)
             )
 
@@ -84,14 +84,13 @@ class TransactionLoad:
 
     def conclude(self) -> None:
         """All is ended: let the readers read what there is now."""
-        for reader in self._readers:
-            reader.conclude()
+        self._readers.conclude()
 
     @property
     def is_read(self) -> bool:
         """Whether no transaction is open in any partition, and all is read."""
-        return all(reader.is_at_end for reader in self._readers)
+        return self._readers.are_at_end
 
     def describe(self) -> str:
         """Say what is waited for."""
-        return "; ".join(map(str, self._readers))
+        return str(self._readers)

@@ -18,10 +18,10 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kafkaesque.sim.clients.coordinator_link import BUSY, LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.namesakes.offset_history import OffsetHistory, Question
 from kafkaesque.sim.namesakes.topic import NAME, PARTITIONS, PassingTopic
-from kafkaesque.sim.pipeline.coordinator_link import BUSY, LOST, CoordinatorLink, KeyType
 
 #: By name, and by id.
 OFFSET_COMMIT_VERSIONS: Final = (8, 10)

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
-from kafkaesque.sim.clients.committed_reader import CommittedReader
+from kafkaesque.sim.clients.committed_reader import CommittedReader, CommittedReaders
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -59,8 +59,8 @@ class NamesakeLoad:
         self._producers: Final[list[NamesakeTransactor]] = []
         self._groups: Final[list[NamesakeCommitter]] = []
         #: Of the topic that stays, and of the newest of those that pass.
-        self._readers: Final[list[CommittedReader]] = []
-        self._newest: list[CommittedReader] = []
+        self._readers: Final = CommittedReaders()
+        self._newest = CommittedReaders()
         spec = TopicSpec(name=STAYING_TOPIC, replicas=replicas, configs=configs)
         self._staying: Final = TopicLoad(env, bootstrap, spec, findings)
 
@@ -83,7 +83,7 @@ class NamesakeLoad:
         passing = PassingTopic(self._env, self._bootstrap, most, fewest, self._on_made)
         self._passing = passing
         reads = _TopicReads(self.history, STAYING)
-        self._readers.append(CommittedReader(self._client(), 0, reads, self._distrusted))
+        self._readers.add(CommittedReader(self._client(), 0, reads, self._distrusted))
         for kind in KINDS:
             offsets = self._offsets(f"namesakes-{kind.name}", is_by_id=False)
             self._producers.append(
@@ -105,16 +105,13 @@ class NamesakeLoad:
 
     def _on_made(self, topic: Namesake) -> None:
         """Read the new topic, and no other of its name."""
-        for reader in self._newest:
-            reader.is_stopped = True
+        self._newest.stop()
         self.history.last = topic.number
         reads = _TopicReads(self.history, topic.number)
-        self._newest = [
-            CommittedReader(
-                topic.client(self._env, self._bootstrap), partition, reads, self._distrusted
-            )
-            for partition in range(PARTITIONS)
-        ]
+        self._newest = CommittedReaders()
+        for partition in range(PARTITIONS):
+            client = topic.client(self._env, self._bootstrap)
+            self._newest.add(CommittedReader(client, partition, reads, self._distrusted))
 
     def stop(self) -> None:
         """Delete no more, and begin nothing any more but what the end is seen by."""
@@ -130,19 +127,18 @@ class NamesakeLoad:
 
     def conclude(self) -> None:
         """All is ended: let the readers read what there is now."""
-        for reader in (*self._readers, *self._newest):
-            reader.conclude()
+        for readers in (self._readers, self._newest):
+            readers.conclude()
         for group in self._groups:
             group.conclude()
 
     @property
     def is_read(self) -> bool:
         """Whether no transaction is open, and all is read, the committed offsets too."""
-        readers = (*self._readers, *self._newest)
-        is_at_end = all(reader.is_at_end for reader in readers)
+        is_at_end = self._readers.are_at_end and self._newest.are_at_end
         return is_at_end and all(group.is_concluded for group in self._groups)
 
     def describe(self) -> str:
         """Say what is waited for."""
-        waited = (*self._readers, *self._newest, *self._producers, *self._groups)
+        waited = (self._readers, self._newest, *self._producers, *self._groups)
         return "; ".join(map(str, waited))

@@ -14,37 +14,26 @@ leave that to the brokers and take a new epoch from each answer to EndTxn (KIP-8
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
-from kafkaesque.model.records import Record
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from kafkaesque.protocols.kafka.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
-from kafkaesque.protocols.kafka.messages.add_partitions_to_txn_request import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from kafkaesque.protocols.kafka.messages.end_txn_request import EndTxnRequest
-from kafkaesque.protocols.kafka.messages.init_producer_id_request import InitProducerIdRequest
-from kafkaesque.protocols.kafka.messages.produce_request import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from kafkaesque.protocols.kafka.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkaesque.sim.clients.coordinator_link import BUSY, LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.clients.transaction_history import Identity, Outcome
+from kafkaesque.sim.clients.transaction_history import Outcome
+from kafkaesque.sim.clients.transactional_session import (
+    ADD_PASSING,
+    NEVER,
+    OVER,
+    TransactionalSession,
+    code_of,
+)
 from kafkaesque.sim.namesakes.history import STAYING, NamesakeHistory, SentBatch, Transaction
 from kafkaesque.sim.namesakes.offset_history import OffsetHistory
 from kafkaesque.sim.namesakes.topic import NAME, PARTITIONS, Namesake, PassingTopic
-from kafkaesque.sim.pipeline.coordinator_link import BUSY, LOST, CoordinatorLink, KeyType
-
-INIT_PRODUCER_ID_VERSION: Final = 4
-ADD_PARTITIONS_VERSION: Final = 3
-ADD_OFFSETS_VERSION: Final = 3
 
 #: Short enough to be over in many runs.
 TRANSACTION_TIMEOUT_MS: Final = 4_000
@@ -59,27 +48,10 @@ RECORDS_MAX: Final = 3
 #: topic was made all brokers know it.
 CONCLUDE_MS: Final = 4_000
 
-#: The producer is shut out, or its transaction is over.
-_OVER: Final = (
-    ErrorCode.PRODUCER_FENCED,
-    ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.TRANSACTION_ABORTABLE,
-)
-#: What a correct broker never answers to a batch that is repeated in order.
-_NEVER: Final = (
-    ErrorCode.UNKNOWN_PRODUCER_ID,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.INVALID_RECORD,
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-)
-_ADD_PASSING: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+#: What a correct broker never answers to a batch that is repeated in order, to topics one of which
+#: may have had the batches before.
+_NEVER: Final = tuple(each for each in NEVER if each != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
-#: Gets the answer, and whether an earlier request may have been done.
-_OnAnswer = Callable[[Any, bool], None]
 _Step = Callable[["Transaction"], None]
 
 
@@ -120,11 +92,9 @@ class NamesakeTransactor:
         self._history: Final = history
         self._offsets: Final = offsets
         self._id: Final = f"namesakes-{kind.name}"
-        self._coordinator: Final = CoordinatorLink(client, self._id, KeyType.TRANSACTION)
+        #: It numbers topics as `Namesake`s are; by name all of them have the same sequences.
+        self._session: Final = TransactionalSession(client, self._id)
         self._group: Final = CoordinatorLink(client, offsets.group_id, KeyType.GROUP)
-        self._identity = Identity(-1, -1)
-        #: By the topic's number and the partition; by name all topics have the same.
-        self._sequences: dict[tuple[int, int], int] = {}
         #: The topic that passes, and a client that knows it.
         self._passing: tuple[Namesake, KafkaClient] | None = None
         self._number = 0
@@ -143,51 +113,21 @@ class NamesakeTransactor:
     def __str__(self) -> str:
         return f"{self._id}: transaction {self._number}, ended: {self.is_idle}"
 
-    # -- asking the coordinator
-
-    def _repeat(
-        self, api: ApiKey, version: int, request: Any, on_answer: _OnAnswer, is_unsure: bool = False
-    ) -> None:
-        """Ask the coordinator, again and again, until its answer is one."""
-
-        def receive(response: Any) -> None:
-            code = None if response is None else _code_of(response)
-            is_lost = code is None or code in LOST
-            if is_lost:
-                self._coordinator.forget()
-            if is_lost or code in BUSY:
-                is_unsure_now = is_unsure or is_lost
-                self._client.later(
-                    lambda: self._repeat(api, version, request, on_answer, is_unsure_now)
-                )
-            else:
-                on_answer(response, is_unsure)
-
-        self._coordinator.ask(api, version, request, receive)
-
     def _note_unexpected(self, what: str, code: int) -> None:
         self._history.note_anomaly(f"{self._id}: {what} was refused with {ErrorCode(code).name}")
 
     # -- beginning
 
     def _begin(self) -> None:
-        request = InitProducerIdRequest(self._id, TRANSACTION_TIMEOUT_MS, -1, -1)
-
-        def receive(response: Any, is_unsure: bool) -> None:
+        def receive(response: Any, is_unsure: bool, was_shut_out: bool) -> None:
             if response.error_code:
                 self._note_unexpected("InitProducerId", response.error_code)
                 self._client.later(self._begin, SHUT_OUT_MS)
                 return
-            self._take_identity(response)
+            self._session.take_identity(response)
             self._next()
 
-        self._repeat(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, request, receive)
-
-    def _take_identity(self, response: Any) -> None:
-        identity = Identity(response.producer_id, response.producer_epoch)
-        if identity != self._identity:
-            self._identity = identity
-            self._sequences = {}
+        self._session.begin(TRANSACTION_TIMEOUT_MS, receive)
 
     def _next(self) -> None:
         if self.is_stopped and not self._is_concluding:
@@ -295,44 +235,28 @@ class NamesakeTransactor:
             self._send_new(transaction, batch, topic)
 
     def _add(self, transaction: Transaction, batch: SentBatch, topic: Namesake | None) -> None:
-        added = AddPartitionsToTxnTopic(
-            self._client.topic if topic is None else NAME, [batch.partition]
-        )
-        request = AddPartitionsToTxnRequest((), self._id, *self._identity, [added])
-
-        def receive(response: Any, is_unsure: bool) -> None:
-            code = _code_of(response)
+        def receive(response: Any, is_unsure: bool, was_shut_out: bool) -> None:
+            code = code_of(response)
             if not code:
                 self._send_new(transaction, batch, topic)
-            elif code in _ADD_PASSING:
+            elif code in ADD_PASSING:
                 self._client.later(lambda: self._add(transaction, batch, topic))
             else:
                 self._refuse(transaction, "AddPartitionsToTxn", code)
 
-        self._repeat(ApiKey.ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_VERSION, request, receive)
+        name = self._client.topic if topic is None else NAME
+        self._session.add_partitions(name, [batch.partition], receive)
 
     def _refuse(self, transaction: Transaction, what: str, code: int) -> None:
-        if code not in _OVER:
+        if code not in OVER:
             self._note_unexpected(f"{what} of {transaction}", code)
         self._give_up(transaction, is_unsure=False)
 
     def _send_new(self, transaction: Transaction, batch: SentBatch, topic: Namesake | None) -> None:
-        clock = self._client.env.clock
-        records = [
-            Record(number, clock.wall_ms(), None, value, ())
-            for number, value in enumerate(batch.values)
-        ]
         numbered = 0 if topic is None else (topic.number if self._kind.uses_ids else -1)
-        sequence = self._sequences.get((numbered, batch.partition), 0)
-        self._sequences[numbered, batch.partition] = sequence + len(records)
-        options = BatchOptions(
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
+        data = self._session.make_batch(batch.partition, batch.values, numbered)
         self._history.note_sent(batch)
-        self._send(transaction, batch, bytes(encode_batch(records, options)), topic)
+        self._send(transaction, batch, data, topic)
 
     def _passing_client(self, topic: Namesake) -> KafkaClient:
         if self._passing is None or self._passing[0] is not topic:
@@ -357,25 +281,12 @@ class NamesakeTransactor:
             client.refresh()
             client.later(lambda: self._send(transaction, batch, data, topic))
 
-        link = client.leader_link(batch.partition)
-        if link is None:
-            again()
-            return
-        written = PartitionProduceData(index=batch.partition, records=data)
-        topics = [
-            TopicProduceData(name=client.topic, topic_id=client.topic_id, partition_data=[written])
-        ]
-        request = ProduceRequest(self._id, -1, 2_000, topics)
-
-        def receive(response: Any) -> None:
-            code = None
-            if response is not None:
-                code = response.responses[0].partition_responses[0].error_code
+        def receive(code: int | None) -> None:
             if code == ErrorCode.NONE:
                 batch.is_acknowledged = True
                 batch.known = self._topic.asked_for
                 self._go_on(transaction)
-            elif code in _OVER or self._is_out_of_order(batch, code):
+            elif code in OVER or self._is_out_of_order(batch, code):
                 self._has_failed = True
                 self._go_on(transaction)
             else:
@@ -384,7 +295,9 @@ class NamesakeTransactor:
                     self._note_unexpected(f"a batch of {transaction}", code or 0)
                 again()
 
-        link.send(ApiKey.PRODUCE, self._kind.produce_version, request, receive)
+        version = self._kind.produce_version
+        if not self._session.send(client, version, batch.partition, data, receive):
+            again()
 
     def _is_out_of_order(self, batch: SentBatch, code: int | None) -> bool:
         """Return whether a batch does not follow, as may be where a name was taken otherwise."""
@@ -410,22 +323,21 @@ class NamesakeTransactor:
         commit = TxnOffsetCommitRequest(
             transactional_id=self._id,
             group_id=self._offsets.group_id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
+            producer_id=self._session.identity.producer_id,
+            producer_epoch=self._session.identity.epoch,
             topics=[TxnOffsetCommitRequestTopic(NAME, partitions)],
         )
         if not self._kind.keeps_epoch:
             self._send_offsets(transaction, commit)
             return
-        request = AddOffsetsToTxnRequest(self._id, *self._identity, self._offsets.group_id)
 
-        def receive(response: Any, is_unsure: bool) -> None:
+        def receive(response: Any, is_unsure: bool, was_shut_out: bool) -> None:
             if response.error_code:
                 self._refuse(transaction, "AddOffsetsToTxn", response.error_code)
             else:
                 self._send_offsets(transaction, commit)
 
-        self._repeat(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, request, receive)
+        self._session.add_offsets(self._offsets.group_id, receive)
 
     def _send_offsets(self, transaction: Transaction, commit: TxnOffsetCommitRequest) -> None:
         def receive(response: Any) -> None:
@@ -453,25 +365,24 @@ class NamesakeTransactor:
             transaction.is_commit_asked = True
             if self._offset is not None:
                 self._offsets.note_commit_asked(self._offset[0])
-        request = EndTxnRequest(self._id, *self._identity, is_commit)
         self._topic.on_end()
 
-        def receive(response: Any, is_unsure: bool) -> None:
+        def receive(response: Any, is_unsure: bool, was_shut_out: bool) -> None:
             code = response.error_code
             if code:
-                if code not in _OVER:
+                if code not in OVER:
                     self._note_unexpected(f"the end of {transaction}", code)
                 self._give_up(transaction, is_unsure=is_unsure)
                 return
             self._on_ended(transaction, is_commit=is_commit)
             if not self._kind.keeps_epoch:
-                self._take_identity(response)
+                self._session.take_identity(response)
             if self._is_concluding:
                 self.is_idle = True
             else:
                 self._client.rest(self._next, PAUSE_MS)
 
-        self._repeat(ApiKey.END_TXN, self._kind.end_version, request, receive)
+        self._session.end(self._kind.end_version, receive, is_commit=is_commit)
 
     def _on_ended(self, transaction: Transaction, *, is_commit: bool) -> None:
         transaction.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
@@ -481,13 +392,3 @@ class NamesakeTransactor:
             self._offsets.note_counts(*self._offset)
         else:
             self._offsets.note_aborted(self._offset[0])
-
-
-def _code_of(response: Any) -> int:
-    """Return a response's error; of many partitions' errors the first."""
-    topics = getattr(response, "results_by_topic_v3_and_below", None)
-    if topics is None:
-        code: int = response.error_code
-        return code
-    codes = [each.partition_error_code for topic in topics for each in topic.results_by_partition]
-    return next((code for code in codes if code), ErrorCode.NONE)

@@ -20,8 +20,8 @@ from kafkaesque.protocols.kafka.messages.sync_group_request import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from kafkaesque.sim.clients.coordinator_link import LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.pipeline.coordinator_link import LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.pipeline.ownership import (
     HEARTBEAT_INTERVAL_MS,
     NOTHING,

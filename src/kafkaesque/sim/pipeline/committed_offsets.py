@@ -10,8 +10,8 @@ from kafkaesque.protocols.kafka.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kafkaesque.sim.clients.coordinator_link import LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.clients.kafka_client import KafkaClient
-from kafkaesque.sim.pipeline.coordinator_link import LOST, CoordinatorLink, KeyType
 from kafkaesque.sim.pipeline.history import PipelineHistory
 from kafkaesque.sim.pipeline.ownership import Ownership
 

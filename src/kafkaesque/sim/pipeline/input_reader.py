@@ -5,19 +5,13 @@ from typing import Any, Final
 
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.records import decode_batch
-from kafkaesque.protocols.kafka.api import ApiKey
-from kafkaesque.protocols.kafka.messages.fetch_request import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-)
+from kafkaesque.sim.clients.fetched import BATCH_BYTES_MAX
 from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.partition_requests import READ_COMMITTED, FetchOptions, fetch
 
-FETCH_VERSION: Final = 13
-READ_COMMITTED: Final = 1
-BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
-MAX_WAIT_MS: Final = 30
-FETCH_BYTES_MAX: Final = 2_000
+_OPTIONS: Final = FetchOptions(
+    partition_bytes_max=2_000, bytes_max=2_000, wait_ms=30, isolation_level=READ_COMMITTED
+)
 
 #: By partition: offset and value.
 Taken = dict[int, list[tuple[int, bytes]]]
@@ -35,8 +29,8 @@ class InputReader:
         left = set(positions)
 
         def receiver(partition: int) -> Callable[[Any], None]:
-            def receive(response: Any) -> None:
-                records = self._records(response, positions[partition])
+            def receive(fetched: Any) -> None:
+                records = self._records(fetched, positions[partition])
                 if records:
                     taken[partition] = records
                 left.discard(partition)
@@ -55,27 +49,9 @@ class InputReader:
             client.refresh()
             client.later(lambda: receive(None))
             return
-        asked = FetchPartition(
-            partition=partition,
-            current_leader_epoch=client.leader_epoch(partition),
-            fetch_offset=position,
-            partition_max_bytes=1 + client.env.dice.below(FETCH_BYTES_MAX),
-        )
-        request = FetchRequest(
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
-            isolation_level=READ_COMMITTED,
-            session_id=0,
-            session_epoch=-1,
-            topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
-        )
-        link.send(ApiKey.FETCH, FETCH_VERSION, request, receive)
+        fetch(client, link, partition, position, receive, _OPTIONS)
 
-    def _records(self, response: Any, position: int) -> list[tuple[int, bytes]]:
-        fetched = None
-        if response is not None and response.responses:
-            fetched = response.responses[0].partitions[0]
+    def _records(self, fetched: Any, position: int) -> list[tuple[int, bytes]]:
         if fetched is None or fetched.error_code:
             self._client.refresh()
             return []

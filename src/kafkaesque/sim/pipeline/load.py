@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaesque.env import Env
 from kafkaesque.env.network import Address
-from kafkaesque.sim.clients.committed_reader import CommittedReader
+from kafkaesque.sim.clients.committed_reader import CommittedReader, CommittedReaders
 from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.topic_load import TopicLoad, TopicSpec
@@ -76,7 +76,7 @@ class PipelineLoad:
         self._machines: Final = {name: world.add_machine(name) for name in WORKERS}
         self._lives: Final = dict.fromkeys(WORKERS, 0)
         self._workers: Final[dict[str, Worker]] = {}
-        self._readers: Final[list[CommittedReader]] = []
+        self._readers: Final = CommittedReaders()
         chance = world.loop.chance("pipeline")
         self._chance: Final = chance
         #: What a worker speaks; of several it is drawn for each life.
@@ -108,7 +108,7 @@ class PipelineLoad:
             self.boot(machine)
         for partition in range(OUTPUT_PARTITIONS):
             client = KafkaClient(self._env, self._job.bootstrap, OUTPUT_TOPIC)
-            self._readers.append(CommittedReader(client, partition, self.history.transactions))
+            self._readers.add(CommittedReader(client, partition, self.history.transactions))
         self._watch()
 
     # -- workers
@@ -196,13 +196,12 @@ class PipelineLoad:
 
     def conclude(self) -> None:
         """All is ended: let the readers read what there is now."""
-        for reader in self._readers:
-            reader.conclude()
+        self._readers.conclude()
 
     @property
     def is_read(self) -> bool:
         """Whether no transaction is open in any partition, and all is read."""
-        return all(reader.is_at_end for reader in self._readers)
+        return self._readers.are_at_end
 
     def check(self) -> None:
         """Compare the output with the input."""
@@ -226,7 +225,7 @@ class PipelineLoad:
 
     def describe(self) -> str:
         """Say what is waited for."""
-        return f"committed {self._committed}; " + "; ".join(map(str, self._readers))
+        return f"committed {self._committed}; {self._readers}"
 
 
 class _Fate:

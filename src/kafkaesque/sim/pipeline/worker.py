@@ -19,13 +19,14 @@ from kafkaesque.env import Env
 from kafkaesque.env.network import Address
 from kafkaesque.sim.clients.kafka_client import KafkaClient
 from kafkaesque.sim.clients.transaction_history import SimTransaction, Who
+from kafkaesque.sim.clients.transactional_producer import Step
 from kafkaesque.sim.pipeline.classic_member import ClassicMember
 from kafkaesque.sim.pipeline.committed_offsets import CommittedOffsets
 from kafkaesque.sim.pipeline.consumer_member import ConsumerMember
 from kafkaesque.sim.pipeline.history import PipelineHistory, Source, transform
 from kafkaesque.sim.pipeline.input_reader import InputReader, Taken
 from kafkaesque.sim.pipeline.ownership import NOTHING, GroupMember
-from kafkaesque.sim.pipeline.producer import ProducerKind, Step, WorkerProducer
+from kafkaesque.sim.pipeline.producer import ProducerKind, WorkerProducer
 
 #: Inputs of one partition that one transaction takes.
 INPUTS_MAX: Final = 12
@@ -108,9 +109,15 @@ class Worker:
         #: Who it is, from when it takes inputs until their transaction is over.
         self._owner = NOTHING
         self._positions: dict[int, int] = {}
+        #: Of its transactions.
+        self._number = 0
         #: Whether it has ended what it had begun, and begins nothing any more.
         self.is_idle = False
-        self._producer.begin(self._next)
+        self._begin()
+
+    def _begin(self) -> None:
+        client = self._producer.client
+        self._producer.begin(self._next, lambda: client.later(self._begin))
 
     # -- taking inputs
 
@@ -143,7 +150,8 @@ class Worker:
             return
         below = self._env.dice.below
         some = {each: records[: 1 + below(INPUTS_MAX)] for each, records in taken.items()}
-        transaction = self._producer.open()
+        self._number += 1
+        transaction = self._producer.open(self._number)
         self._then(lambda: self._write(transaction, some))
 
     def _then(self, act: Callable[[], None]) -> None:
@@ -177,7 +185,7 @@ class Worker:
             else:
                 self._then(lambda: self._commit(transaction, offsets, is_wanted=not aborts))
 
-        self._producer.write(transaction, outputs, on_written)
+        self._producer.write_all(transaction, outputs, on_written)
 
     def _commit(
         self, transaction: SimTransaction, offsets: dict[int, int], *, is_wanted: bool

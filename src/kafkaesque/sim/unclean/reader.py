@@ -10,28 +10,11 @@ from typing import Any, Final
 
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.records import decode_batch
-from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
-from kafkaesque.protocols.kafka.messages.fetch_request import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-)
-from kafkaesque.protocols.kafka.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kafkaesque.sim.clients.consumer import (
-    BATCH_BYTES_MAX,
-    EARLIEST,
-    FETCH_VERSION,
-    LIST_OFFSETS_VERSION,
-)
+from kafkaesque.sim.clients.fetched import BATCH_BYTES_MAX
 from kafkaesque.sim.clients.kafka_client import KafkaClient
+from kafkaesque.sim.clients.partition_requests import fetch, find_start
 from kafkaesque.sim.unclean.history import UncleanHistory
-
-BYTES_MAX: Final = 4_000
 
 
 class UncleanReader:
@@ -73,35 +56,19 @@ class UncleanReader:
         if link is None:
             self._try_again()
             return
-        asked = FetchPartition(
-            partition=self._partition,
-            current_leader_epoch=client.leader_epoch(self._partition),
-            fetch_offset=self.position,
-            last_fetched_epoch=self._epoch if self.says_epochs else -1,
-            partition_max_bytes=1 + client.env.dice.below(BYTES_MAX),
-        )
-        request = FetchRequest(
-            max_wait_ms=client.fetch_wait_ms,
-            min_bytes=1,
-            max_bytes=100_000,
-            session_id=0,
-            session_epoch=-1,
-            topics=[FetchTopic(topic_id=client.topic_id, partitions=[asked])],
-        )
         host = link.address.host
         era = self._history.era_at(host, self._partition)
-        link.send(
-            ApiKey.FETCH,
-            FETCH_VERSION,
-            request,
-            lambda response: self._on_fetched(host, era, response),
-        )
+        last_epoch = self._epoch if self.says_epochs else -1
 
-    def _on_fetched(self, host: str, era: int, response: Any) -> None:
-        if response is None or not response.responses:
+        def receive(fetched: Any) -> None:
+            self._on_fetched(host, era, fetched)
+
+        fetch(client, link, self._partition, self.position, receive, last_epoch=last_epoch)
+
+    def _on_fetched(self, host: str, era: int, fetched: Any) -> None:
+        if fetched is None:
             self._try_again()
             return
-        fetched = response.responses[0].partitions[0]
         diverging = fetched.diverging_epoch
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._find_start()
@@ -133,28 +100,15 @@ class UncleanReader:
         if link is None:
             self._try_again()
             return
-        asked = ListOffsetsPartition(
-            partition_index=self._partition,
-            current_leader_epoch=client.leader_epoch(self._partition),
-            timestamp=EARLIEST,
-        )
-        topic = ListOffsetsTopic(name=client.topic, partitions=[asked])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
         era = self._history.era_at(link.address.host, self._partition)
-        link.send(
-            ApiKey.LIST_OFFSETS,
-            LIST_OFFSETS_VERSION,
-            request,
-            lambda response: self._on_start(era, response),
-        )
+        find_start(client, link, self._partition, lambda start: self._on_start(era, start))
 
-    def _on_start(self, era: int, response: Any) -> None:
-        found = None if response is None else response.topics[0].partitions[0]
-        if found is not None and not found.error_code:
-            if found.offset <= self.position:
-                self._expect_election(f"is out of range, and the log begins at {found.offset}")
+    def _on_start(self, era: int, start: int | None) -> None:
+        if start is not None:
+            if start <= self.position:
+                self._expect_election(f"is out of range, and the log begins at {start}")
             self.count += 1
-            self.position = found.offset
+            self.position = start
             self.held = {}
             self._epoch = -1
             self._era = max(self._era, era)

@@ -1,0 +1,542 @@
+// Written by codegen/api_pages.py from src/kafkaesque/admin/api: never edit.
+
+/** A registered broker. */
+export interface Broker {
+  id: number;
+  is_alive: boolean;
+  lost_ms: number | null;
+  rack: string | null;
+  peer_address: string;
+  endpoints: Endpoint[];
+  is_controller: boolean;
+  leads_controllers: boolean;
+  state: BrokerState | null;
+}
+
+/** Registered brokers, up or not. */
+export interface BrokerList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Broker[];
+}
+
+/** A broker's samples: times, and for each series the values at these times. */
+export interface BrokerSeries {
+  broker: number;
+  step_ms: number;
+  at: number[];
+  values: Record<string, number[]>;
+}
+
+/** What a broker knows of itself. */
+export interface BrokerState {
+  version: string;
+  is_ready: boolean;
+  reasons: string[];
+  has_failed: boolean;
+  started_at: number | null;
+  partitions_led: number;
+  replicas: number;
+  under_replicated: number;
+  under_min_isr: number;
+  damaged_replicas: number;
+  recovering_replicas: number;
+  log_bytes: number;
+  disk_free_bytes: number | null;
+  disk_total_bytes: number | null;
+  refuses_appends: boolean;
+  connections: number;
+  groups: number;
+  transactions_open: number;
+  resident_bytes: number | null;
+  cpu_seconds: number;
+  open_files: number | null;
+  open_files_max: number;
+  metadata_offset: number;
+  clock: number;
+  rates: Rates;
+}
+
+/** One broker. */
+export interface BrokerView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  broker: Broker;
+}
+
+/** What was done, or would be. */
+export interface Change {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  is_dry_run: boolean;
+  what: string;
+  command: string;
+}
+
+/** A whole cluster in few numbers; those of brokers that are missing are not in the sums. */
+export interface ClusterView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  cluster_id: string;
+  version: string;
+  controller: number | null;
+  controllers: number[];
+  brokers: number;
+  brokers_alive: number;
+  topics: number;
+  partitions: number;
+  leaderless: number;
+  moving: number;
+  recovering: number;
+  under_replicated: number;
+  under_min_isr: number;
+  log_bytes: number;
+  connections: number;
+  groups: number;
+  transactions_open: number;
+  rates: Rates;
+}
+
+/** A client's connection. */
+export interface Connected {
+  broker: number;
+  number: number;
+  protocol: string;
+  listener: string;
+  peer: string;
+  host: string;
+  user: string;
+  bytes_in: number;
+  bytes_out: number;
+  unsent_bytes: number;
+  idle_ms: number;
+  is_throttled: boolean;
+}
+
+/** Clients' connections. */
+export interface ConnectionList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Connected[];
+}
+
+/** A key, a value or a header. */
+export interface Content {
+  kind: string;
+  text: string;
+  bytes: number;
+  is_cut: boolean;
+}
+
+/** A broker's copy of the metadata log. */
+export interface Controller {
+  broker: number;
+  is_voter: boolean;
+  is_alive: boolean;
+  leads: boolean;
+  end_offset: number | null;
+  has_all: boolean | null;
+}
+
+/** Who decides on metadata. */
+export interface ControllersView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  leader: number | null;
+  term: number | null;
+  high_watermark: number | null;
+  missing: string | null;
+  controllers: Controller[];
+}
+
+/** What is wrong, as far as brokers know it themselves. */
+export interface DoctorView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  findings: Finding[];
+}
+
+/** A listener as it is told to clients. */
+export interface Endpoint {
+  name: string;
+  protocol: string;
+  address: string;
+}
+
+/** One thing that is wrong; the names of checks are those of `kafkaesque doctor`. */
+export interface Finding {
+  check: string;
+  severity: string;
+  what: string;
+  cause: string;
+  command: string;
+  names: string[];
+}
+
+/** A group in a list. */
+export interface Group {
+  group: string;
+  state: string;
+  kind: string;
+  protocol_type: string;
+  coordinator: number;
+  topics: number;
+  lag: number;
+  unknown: number;
+}
+
+/** Groups. */
+export interface GroupList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Group[];
+}
+
+/** What a group has committed in one partition. */
+export interface GroupOffset {
+  topic: string;
+  partition: number;
+  committed: number;
+  metadata: string;
+  committed_at: number | null;
+  end_offset: number | null;
+  lag: number | null;
+  member: string | null;
+}
+
+/** One group. */
+export interface GroupView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  group: string;
+  state: string;
+  kind: string;
+  protocol_type: string;
+  protocol: string;
+  coordinator: number;
+  members: Member[];
+  offsets: GroupOffset[];
+  lag: number;
+  unknown: number;
+}
+
+/** A header; names may repeat. */
+export interface Header {
+  name: string;
+  value: Content;
+}
+
+/** Listeners. */
+export interface ListenerList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: ListenerState[];
+}
+
+/** A listener and what it has done since its broker's start. */
+export interface ListenerState {
+  broker: number;
+  name: string;
+  protocol: string;
+  address: string | null;
+  connections: number;
+  accepted: number;
+  refused: number;
+  requests: number;
+  bytes_in: number;
+  bytes_out: number;
+}
+
+/** New samples; the `data` of an event of `/live`. */
+export interface LiveEvent {
+  at: number;
+  brokers: BrokerSeries[];
+  missing: Record<string, string>;
+}
+
+/** A member of a group. */
+export interface Member {
+  member: string;
+  instance: string | null;
+  client_id: string;
+  host: string;
+  assignment: TopicPartitions[];
+}
+
+/** A record. */
+export interface Message {
+  partition: number;
+  offset: number;
+  timestamp: number | null;
+  key: Content;
+  value: Content;
+  headers: Header[];
+}
+
+/** Messages, in the order of their offsets, or the newest first. */
+export interface MessagePage {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  items: Message[];
+  positions: Position[];
+}
+
+/** A header of a message. */
+export interface NewHeader {
+  name: string;
+  value?: string | null;
+}
+
+/** A message to be published. */
+export interface NewMessage {
+  value: string | null;
+  key?: string | null;
+  headers?: NewHeader[];
+  partition?: number | null;
+  encoding?: "base64" | "text";
+}
+
+/** A topic to be created; what is not given is the brokers' default. */
+export interface NewTopic {
+  name: string;
+  partitions?: number | null;
+  replication_factor?: number | null;
+  options?: Record<string, string>;
+}
+
+/** Options to be changed; null sets one back to its default. */
+export interface OptionChanges {
+  options: Record<string, string | null>;
+}
+
+/** A broker that had a part in an answer, or why its part is missing. */
+export interface Origin {
+  broker: number;
+  as_of: number | null;
+  missing: string | null;
+}
+
+/** A partition; from `start_offset` on its leader has said it. */
+export interface Partition {
+  partition: number;
+  leader: number | null;
+  epoch: number | null;
+  replicas: number[];
+  adding: number[];
+  removing: number[];
+  is_recovering: boolean;
+  start_offset: number | null;
+  end_offset: number | null;
+  stable_offset: number | null;
+  in_sync: number[] | null;
+  bytes: number | null;
+}
+
+/** What of a partition is on a page. */
+export interface Position {
+  partition: number;
+  start_offset: number | null;
+  end_offset: number | null;
+  first: number | null;
+  next: number | null;
+  missing: string | null;
+}
+
+/** Why something was not done. */
+export interface Problem {
+  status: number;
+  error: string;
+  message: string;
+}
+
+/** Where a message is; in a dry run, where it would go, and no offset. */
+export interface Published {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  is_dry_run: boolean;
+  topic: string;
+  partition: number;
+  offset: number | null;
+  command: string;
+}
+
+/** Of the last seconds, per second. */
+export interface Rates {
+  messages_in: number;
+  bytes_in: number;
+  bytes_out: number;
+  requests: number;
+}
+
+/** Which messages are searched for; all that is given has to hold. */
+export interface SearchFilter {
+  contains?: string;
+  key?: string | null;
+  json_path?: string;
+  json_value?: string | null;
+  since?: number | null;
+  before?: number | null;
+}
+
+/** A line of the answer: a match, or how far it is, or the end. */
+export interface SearchLine {
+  kind: string;
+  message?: Message | null;
+  records?: number | null;
+  total?: number | null;
+  bytes?: number | null;
+  matches?: number | null;
+  reason?: string | null;
+  positions?: Record<string, number> | null;
+  missing?: Record<string, string> | null;
+}
+
+/** What to search, and for how long. */
+export interface SearchRequest {
+  topic: string;
+  partitions?: number[] | null;
+  filter?: SearchFilter;
+  positions?: Record<string, number>;
+  limit?: number;
+  seconds?: number;
+}
+
+/** What a series is. */
+export interface SeriesInfo {
+  name: string;
+  is_counter: boolean;
+  unit: string;
+  doc: string;
+}
+
+/** Samples of all brokers; counters are as they are, so that rates can be derived. */
+export interface SeriesView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  series: SeriesInfo[];
+  brokers: BrokerSeries[];
+}
+
+/** A topic in a list. */
+export interface Topic {
+  name: string;
+  id: string;
+  is_internal: boolean;
+  created_at: number | null;
+  partitions: number;
+  replication_factor: number;
+  leaderless: number;
+  messages: number | null;
+  bytes: number | null;
+  under_replicated: number | null;
+  unknown: number;
+}
+
+/** A group that has committed offsets in a topic. */
+export interface TopicGroup {
+  group: string;
+  state: string;
+  partitions: number;
+  lag: number;
+  unknown: number;
+  coordinator: number;
+}
+
+/** Groups that consume a topic. */
+export interface TopicGroups {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: TopicGroup[];
+}
+
+/** Topics. */
+export interface TopicList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Topic[];
+}
+
+/** An option of a topic that is in force. */
+export interface TopicOption {
+  name: string;
+  value: string;
+  default: string;
+  is_own: boolean;
+  allowed: string;
+  doc: string;
+}
+
+/** All options of a topic. */
+export interface TopicOptions {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  topic: string;
+  options: TopicOption[];
+}
+
+/** Partitions of one topic. */
+export interface TopicPartitions {
+  topic: string;
+  partitions: number[];
+}
+
+/** One topic. */
+export interface TopicView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  topic: Topic;
+  min_in_sync: number;
+  partitions: Partition[];
+  next: string | null;
+}
+
+/** A transactional id. */
+export interface Transaction {
+  transactional_id: string;
+  state: string;
+  producer_id: number;
+  producer_epoch: number;
+  timeout_ms: number;
+  since: number | null;
+  coordinator: number;
+  partitions: TopicPartitions[];
+}
+
+/** Transactional ids. */
+export interface TransactionList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  total: number;
+  next: string | null;
+  items: Transaction[];
+}

@@ -1,0 +1,119 @@
+// A local cluster of real brokers for one run of the tests, and what is put into it.
+import { execFile, spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+
+const KAFKAESQUE = join(import.meta.dirname, '../../.venv/bin/kafkaesque');
+const START_MS_MAX = 120_000;
+export const CHANGE = { 'x-kafkaesque-request': '1', 'content-type': 'application/json' };
+export const HOSTILE = '<img src=x onerror="window.isHacked=1">';
+
+const run = promisify(execFile);
+
+function isFree(port) {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
+}
+
+async function freePorts(count) {
+  for (;;) {
+    const first = 20_000 + Math.floor(Math.random() * 30_000);
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    const found = await Promise.all(ports.map(isFree));
+    if (found.every(Boolean)) return first;
+  }
+}
+
+export class Cluster {
+  static async start(brokers = 3) {
+    const cluster = new Cluster();
+    cluster.folder = await mkdtemp(join(tmpdir(), 'kafkaesque-console-'));
+    const first = await freePorts(brokers * 3);
+    cluster.kafka = `127.0.0.1:${first}`;
+    cluster.admin = first + 2 * brokers;
+    cluster.process = spawn(
+      KAFKAESQUE,
+      [
+        'up', '--json', '--brokers', String(brokers), '--data', join(cluster.folder, 'data'),
+        '--port', String(first), '--peer-port', String(first + brokers),
+        '--admin-port', String(cluster.admin), '--text-port', '0',
+      ],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    );
+    const lines = createInterface({ input: cluster.process.stdout });
+    const late = setTimeout(() => cluster.process.kill('SIGTERM'), START_MS_MAX);
+    for await (const line of lines) {
+      const event = JSON.parse(line);
+      if (event.event === 'ready') {
+        cluster.brokers = event.brokers;
+        break;
+      }
+    }
+    clearTimeout(late);
+    if (!cluster.brokers) throw new Error('the cluster did not start');
+    return cluster;
+  }
+
+  url(path = '/', broker = 1) {
+    return `http://127.0.0.1:${this.admin + broker - 1}${path}`;
+  }
+
+  async change(method, path, body) {
+    const init = { method, headers: CHANGE };
+    if (body !== undefined) init.body = JSON.stringify(body);
+    const response = await fetch(this.url(`/api/v1${path}`), init);
+    const answer = await response.json();
+    if (!response.ok) throw new Error(`${method} ${path}: ${answer.message}`);
+    return answer;
+  }
+
+  kafkaesque(...words) {
+    return run(KAFKAESQUE, [...words, '--bootstrap-server', this.kafka]);
+  }
+
+  /** Topics, messages of all kinds and groups, with names and contents that mean harm. */
+  async fill() {
+    await this.change('POST', '/topics', { name: 'orders', partitions: 3 });
+    await this.change('POST', '/topics', { name: 'empty', partitions: 1 });
+    const messages = [
+      { key: 'c1', value: '{"id": 12345678901234567890, "customer": {"id": "c1"}}' },
+      { key: HOSTILE, value: `${HOSTILE} {{7*7}} </script><script>window.isHacked=1</script>` },
+      { value: 'plain text', headers: [{ name: HOSTILE, value: HOSTILE }] },
+      { value: '/wAB', encoding: 'base64' },
+      { key: 'tombstone', value: null },
+      ...Array.from({ length: 60 }, (_, i) => ({ key: `k${i}`, value: `order number ${i}` })),
+    ];
+    for (const each of messages) await this.change('POST', '/topics/orders/messages', each);
+    for (const group of ['billing', HOSTILE]) {
+      await this.kafkaesque(
+        'consume', 'orders', '--group', group, '--from-beginning', '--max', '10', '--timeout', '60',
+      );
+    }
+  }
+
+  /** Kill a broker as a machine would; the others notice within seconds. */
+  async kill(broker) {
+    process.kill(this.brokers.find((each) => each.broker === broker).pid, 'SIGKILL');
+    for (;;) {
+      const seen = await (await fetch(this.url('/api/v1/cluster'))).json();
+      if (seen.brokers_alive < seen.brokers) return;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+
+  async stop() {
+    const ended = new Promise((resolve) => this.process.once('exit', resolve));
+    if (this.process.exitCode === null) {
+      this.process.kill('SIGINT');
+      await ended;
+    }
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}

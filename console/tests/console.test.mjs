@@ -1,0 +1,254 @@
+// The console in a real browser, over a real cluster: empty, filled, and with a broker killed.
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { after, before, test } from 'node:test';
+import { CHANGE, Cluster, HOSTILE } from './cluster.mjs';
+import { Eyes, launch } from './eyes.mjs';
+
+const PAGES = [
+  ['', 'brokers up'],
+  ['topics', 'New topic'],
+  ['groups', 'the same in a terminal'],
+  ['brokers', 'broker 3'],
+  ['brokers/2', 'metadata offset'],
+  ['connections', 'ANONYMOUS'],
+  ['connections?tab=listeners', 'accepted'],
+  ['controllers', 'high watermark'],
+  ['transactions', 'the same in a terminal'],
+  ['doctor', 'as of'],
+];
+const FILLED = [
+  ['topics', 'orders'],
+  ['topics/orders', 'order number 59'],
+  ['topics/orders?tab=partitions', 'first offset'],
+  ['topics/orders?tab=groups', 'billing'],
+  ['topics/orders?tab=options', 'retention.ms'],
+  ['topics/empty', 'No messages here'],
+  ['groups', 'billing'],
+  ['groups/billing', 'Nobody is in the group'],
+];
+
+let cluster;
+let browser;
+
+before(async () => {
+  [cluster, browser] = await Promise.all([Cluster.start(), launch()]);
+});
+
+after(async () => {
+  await browser?.close();
+  await cluster?.stop();
+});
+
+async function lookAt(pages, options) {
+  const eyes = await Eyes.open(browser, options);
+  for (const [page, text] of pages) {
+    await eyes.go(cluster.url(`/#/${page}`), text);
+    assert.deepEqual(await eyes.hindrances(), [], `#/${page}`);
+    assert.deepEqual(eyes.complaints, [], `#/${page}`);
+  }
+  await eyes.close();
+}
+
+test('every page of an empty cluster says what to do', async () => {
+  await lookAt(PAGES);
+  const eyes = await Eyes.open(browser);
+  for (const [page, command] of [
+    ['', 'kafkaesque publish greetings hello'],
+    ['topics', 'kafkaesque topic create orders'],
+    ['groups', 'kafkaesque consume greetings --group my-group'],
+  ]) {
+    await eyes.go(cluster.url(`/#/${page}`), command);
+  }
+  await eyes.close();
+});
+
+for (const theme of ['light', 'dark']) {
+  test(`every page of a filled cluster is free of hindrances, ${theme}`, async () => {
+    if (theme === 'light') await cluster.fill();
+    await lookAt([...PAGES, ...FILLED], { theme });
+  });
+}
+
+test('what means harm is shown as text', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/topics/orders?order=oldest'), HOSTILE);
+  await eyes.go(cluster.url('/#/groups'), HOSTILE);
+  await eyes.go(cluster.url(`/#/groups/${encodeURIComponent(HOSTILE)}`), HOSTILE);
+  await eyes.go(cluster.url(`/#/topics/${encodeURIComponent(HOSTILE)}`), 'does not exist');
+  await eyes.go(cluster.url(`/#/topics?q=${encodeURIComponent(HOSTILE)}`), HOSTILE);
+  assert.equal(await eyes.page.evaluate(() => window.isHacked), undefined);
+  assert.equal(await eyes.page.evaluate(() => document.querySelectorAll('main img').length), 0);
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('integers beyond 53 bits and bytes are shown as they were written', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/topics/orders?key=c1'), '12345678901234567890');
+  await eyes.go(cluster.url('/#/topics/orders?order=oldest'), 'ff0001');
+  await eyes.close();
+});
+
+test('a message is found by its content and sent again, with nothing but clicks', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url(), 'brokers up');
+  await eyes.click('nav a::-p-text(Topics)');
+  await eyes.click('a::-p-text(orders)');
+  await eyes.see('order number 59');
+  await eyes.page.locator('input[name=contains]').fill('number 17');
+  await eyes.click('button::-p-text(Show)');
+  await eyes.see('1 found; looked at');
+  await eyes.see('That was all');
+  await eyes.click('button::-p-text(send again…)');
+  await eyes.click('dialog button::-p-text(Try)');
+  await eyes.see('it would go to partition');
+  await eyes.click('dialog button.main');
+  await eyes.see('it is committed: partition');
+  await eyes.click('dialog button::-p-text(close)');
+  await eyes.see('2 found; looked at');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('a topic is made, changed and deleted, each with its command', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/topics'), 'orders');
+  await eyes.click('button::-p-text(New topic)');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.see('kafkaesque topic create made-here');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.click('dialog button.main');
+  await eyes.see('No messages here');
+  await eyes.click('.tabs a::-p-text(options)');
+  await eyes.click('button[aria-label="change retention.ms"]');
+  await eyes.page.locator('dialog input').fill('60000');
+  await eyes.see('kafkaesque topic alter made-here --config retention.ms=60000');
+  await eyes.click('dialog button.main');
+  await eyes.see('own');
+  await eyes.click('button::-p-text(Delete topic…)');
+  await eyes.see('would be deleted for good');
+  await eyes.page.locator('dialog input').fill('made-here');
+  await eyes.click('dialog button.danger');
+  await eyes.page.waitForFunction(() => location.hash === '#/topics');
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});
+
+test('with nothing but the keyboard everything is found', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url(), 'brokers up');
+  const { keyboard } = eyes.page;
+  await keyboard.down('Control');
+  await keyboard.press('k');
+  await keyboard.up('Control');
+  await eyes.page.waitForSelector('dialog[open] input');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await keyboard.type('billing');
+  await eyes.page.waitForFunction(() => document.querySelector('[aria-selected=true]')?.textContent.includes('billing'));
+  await keyboard.press('Enter');
+  await eyes.see('Nobody is in the group');
+  assert.equal(await eyes.page.evaluate(() => document.activeElement.tagName), 'H1');
+  await eyes.go(cluster.url('/#/topics'), 'orders');
+  await keyboard.press('/');
+  await keyboard.type('empt');
+  await eyes.page.waitForFunction(() => !document.body.innerText.includes('orders'));
+  assert.match(await eyes.page.evaluate(() => location.hash), /q=empt/);
+  await keyboard.press('Tab');
+  const reached = new Set();
+  for (let i = 0; i < 25; i += 1) {
+    await keyboard.press('Tab');
+    reached.add(await eyes.page.evaluate(() => document.activeElement.textContent.trim().slice(0, 30)));
+  }
+  assert.ok(reached.has('empty'), [...reached].join());
+  await eyes.close();
+});
+
+test('on a phone nothing is wider than the screen', async () => {
+  const eyes = await Eyes.open(browser, { width: 375, height: 700 });
+  for (const [page, text] of [...PAGES, ...FILLED]) {
+    await eyes.go(cluster.url(`/#/${page}`), text);
+    const overflow = await eyes.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `#/${page} is ${overflow} px too wide`);
+  }
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.close();
+});
+
+test('live values come over one stream, and stop where nobody looks', async () => {
+  const eyes = await Eyes.open(browser);
+  const streams = [];
+  eyes.page.on('request', (each) => each.url().includes('/live') && streams.push(each.url()));
+  await eyes.go(cluster.url(), 'Messages in');
+  await eyes.page.waitForFunction(() => document.querySelectorAll('.canvas canvas').length >= 9, { timeout: 20_000 });
+  assert.equal(streams.length, 1);
+  await eyes.click('.plot button.plain');
+  await eyes.see('time');
+  assert.deepEqual(await eyes.hindrances(), []);
+  await eyes.close();
+});
+
+function ask(path, { method = 'GET', headers = {}, body } = {}) {
+  return new Promise((resolve, reject) => {
+    const sent = request(cluster.url(path), { method, headers }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode));
+    });
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+test('pages of others are refused', async () => {
+  const body = JSON.stringify({ name: 'stolen' });
+  const own = `127.0.0.1:${cluster.admin}`;
+  assert.equal(await ask('/api/v1/topics'), 200);
+  assert.equal(await ask('/api/v1/topics', { headers: { host: 'evil.example' } }), 403);
+  assert.equal(await ask('/', { headers: { host: 'evil.example' } }), 403);
+  assert.equal(await ask('/api/v1/topics', { headers: { origin: 'http://evil.example' } }), 403);
+  assert.equal(await ask('/api/v1/topics', { headers: { origin: 'null' } }), 403);
+  assert.equal(await ask('/api/v1/topics', { headers: { origin: `http://${own}` } }), 200);
+  assert.equal(await ask('/api/v1/topics', { headers: { 'sec-fetch-site': 'same-site' } }), 403);
+  const { 'x-kafkaesque-request': _, ...plain } = CHANGE;
+  assert.equal(await ask('/api/v1/topics', { method: 'POST', headers: plain, body }), 403);
+  const form = { ...CHANGE, 'content-type': 'text/plain' };
+  assert.equal(await ask('/api/v1/topics', { method: 'POST', headers: form, body }), 400);
+  assert.equal(await ask('/api/v1/topics/stolen'), 404);
+});
+
+test('a page of another origin gets nothing in a real browser', async () => {
+  const eyes = await Eyes.open(browser);
+  // Another port is another origin, though the same site.
+  await eyes.page.goto(cluster.url('/health/live', 2));
+  const got = await eyes.page.evaluate(async (target) => {
+    const tries = [
+      fetch(target),
+      fetch(target, { mode: 'no-cors' }).then((response) => response.text()),
+      fetch(target, { method: 'POST', headers: { 'x-kafkaesque-request': '1' }, body: '{}' }),
+    ];
+    return (await Promise.allSettled(tries)).map((each) => each.status === 'rejected' || !each.value);
+  }, cluster.url('/api/v1/topics'));
+  assert.deepEqual(got, [true, true, true]);
+  await eyes.close();
+});
+
+test('a broker is killed while pages are open', async () => {
+  const eyes = await Eyes.open(browser);
+  await eyes.go(cluster.url('/#/brokers'), 'ready');
+  await cluster.kill(3);
+  await eyes.see('Not in here: broker 3');
+  await eyes.see('down');
+  for (const [page, text] of [
+    ['', '2 of 3'],
+    ['topics', 'orders'],
+    ['topics/orders', 'order number 59'],
+    ['groups', 'billing'],
+    ['controllers', 'down'],
+    ['doctor', 'broker 3 is down'],
+  ]) {
+    await eyes.go(cluster.url(`/#/${page}`), text);
+    assert.deepEqual(await eyes.hindrances(), [], `#/${page}`);
+  }
+  assert.deepEqual(eyes.complaints, []);
+  await eyes.close();
+});

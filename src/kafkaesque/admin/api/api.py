@@ -1,0 +1,89 @@
+"""The API of one broker, put together."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafkaesque.admin.api import (
+    broker_part,
+    finding_part,
+    group_part,
+    scan_part,
+    topic_part,
+    transaction_part,
+)
+from kafkaesque.admin.api.calls import Route
+from kafkaesque.admin.api.changes import ChangePages
+from kafkaesque.admin.api.cluster import ClusterPages
+from kafkaesque.admin.api.context import CensusDesk, Context
+from kafkaesque.admin.api.fan_out import FanOut, PartServer
+from kafkaesque.admin.api.groups import GroupPages
+from kafkaesque.admin.api.plots import PlotPages
+from kafkaesque.admin.api.reading import MessagePages
+from kafkaesque.admin.api.router import Router
+from kafkaesque.admin.api.routes import (
+    cluster_routes,
+    group_routes,
+    message_routes,
+    plot_routes,
+    topic_routes,
+)
+from kafkaesque.admin.api.searching import SearchPages
+from kafkaesque.admin.api.topics import TopicPages
+from kafkaesque.admin.series import Sampler
+from kafkaesque.broker.doors import Doors
+from kafkaesque.chassis.chassis import Chassis
+
+_PARTS: Final = (
+    broker_part,
+    topic_part,
+    group_part,
+    transaction_part,
+    scan_part,
+    finding_part,
+)
+
+
+class Api:
+    """Answers requests, and other brokers' questions for this one's parts of the answers."""
+
+    def __init__(
+        self,
+        *,
+        doors: Doors,
+        chassis: Chassis,
+        version: str,
+        sampler: Sampler,
+        report: Callable[[str], None],
+    ) -> None:
+        """`report` is told of our own defects."""
+        context = Context(
+            doors=doors,
+            chassis=chassis,
+            version=version,
+            sampler=sampler,
+            fan_out=FanOut(doors, report),
+            census=CensusDesk(doors),
+        )
+        server = PartServer(doors)
+        for part in _PARTS:
+            part.register(context, server)
+        self._plots = PlotPages(context)
+        self.routes: Final = make_routes(context, self._plots)
+        self.router: Final = Router(self.routes, version)
+
+    def stop(self) -> None:
+        """Ask nobody any more."""
+        self._plots.stop()
+
+
+def make_routes(context: Context, plots: PlotPages) -> list[Route]:
+    """Return all operations, in the order of their documentation."""
+    topics = TopicPages(context)
+    changes = ChangePages(context, topics)
+    return [
+        *cluster_routes(ClusterPages(context)),
+        *topic_routes(topics, changes),
+        *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
+        *group_routes(GroupPages(context)),
+        *plot_routes(plots),
+    ]

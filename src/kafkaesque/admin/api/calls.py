@@ -1,0 +1,123 @@
+"""One request of the API, checked and typed, and how it is answered."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from kafkaesque.admin.api.problems import status_of
+from kafkaesque.admin.api.values import Problem, View
+from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
+from kafkaesque.model.errors import RequestRefused
+
+QueryT = TypeVar("QueryT", bound=msgspec.Struct)
+BodyT = TypeVar("BodyT")
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing may be asked for."""
+
+
+class Call(Generic[QueryT, BodyT]):
+    """A request that fits its route; a handler answers it once."""
+
+    __slots__ = ("_respond", "body", "params", "query", "request")
+
+    def __init__(
+        self,
+        request: Request,
+        params: Mapping[str, str],
+        query: QueryT,
+        body: BodyT,
+        respond: Respond,
+    ) -> None:
+        self.request: Final = request
+        #: What stands in the path where the route has names.
+        self.params: Final = params
+        self.query: Final = query
+        self.body: Final = body
+        self._respond = respond
+
+    def answer(self, view: View, status: int = 200) -> None:
+        """Answer with a view; with 304 if the client has it already."""
+        tag = etag_of(view)
+        if self.request.method == "GET" and tag in _tags(self.request, "if-none-match"):
+            self._respond(Answer(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"}))
+            return
+        self._respond(
+            Answer(
+                status=status,
+                body=_encoder.encode(view),
+                content_type=JSON,
+                headers={"ETag": tag, "Cache-Control": "no-cache"},
+            )
+        )
+
+    def may_change(self, current: View) -> bool:
+        """Tell whether what the client wants to change is what it has seen; refuse otherwise."""
+        wanted = _tags(self.request, "if-match")
+        if not wanted or "*" in wanted or etag_of(current) in wanted:
+            return True
+        self.refuse(412, "Changed", "it was changed meanwhile: read it again")
+        return False
+
+    def refuse(self, status: int, error: str, message: str) -> None:
+        """Answer why it is not done."""
+        self._respond(problem(status, error, message))
+
+    def refuse_with(self, refusal: RequestRefused) -> None:
+        """Answer why a broker does not do it."""
+        self.refuse(status_of(refusal), type(refusal).__name__, str(refusal))
+
+    def stream(self, content_type: str, begin: Callable[[Outlet], Source]) -> None:
+        """Answer piece by piece."""
+        self._respond(Answer(status=200, content_type=content_type, open=begin))
+
+
+def problem(status: int, error: str, message: str) -> Answer:
+    """Return an answer that says what is wrong."""
+    body = _encoder.encode(Problem(status=status, error=error, message=message))
+    return Answer(status=status, body=body, content_type="application/problem+json")
+
+
+def etag_of(view: View) -> str:
+    """Return a tag of what a view says, whenever and by whom it is said."""
+    sources = [msgspec.structs.replace(each, as_of=0) for each in view.sources]
+    plain = msgspec.structs.replace(view, as_of=0, seen_by=0, sources=sources)
+    return f'W/"{hashlib.blake2b(_encoder.encode(plain), digest_size=8).hexdigest()}"'
+
+
+def _tags(request: Request, header: str) -> list[str]:
+    return [each.strip() for each in request.headers.get(header, "").split(",") if each.strip()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One operation of the API; the OpenAPI document is made of these."""
+
+    method: str
+    #: Below /api/v1; `{name}` stands for one segment.
+    path: str
+    #: Names the operation, for generated clients.
+    name: str
+    summary: str
+    handle: Callable[[Call[Any, Any]], None]
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
+    #: None: a stream.
+    result: type[msgspec.Struct] | None = None
+    status: int = 200
+    #: Of a stream: its type, and of what its lines or events are.
+    content_type: str = JSON
+    item: type[msgspec.Struct] | None = None
+    #: Whether it changes nothing, though it has a body.
+    is_safe: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether something may be different afterwards."""
+        return self.method not in ("GET", "HEAD") and not self.is_safe

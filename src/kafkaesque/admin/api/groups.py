@@ -1,0 +1,252 @@
+"""`/groups`, `/transactions`, `/connections`, `/listeners`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkaesque.admin.api.calls import Call, NoQuery
+from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.fan_out import Gathered
+from kafkaesque.admin.api.paging import ListQuery, PageOf, sort_field, take_page, wants
+from kafkaesque.admin.api.part_pages import (
+    CONNECTIONS,
+    GROUP,
+    GROUPS,
+    LISTENERS,
+    PARTITIONS,
+    TRANSACTIONS,
+    GroupAnswer,
+    GroupQuestion,
+    Nothing,
+    PartitionsAnswer,
+    PartitionsQuestion,
+    TransactionsAnswer,
+    TransactionsQuestion,
+)
+from kafkaesque.admin.api.values import (
+    ConnectionList,
+    GroupList,
+    GroupOffset,
+    GroupView,
+    ListenerList,
+    Origin,
+    TransactionList,
+)
+from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.ids import NodeId, TopicPartition
+
+Keys = dict[str, Callable[[Any], Any]]
+
+_GROUP_KEYS: Keys = {
+    "group": lambda each: each.group,
+    "lag": lambda each: each.lag,
+    "state": lambda each: each.state,
+}
+_CONNECTION_KEYS: Keys = {
+    "number": lambda each: (each.broker, each.number),
+    "peer": lambda each: each.peer,
+    "protocol": lambda each: each.protocol,
+    "user": lambda each: each.user,
+    "bytes_in": lambda each: each.bytes_in,
+    "bytes_out": lambda each: each.bytes_out,
+    "idle_ms": lambda each: each.idle_ms,
+}
+_LISTENER_KEYS: Keys = {
+    "broker": lambda each: (each.broker, each.protocol, each.name),
+    "name": lambda each: each.name,
+    "connections": lambda each: each.connections,
+}
+_TRANSACTION_KEYS: Keys = {
+    "transactional_id": lambda each: each.transactional_id,
+    "state": lambda each: each.state,
+}
+
+
+class GroupPages:
+    """See the module."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    # -- lists
+
+    def list_groups(self, call: Call[ListQuery, None]) -> None:
+        """List groups of all coordinators."""
+        self._list(call, GROUPS, "groups", _GROUP_KEYS, GroupList, lambda each: str(each.group))
+
+    def list_connections(self, call: Call[ListQuery, None]) -> None:
+        """List connections at all brokers."""
+        self._list(
+            call,
+            CONNECTIONS,
+            "connections",
+            _CONNECTION_KEYS,
+            ConnectionList,
+            lambda each: f"{each.peer} {each.user} {each.protocol} {each.listener}",
+        )
+
+    def list_listeners(self, call: Call[ListQuery, None]) -> None:
+        """List listeners of all brokers."""
+        self._list(
+            call,
+            LISTENERS,
+            "listeners",
+            _LISTENER_KEYS,
+            ListenerList,
+            lambda each: f"{each.name} {each.protocol} {each.address}",
+        )
+
+    def _list(
+        self,
+        call: Call[ListQuery, None],
+        page_kind: Any,
+        attribute: str,
+        keys: Keys,
+        listing: Any,
+        words: Callable[[Any], str],
+    ) -> None:
+        query, default = call.query, next(iter(keys))
+        sort_field(query, keys, default)
+
+        def on_gathered(gathered: Gathered[Any]) -> None:
+            told = [e for answer in gathered.answers.values() for e in getattr(answer, attribute)]
+            found = [each for each in told if wants(query, words(each))]
+            page = take_page(found, query, keys, default)
+            call.answer(self._listing(listing, page, gathered.sources))
+
+        self._context.fan_out.ask_all(page_kind, Nothing(), on_gathered)
+
+    def _listing(self, listing: Any, page: PageOf, sources: list[Origin]) -> Any:
+        return listing(
+            as_of=self._context.now(),
+            seen_by=self._context.node,
+            sources=sources,
+            total=page.total,
+            next=page.next,
+            items=page.items,
+        )
+
+    # -- /transactions
+
+    def list_transactions(self, call: Call[ListQuery, None]) -> None:
+        """List transactional ids; those of the page are described by their coordinators."""
+        query, fan_out = call.query, self._context.fan_out
+        sort_field(query, _TRANSACTION_KEYS, "transactional_id")
+
+        def on_listed(gathered: Gathered[TransactionsAnswer]) -> None:
+            told = [each for answer in gathered.answers.values() for each in answer.transactions]
+            found = [each for each in told if wants(query, each.transactional_id)]
+            page = take_page(found, query, _TRANSACTION_KEYS, "transactional_id")
+            by_node: dict[NodeId, list[str]] = {}
+            for each in page.items:
+                by_node.setdefault(NodeId(each.coordinator), []).append(each.transactional_id)
+            questions = {node: TransactionsQuestion(ids=ids) for node, ids in by_node.items()}
+
+            def on_described(described: Gathered[TransactionsAnswer]) -> None:
+                known = {
+                    each.transactional_id: each
+                    for answer in described.answers.values()
+                    for each in answer.transactions
+                }
+                items = [known.get(each.transactional_id, each) for each in page.items]
+                whole = PageOf(items, page.total, page.next)
+                call.answer(self._listing(TransactionList, whole, gathered.sources))
+
+            fan_out.ask(TRANSACTIONS, questions, on_described)
+
+        fan_out.ask_all(TRANSACTIONS, TransactionsQuestion(), on_listed)
+
+    # -- /groups/{group}
+
+    def show_group(self, call: Call[NoQuery, None]) -> None:
+        """Show a group as its coordinator knows it, and its lag as leaders do."""
+        group = call.params["group"]
+        try:
+            node = self._context.leader(self._context.doors.groups.find(group))
+        except RequestRefused as refusal:
+            call.refuse(503, "CoordinatorNotAvailable", f"nobody coordinates it now: {refusal}")
+            return
+
+        def on_described(gathered: Gathered[GroupAnswer]) -> None:
+            answer = gathered.answers.get(node)
+            if answer is None:
+                (source,) = gathered.sources
+                call.refuse(503, "CoordinatorNotAvailable", source.missing or "")
+            elif not answer.state:
+                call.refuse(404, "UnknownGroup", f"there is no group {group!r}")
+            else:
+                self._ask_ends(call, node, answer, gathered.sources)
+
+        question = GroupQuestion(group=group)
+        self._context.fan_out.ask(GROUP, {node: question}, on_described)
+
+    def _ask_ends(
+        self,
+        call: Call[NoQuery, None],
+        coordinator: NodeId,
+        answer: GroupAnswer,
+        sources: Sequence[Origin],
+    ) -> None:
+        by_leader: dict[NodeId, dict[str, list[int]]] = {}
+        for each in answer.offsets:
+            try:
+                leader = self._context.leader(TopicPartition(each.topic, each.partition))
+            except RequestRefused:
+                continue
+            by_leader.setdefault(leader, {}).setdefault(each.topic, []).append(each.partition)
+        questions = {node: PartitionsQuestion(partitions=e) for node, e in by_leader.items()}
+
+        def on_gathered(gathered: Gathered[PartitionsAnswer]) -> None:
+            ends = {
+                (each.topic, each.partition): each.end_offset
+                for found in gathered.answers.values()
+                for each in found.partitions
+            }
+            offsets = _offsets(answer, ends)
+            call.answer(
+                GroupView(
+                    as_of=self._context.now(),
+                    seen_by=self._context.node,
+                    sources=[
+                        *sources,
+                        *(each for each in gathered.sources if each.broker != coordinator),
+                    ],
+                    group=call.params["group"],
+                    state=answer.state,
+                    kind=answer.kind,
+                    protocol_type=answer.protocol_type,
+                    protocol=answer.protocol,
+                    coordinator=coordinator,
+                    members=answer.members,
+                    offsets=offsets,
+                    lag=sum(each.lag or 0 for each in offsets),
+                    unknown=sum(each.lag is None for each in offsets),
+                )
+            )
+
+        self._context.fan_out.ask(PARTITIONS, questions, on_gathered)
+
+
+def _offsets(answer: GroupAnswer, ends: dict[tuple[str, int], int]) -> list[GroupOffset]:
+    owners = {
+        (part.topic, number): member.member
+        for member in answer.members
+        for part in member.assignment
+        for number in part.partitions
+    }
+    found = []
+    for each in answer.offsets:
+        where = (each.topic, each.partition)
+        end = ends.get(where)
+        found.append(
+            GroupOffset(
+                topic=each.topic,
+                partition=each.partition,
+                committed=each.offset,
+                metadata=each.metadata,
+                committed_at=each.at_ms or None,
+                end_offset=end,
+                lag=None if end is None else max(0, end - each.offset),
+                member=owners.get(where),
+            )
+        )
+    return sorted(found, key=lambda each: (each.topic, each.partition))

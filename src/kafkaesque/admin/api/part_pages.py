@@ -1,0 +1,221 @@
+"""The questions that brokers ask one another for the API, with their answers."""
+
+from typing import Final
+
+import msgspec
+
+from kafkaesque.admin.api.fan_out import PartPage
+from kafkaesque.admin.api.messages import Form, Message, SearchFilter
+from kafkaesque.admin.api.values import (
+    BrokerState,
+    Connected,
+    Finding,
+    Group,
+    ListenerState,
+    Member,
+    TopicGroup,
+    Transaction,
+)
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """There is nothing to choose."""
+
+
+class TopicSizes(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions of a topic that a broker leads, together."""
+
+    name: str
+    led: int
+    messages: int
+    bytes: int
+    under_replicated: int
+
+
+class TopicsQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of which topics; None: of all."""
+
+    names: list[str] | None = None
+
+
+class TopicsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One for each topic of which a partition is led here."""
+
+    topics: list[TopicSizes]
+
+
+class PartitionsQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which partitions, by topic."""
+
+    partitions: dict[str, list[int]]
+
+
+class LedPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition as its leader knows it."""
+
+    topic: str
+    partition: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    stable_offset: int
+    bytes: int
+    in_sync: list[int]
+
+
+class PartitionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Those that are led here; the others are left out."""
+
+    partitions: list[LedPartition]
+
+
+class GroupsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups that a broker coordinates."""
+
+    groups: list[Group]
+
+
+class TopicGroupsQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups of which topic."""
+
+    topic: str
+
+
+class TopicGroupsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups that a broker coordinates and that have offsets in a topic."""
+
+    groups: list[TopicGroup]
+
+
+class GroupQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which group."""
+
+    group: str
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """What a group has committed."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    at_ms: int
+
+
+class GroupAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as its coordinator knows it; an empty state: there is none."""
+
+    state: str
+    kind: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: list[Member] = []
+    offsets: list[CommittedOffset] = []
+
+
+class ConnectionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections of a broker, up to a bound, and how many there are."""
+
+    connections: list[Connected]
+    total: int
+
+
+class ListenersAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Listeners of a broker."""
+
+    listeners: list[ListenerState]
+
+
+class TransactionsQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which ids all is wanted; None: of all ids their states alone."""
+
+    ids: list[str] | None = None
+
+
+class TransactionsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactional ids that a broker coordinates."""
+
+    transactions: list[Transaction]
+
+
+class FindingsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker knows to be wrong with itself and with what it leads."""
+
+    findings: list[Finding]
+
+
+class SeriesQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which samples."""
+
+    names: list[str]
+    after: int
+    step_ms: int
+
+
+class SeriesAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples: times, and in the order of the names the values at these times."""
+
+    step_ms: int
+    at: list[int]
+    values: list[list[float]]
+
+
+class OffsetAtQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """The first offset of a time."""
+
+    topic: str
+    partition: int
+    at_ms: int
+
+
+class OffsetAtAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """None: there is no record of that time or later."""
+
+    offset: int | None
+
+
+class ScanQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Search a part of a partition."""
+
+    topic: str
+    partition: int
+    #: From here on, up to and without that one.
+    offset: int
+    until: int
+    filter: SearchFilter
+    form: Form
+    matches_max: int
+    #: Of what is shown; the first message may be longer.
+    bytes_max: int
+
+
+class ScanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, and how far it was looked."""
+
+    matches: list[Message]
+    #: Whatever lies before it, from the beginning of the question, was looked at.
+    next: int
+    records: int
+    bytes: int
+
+
+BROKER: Final = PartPage(name="broker", question=Nothing, answer=BrokerState)
+TOPICS: Final = PartPage(name="topics", question=TopicsQuestion, answer=TopicsAnswer)
+PARTITIONS: Final = PartPage(
+    name="partitions", question=PartitionsQuestion, answer=PartitionsAnswer
+)
+GROUPS: Final = PartPage(name="groups", question=Nothing, answer=GroupsAnswer)
+TOPIC_GROUPS: Final = PartPage(
+    name="topic-groups", question=TopicGroupsQuestion, answer=TopicGroupsAnswer
+)
+GROUP: Final = PartPage(name="group", question=GroupQuestion, answer=GroupAnswer)
+CONNECTIONS: Final = PartPage(name="connections", question=Nothing, answer=ConnectionsAnswer)
+LISTENERS: Final = PartPage(name="listeners", question=Nothing, answer=ListenersAnswer)
+TRANSACTIONS: Final = PartPage(
+    name="transactions", question=TransactionsQuestion, answer=TransactionsAnswer
+)
+FINDINGS: Final = PartPage(name="findings", question=Nothing, answer=FindingsAnswer)
+SERIES: Final = PartPage(name="series", question=SeriesQuestion, answer=SeriesAnswer)
+OFFSET_AT: Final = PartPage(name="offset-at", question=OffsetAtQuestion, answer=OffsetAtAnswer)
+SCAN: Final = PartPage(name="scan", question=ScanQuestion, answer=ScanAnswer)

@@ -1,0 +1,27 @@
+"""HTTP statuses of what brokers refuse."""
+
+from typing import Final
+
+from kafkaesque.model import errors
+from kafkaesque.model.errors import RequestRefused
+
+_STATUSES: Final[tuple[tuple[type[RequestRefused], int], ...]] = (
+    (errors.UnknownTopicOrPartition, 404),
+    (errors.UnknownTopicId, 404),
+    (errors.TopicExists, 409),
+    (errors.OffsetOutOfRange, 416),
+    (errors.MessageTooLarge, 413),
+    (errors.TopicDeletionDisabled, 403),
+    (errors.LeaderNotAvailable, 503),
+    (errors.NotLeader, 503),
+    (errors.NotEnoughReplicas, 503),
+    (errors.OffsetNotAvailable, 503),
+    (errors.StorageFailed, 503),
+    (errors.OverBound, 503),
+    (errors.RequestTimedOut, 504),
+)
+
+
+def status_of(refusal: RequestRefused) -> int:
+    """Return the status for a refusal; 400 where the client can only ask for something else."""
+    return next((status for kind, status in _STATUSES if isinstance(refusal, kind)), 400)

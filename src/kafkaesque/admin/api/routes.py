@@ -1,0 +1,265 @@
+"""All operations of the API, in the order of its documentation."""
+
+from kafkaesque.admin.api.calls import Route
+from kafkaesque.admin.api.changes import (
+    Change,
+    ChangePages,
+    DryRun,
+    NewMessage,
+    NewTopic,
+    OptionChanges,
+    Published,
+)
+from kafkaesque.admin.api.cluster import ClusterPages
+from kafkaesque.admin.api.groups import GroupPages
+from kafkaesque.admin.api.paging import ListQuery
+from kafkaesque.admin.api.plots import LiveEvent, LiveQuery, PlotPages, SeriesQuery, SeriesView
+from kafkaesque.admin.api.reading import MessagePage, MessagePages, MessagesQuery
+from kafkaesque.admin.api.searching import LINES, SearchLine, SearchPages, SearchRequest
+from kafkaesque.admin.api.topics import PartitionsQuery, TopicPages, TopicsQuery
+from kafkaesque.admin.api.values import (
+    BrokerList,
+    BrokerView,
+    ClusterView,
+    ConnectionList,
+    ControllersView,
+    DoctorView,
+    GroupList,
+    GroupView,
+    ListenerList,
+    TopicGroups,
+    TopicList,
+    TopicOptions,
+    TopicView,
+    TransactionList,
+)
+
+
+def cluster_routes(pages: ClusterPages) -> list[Route]:
+    """Return the operations on a cluster as a whole."""
+    return [
+        Route(
+            method="GET",
+            path="/cluster",
+            name="showCluster",
+            summary="The cluster in few numbers",
+            handle=pages.show_cluster,
+            result=ClusterView,
+        ),
+        Route(
+            method="GET",
+            path="/brokers",
+            name="listBrokers",
+            summary="Registered brokers, up or not",
+            handle=pages.list_brokers,
+            query=ListQuery,
+            result=BrokerList,
+        ),
+        Route(
+            method="GET",
+            path="/brokers/{broker}",
+            name="showBroker",
+            summary="One broker",
+            handle=pages.show_broker,
+            result=BrokerView,
+        ),
+        Route(
+            method="GET",
+            path="/controllers",
+            name="showControllers",
+            summary="Who votes on metadata, and who leads",
+            handle=pages.show_controllers,
+            result=ControllersView,
+        ),
+        Route(
+            method="GET",
+            path="/doctor",
+            name="showFindings",
+            summary="What is wrong, as far as brokers know it themselves",
+            handle=pages.show_findings,
+            result=DoctorView,
+        ),
+    ]
+
+
+def topic_routes(pages: TopicPages, changes: ChangePages) -> list[Route]:
+    """Return the operations on topics and their options."""
+    return [
+        Route(
+            method="GET",
+            path="/topics",
+            name="listTopics",
+            summary="Topics, with their sizes",
+            handle=pages.list_topics,
+            query=TopicsQuery,
+            result=TopicList,
+        ),
+        Route(
+            method="POST",
+            path="/topics",
+            name="createTopic",
+            summary="Create a topic",
+            handle=changes.create_topic,
+            query=DryRun,
+            body=NewTopic,
+            result=Change,
+            status=201,
+        ),
+        Route(
+            method="GET",
+            path="/topics/{topic}",
+            name="showTopic",
+            summary="A topic and its partitions",
+            handle=pages.show_topic,
+            query=PartitionsQuery,
+            result=TopicView,
+        ),
+        Route(
+            method="DELETE",
+            path="/topics/{topic}",
+            name="deleteTopic",
+            summary="Delete a topic with all that it holds",
+            handle=changes.delete_topic,
+            query=DryRun,
+            result=Change,
+        ),
+        Route(
+            method="GET",
+            path="/topics/{topic}/options",
+            name="showOptions",
+            summary="All options of a topic",
+            handle=pages.show_options,
+            result=TopicOptions,
+        ),
+        Route(
+            method="PATCH",
+            path="/topics/{topic}/options",
+            name="changeOptions",
+            summary="Change options of a topic; If-Match takes the ETag of those that were seen",
+            handle=changes.change_options,
+            query=DryRun,
+            body=OptionChanges,
+            result=Change,
+        ),
+        Route(
+            method="GET",
+            path="/topics/{topic}/groups",
+            name="listTopicGroups",
+            summary="Groups that consume a topic",
+            handle=pages.list_groups,
+            query=ListQuery,
+            result=TopicGroups,
+        ),
+    ]
+
+
+def message_routes(pages: MessagePages, changes: ChangePages, searches: SearchPages) -> list[Route]:
+    """Return the operations on messages."""
+    return [
+        Route(
+            method="GET",
+            path="/topics/{topic}/messages",
+            name="listMessages",
+            summary="A page of messages, by offset, by time, or the newest",
+            handle=pages.list_messages,
+            query=MessagesQuery,
+            result=MessagePage,
+        ),
+        Route(
+            method="POST",
+            path="/topics/{topic}/messages",
+            name="publish",
+            summary="Publish a message",
+            handle=changes.publish,
+            query=DryRun,
+            body=NewMessage,
+            result=Published,
+            status=201,
+        ),
+        Route(
+            method="POST",
+            path="/search",
+            name="search",
+            summary="Search messages; lines that also say how far it has looked",
+            handle=searches.search,
+            body=SearchRequest,
+            content_type=LINES,
+            item=SearchLine,
+            is_safe=True,
+        ),
+    ]
+
+
+def group_routes(pages: GroupPages) -> list[Route]:
+    """Return the operations on who is at work."""
+    return [
+        Route(
+            method="GET",
+            path="/groups",
+            name="listGroups",
+            summary="Consumer groups, with their lag",
+            handle=pages.list_groups,
+            query=ListQuery,
+            result=GroupList,
+        ),
+        Route(
+            method="GET",
+            path="/groups/{group}",
+            name="showGroup",
+            summary="A group: members, offsets, lag",
+            handle=pages.show_group,
+            result=GroupView,
+        ),
+        Route(
+            method="GET",
+            path="/connections",
+            name="listConnections",
+            summary="Clients' connections",
+            handle=pages.list_connections,
+            query=ListQuery,
+            result=ConnectionList,
+        ),
+        Route(
+            method="GET",
+            path="/listeners",
+            name="listListeners",
+            summary="Listeners of all brokers",
+            handle=pages.list_listeners,
+            query=ListQuery,
+            result=ListenerList,
+        ),
+        Route(
+            method="GET",
+            path="/transactions",
+            name="listTransactions",
+            summary="Transactional ids and their transactions",
+            handle=pages.list_transactions,
+            query=ListQuery,
+            result=TransactionList,
+        ),
+    ]
+
+
+def plot_routes(pages: PlotPages) -> list[Route]:
+    """Return the operations on numbers over time."""
+    return [
+        Route(
+            method="GET",
+            path="/series",
+            name="showSeries",
+            summary="The newest samples of all brokers",
+            handle=pages.show_series,
+            query=SeriesQuery,
+            result=SeriesView,
+        ),
+        Route(
+            method="GET",
+            path="/live",
+            name="listen",
+            summary="Samples as they come, as server-sent events",
+            handle=pages.listen,
+            query=LiveQuery,
+            content_type="text/event-stream",
+            item=LiveEvent,
+        ),
+    ]

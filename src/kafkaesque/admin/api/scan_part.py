@@ -1,0 +1,318 @@
+"""Searches records where they are led: the part `scan`.
+
+Theory of operation. Each question is about a range of offsets, and is answered after a bounded
+number of bytes, so a search is many questions one after the other. Bytes are read as for any
+consumer, from cold files off the loop; what is read is searched off the loop, too, a piece at a
+time. A batch that does not hold the bytes in question anywhere is passed over as a whole, without a
+look at its records.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kafkaesque.admin.api.context import Context
+from kafkaesque.admin.api.fan_out import OnAnswer, PartServer
+from kafkaesque.admin.api.messages import HEADERS_MAX, Form, Header, Message, SearchFilter, show
+from kafkaesque.admin.api.part_pages import SCAN, ScanAnswer, ScanQuestion
+from kafkaesque.broker.requests.commands import FetchResult
+from kafkaesque.model.batch import scan_batches
+from kafkaesque.model.errors import InvalidRequest, RequestRefused
+from kafkaesque.model.ids import TopicPartition
+from kafkaesque.model.records import RecordColumns, decode_columns
+from kafkaesque.transactions.committed_filter import CommittedFilter
+
+#: Read and searched at a time; a question ends after so many of them.
+PIECE_BYTES_MAX: Final = 1024 * 1024
+PIECES_MAX: Final = 8
+#: What one batch may decompress to.
+DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+#: So long a leader may take to read one piece.
+READ_MS_MAX: Final = 2_000
+#: Names on the way to a value in JSON.
+JSON_DEPTH_MAX: Final = 10
+
+
+def register(context: Context, server: PartServer) -> None:
+    """Have this part served."""
+    server.register(SCAN, lambda question, done: _Scan(context, question, done).start())
+
+
+class Room(NamedTuple):
+    """What may still be found."""
+
+    records: int
+    bytes: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be."""
+        return self.records <= 0 or self.bytes <= 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What came of one piece."""
+
+    room: Room
+    messages: list[Message] = field(default_factory=list)
+    records: int = 0
+    #: After the last record that was looked at.
+    next: int = 0
+
+
+class _Scan:
+    """One question under way."""
+
+    def __init__(self, context: Context, question: ScanQuestion, on_done: OnAnswer) -> None:
+        self._context = context
+        self._question = question
+        self._on_done = on_done
+        self._where = TopicPartition(question.topic, question.partition)
+        self._matcher = Matcher(question.filter)
+        self._pieces_left = PIECES_MAX
+        self._bytes = 0
+        self._records = 0
+        self._next = question.offset
+        self._messages: list[Message] = []
+
+        self._room = Room(records=question.matches_max, bytes=question.bytes_max)
+
+    def start(self) -> None:
+        """Search; raises `RequestRefused` where this broker does not lead the partition."""
+        self._context.doors.reading.partition(self._where).check_leader()
+        self._read()
+
+    def _read(self) -> None:
+        self._context.doors.reading.fetch(
+            self._where, self._next, PIECE_BYTES_MAX, READ_MS_MAX, self._on_read
+        )
+
+    def _on_read(self, outcome: object) -> None:
+        if not isinstance(outcome, FetchResult):
+            refused = isinstance(outcome, RequestRefused)
+            self._on_done(outcome if refused else RequestRefused("nothing could be read"))  # type: ignore[arg-type]
+            return
+        if not outcome.records:
+            self._next = max(self._next, min(self._question.until, outcome.last_stable_offset))
+            self._end()
+            return
+        self._bytes += len(outcome.records)
+        offsets, room = range(self._next, self._question.until), self._room
+        matcher, form = self._matcher, self._question.form
+
+        def work() -> Found:
+            return search(outcome, matcher, offsets, room, form)
+
+        self._context.doors.condition.disk.run(work, self._on_searched)
+
+    def _on_searched(self, found: object, error: Exception | None) -> None:
+        if not isinstance(found, Found):
+            self._on_done(RequestRefused(f"the records cannot be searched: {error}"))
+            return
+        self._messages += self._placed(found)
+        self._room = found.room
+        self._records += found.records
+        is_stuck = found.next <= self._next
+        self._next = max(self._next, found.next)
+        self._pieces_left -= 1
+        if (
+            is_stuck
+            or self._room.is_full
+            or not self._pieces_left
+            or self._next >= self._question.until
+        ):
+            self._end()
+        else:
+            self._read()
+
+    def _placed(self, found: Found) -> list[Message]:
+        partition = self._question.partition
+        return [msgspec.structs.replace(each, partition=partition) for each in found.messages]
+
+    def _end(self) -> None:
+        self._on_done(
+            ScanAnswer(
+                matches=self._messages, next=self._next, records=self._records, bytes=self._bytes
+            )
+        )
+
+
+def search(
+    result: FetchResult, matcher: "Matcher", offsets: range, room: Room, form: Form
+) -> Found:
+    """Search batches; touches nothing else, so that it may be done on another thread.
+
+    The messages that are found do not say their partition.
+
+    Raises:
+        KafkaesqueError: a batch cannot be read.
+    """
+    view = memoryview(result.records)
+    committed = CommittedFilter(result.aborted)
+    found = Found(next=offsets.start, room=room)
+    for header in scan_batches(view).batches:
+        is_shown = committed.is_shown(header)
+        if header.next_offset <= offsets.start:
+            continue
+        if header.base_offset >= offsets.stop or found.room.is_full:
+            return found
+        if is_shown:
+            columns = decode_columns(view, DECOMPRESSED_BYTES_MAX, at=header.at)
+            if not _search_batch(columns, matcher, offsets, found, form):
+                return found
+        found.next = min(header.next_offset, offsets.stop)
+    return found
+
+
+def _search_batch(
+    columns: RecordColumns, matcher: "Matcher", offsets: range, found: Found, form: Form
+) -> bool:
+    """Search one batch; False if there is no room for all that it has."""
+    first = bisect_left(columns.offsets, offsets.start)
+    end = bisect_left(columns.offsets, offsets.stop)
+    for row in matcher.candidates(columns, range(first, end)):
+        if not matcher.matches(columns, row):
+            continue
+        if found.room.is_full:
+            found.records += row - first
+            found.next = columns.offsets[row]
+            return False
+        message = _message(columns, row, form)
+        found.messages.append(message)
+        shown_bytes = len(message.key.text) + len(message.value.text)
+        found.room = Room(found.room.records - 1, found.room.bytes - shown_bytes)
+    found.records += end - first
+    return True
+
+
+def _message(columns: RecordColumns, row: int, form: Form) -> Message:
+    timestamp_ms = columns.timestamps_ms[row]
+    return Message(
+        partition=-1,
+        offset=columns.offsets[row],
+        timestamp=timestamp_ms if timestamp_ms >= 0 else None,
+        key=show(columns.key(row), form),
+        value=show(columns.value(row), form),
+        headers=[
+            Header(name=name, value=show(value, form))
+            for name, value in columns.headers(row)[:HEADERS_MAX]
+        ],
+    )
+
+
+class Matcher:
+    """A filter, ready to be asked often."""
+
+    def __init__(self, wanted: SearchFilter) -> None:
+        """Raises `InvalidRequest` where the filter makes no sense."""
+        self._contains = wanted.contains.encode()
+        self._key = None if wanted.key is None else wanted.key.encode()
+        self._since = wanted.since
+        self._before = wanted.before
+        self._value = wanted.json_value
+        self._path = wanted.json_path.split(".") if wanted.json_path else []
+        if len(self._path) > JSON_DEPTH_MAX or not all(self._path or ["-"]):
+            raise InvalidRequest(f"json_path is 1 to {JSON_DEPTH_MAX} names with points between")
+        self._decode = _projection(self._path) if self._path else None
+        #: All of these are in the bytes of whatever fits.
+        self._needed = [each for each in (self._contains, self._key) if each]
+        #: These as well, if JSON is written without escapes there.
+        self._needed_json = _literals(self._path, wanted.json_value)
+
+    def candidates(self, columns: RecordColumns, rows: range) -> Iterable[int]:
+        """Return the rows, in order, that may fit; those that are left out do not."""
+        needed = self._needed
+        if not needed and not self._needed_json:
+            return rows
+        payload = columns.payload
+        data = payload if isinstance(payload, bytes) else bytes(payload)
+        if self._needed_json and b"\\" not in data:
+            needed = [*needed, *self._needed_json]
+        if not all(each in data for each in needed):
+            return ()
+        return _rows_with(columns, data, needed[0], rows) if needed else rows
+
+    def matches(self, columns: RecordColumns, row: int) -> bool:
+        """Tell whether a record fits."""
+        if self._since is not None and columns.timestamps_ms[row] < self._since:
+            return False
+        if self._before is not None and columns.timestamps_ms[row] >= self._before:
+            return False
+        if self._key is not None and columns.key(row) != self._key:
+            return False
+        if self._contains and not self._holds(columns, row):
+            return False
+        if self._decode is None:
+            return True
+        value = columns.value(row)
+        return value is not None and self._fits_json(value, self._decode)
+
+    def _holds(self, columns: RecordColumns, row: int) -> bool:
+        text = self._contains
+        for each in (columns.value(row), columns.key(row)):
+            if each is not None and text in each:
+                return True
+        return any(
+            text in name.encode() or (data is not None and text in data)
+            for name, data in columns.headers(row)
+        )
+
+    def _fits_json(self, value: bytes, decode: Callable[[bytes], Any]) -> bool:
+        try:
+            found = decode(value)
+        except (ValueError, RecursionError, msgspec.MsgspecError):
+            return False
+        for _ in self._path:
+            found = getattr(found, "inner", msgspec.UNSET)
+            if found is msgspec.UNSET:
+                return False
+        if self._value is None:
+            return True
+        if isinstance(found, str):
+            return found == self._value
+        return msgspec.json.encode(found).decode() == self._value
+
+
+def _rows_with(columns: RecordColumns, data: bytes, needle: bytes, rows: range) -> Iterator[int]:
+    """Return rows that may hold some bytes; one more may be among them, and none is left out."""
+    starts, last, at = columns.header_starts, rows.start - 1, data.find(needle)
+    while at >= 0:
+        # Headers are a record's end: the bytes are in those of a row, or in the key or value of
+        # the next one.
+        row = bisect_right(starts, at)
+        for each in (row - 1, row):
+            if last < each < rows.stop:
+                last = each
+                yield each
+        # Further finds in the same row say nothing new.
+        beyond = starts[row] if row < len(starts) else len(data)
+        at = data.find(needle, max(at + 1, beyond - len(needle) + 1))
+
+
+def _literals(path: Sequence[str], value: str | None) -> list[bytes]:
+    """Return what stands as it is in JSON that has a value at a path, if nothing is escaped."""
+    found = [each.encode() for each in path]
+    if path and value:
+        try:
+            msgspec.json.decode(value)
+        except (ValueError, msgspec.MsgspecError):
+            # It can only be a text: a number may be written in many ways.
+            found.insert(0, value.encode())
+    return found
+
+
+def _projection(path: Sequence[str]) -> Callable[[bytes], Any]:
+    """Return a decoder that looks only at what lies on a path."""
+    kind: Any = Any
+    for name in reversed(path):
+        kind = msgspec.defstruct(
+            "Projection",
+            [("inner", kind | msgspec.UnsetType if kind is not Any else Any, msgspec.UNSET)],
+            rename={"inner": name},
+        )
+    decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+    return decode

@@ -1,0 +1,83 @@
+"""How commands speak with listeners that speak TLS: with files that the environment names.
+
+`KAFKAESQUE_CA` alone turns TLS on. The other two are for listeners that want a certificate.
+"""
+
+import os
+import socket
+import ssl
+from functools import lru_cache
+from typing import Final
+
+from kafkaesque.cli.exit_codes import WRONG_USAGE
+from kafkaesque.cli.failure import CommandFailed
+
+CA: Final = "KAFKAESQUE_CA"
+CERTIFICATE: Final = "KAFKAESQUE_CLIENT_CERTIFICATE"
+KEY: Final = "KAFKAESQUE_CLIENT_KEY"
+
+
+def is_on() -> bool:
+    """Tell whether commands speak TLS."""
+    return bool(os.environ.get(CA))
+
+
+def library_settings() -> dict[str, str]:
+    """Return what librdkafka has to be told; nothing where TLS is off."""
+    if not is_on():
+        return {}
+    _context()  # It says what is wrong with the files, which the library does not.
+    settings = {"security.protocol": "ssl", "ssl.ca.location": os.environ[CA]}
+    if os.environ.get(CERTIFICATE):
+        settings["ssl.certificate.location"] = os.environ[CERTIFICATE]
+        settings["ssl.key.location"] = os.environ.get(KEY, "")
+    return settings
+
+
+def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect, with TLS where it is on.
+
+    Raises:
+        OSError: nobody listens, or is not to be trusted.
+    """
+    sock = socket.create_connection((host, port), timeout=timeout_s)
+    if not is_on():
+        return sock
+    try:
+        return _context().wrap_socket(sock, server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def context() -> ssl.SSLContext | None:
+    """Return whom to trust and what to show; None where TLS is off."""
+    return _context() if is_on() else None
+
+
+@lru_cache(maxsize=1)
+def _context() -> ssl.SSLContext:
+    ca = os.environ[CA]
+    certificate, key = os.environ.get(CERTIFICATE), os.environ.get(KEY)
+    try:
+        made = ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise CommandFailed(
+            f"{CA}: {ca} holds no certificates: {_reason(error)}", exit_code=WRONG_USAGE
+        ) from None
+    if certificate:
+        try:
+            made.load_cert_chain(certificate, key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise CommandFailed(
+                f"{CERTIFICATE} and {KEY}: {certificate} and {key or certificate} are not a "
+                f"certificate and its key: {_reason(error)}",
+                exit_code=WRONG_USAGE,
+            ) from None
+    return made
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return (error.strerror or str(error)).lower()

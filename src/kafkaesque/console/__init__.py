@@ -1,0 +1,1 @@
+"""The web console: files that the admin port serves to browsers; they know its API alone."""

@@ -1,0 +1,39 @@
+"""Who is at the other end of a connection, as its certificate says."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerCertificate:
+    """A certificate that was checked: its issuer is trusted, and it was valid at the handshake.
+
+    What it says is somebody's own choice as far as the issuer lets it be: compare whole values,
+    and never parts of `subject`.
+    """
+
+    #: The distinguished name as RFC 4514 writes it, such as `CN=app,O=Example`; special characters
+    #: are escaped.
+    subject: str
+    issuer: str
+    #: Unique for an issuer.
+    serial: int
+    #: By the wall clock; the connection is closed then.
+    not_after_ms: int
+    #: Every common name of the subject, unescaped.
+    common_names: tuple[str, ...] = ()
+    #: Subject alternative names.
+    uris: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    emails: tuple[str, ...] = ()
+
+
+def broker_uri(cluster_id: str, node: int) -> str:
+    """Return the URI by which the certificate of a broker names it."""
+    return f"kafkaesque://{quote(cluster_id, safe='')}/broker/{node}"
+
+
+def user_uri(cluster_id: str, name: str) -> str:
+    """Return the URI by which the certificate of a user names it."""
+    return f"kafkaesque://{quote(cluster_id, safe='')}/user/{quote(name, safe='')}"

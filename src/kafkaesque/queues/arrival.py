@@ -1,0 +1,148 @@
+"""Messages as they arrive: what a queue has to know of them, and where records say it.
+
+A plain message says nothing, and costs nothing. What others say stands in headers of their
+records, whose names begin with `kafkaesque.`; numbers there are decimal.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.records import decode_batch
+from kafkaesque.queues.runs import BadDecision, Reader, Run, Writer, runs_of
+
+#: What the headers are called.
+PRIORITY = "kafkaesque.priority"
+GROUP = "kafkaesque.group"
+#: Unix time in milliseconds from which on the message may be had.
+NOT_BEFORE = "kafkaesque.not-before"
+#: Unix time in milliseconds at which its life ends.
+NOT_AFTER = "kafkaesque.not-after"
+#: Sixteen bytes; see `deduplication`.
+IDENTITY = "kafkaesque.identity"
+
+_MARK = b"kafkaesque."
+_IDENTITY_BYTES = 16
+#: Times beyond this are taken for it: the year 10889.
+_TIME_MAX = 2**48 - 1
+_BATCH_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Details(NamedTuple):
+    """What a message says of itself that is not plain."""
+
+    offset: int
+    priority: int = 0
+    #: A hash of the group's name that is never 0; 0: no group.
+    group: int = 0
+    not_before_ms: int = 0
+    not_after_ms: int = 0
+    identity: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Messages that came together."""
+
+    runs: tuple[Run, ...]
+    #: The wall's time, by whoever wrote the log.
+    wall_ms: int
+    #: Bytes of the messages, one after the other: as many as there are, or one for all of them.
+    sizes: tuple[int, ...]
+    #: Of those that say something, rising.
+    details: tuple[Details, ...] = ()
+
+
+def group_of(name: bytes) -> int:
+    """Return the number of a group: 64 bits of a hash that spreads well and is never 0."""
+    # FNV-1a, then the finisher of MurmurHash3, as published: hash() differs between processes.
+    code = 0xCBF29CE484222325
+    for byte in name:
+        code = (code ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    code = (code ^ code >> 33) * 0xFF51AFD7ED558CCD & 0xFFFFFFFFFFFFFFFF
+    code = (code ^ code >> 33) * 0xC4CEB9FE1A85EC53 & 0xFFFFFFFFFFFFFFFF
+    return code ^ code >> 33 or 1
+
+
+def arrival_of(header: BatchHeader, data: Buffer, base_offset: int) -> Arrival:
+    """Return what arrives with a batch of records.
+
+    Raises:
+        RecordError: the batch is damaged.
+    """
+    wall_ms = max(0, header.max_timestamp_ms)
+    is_whole = header.record_count == header.last_offset_delta + 1
+    if is_whole and not header.is_compressed and bytes(data).find(_MARK) < 0:
+        size = (header.size_bytes + header.record_count - 1) // max(header.record_count, 1)
+        run = Run(base_offset, base_offset + header.record_count)
+        return Arrival(runs=(run,), wall_ms=wall_ms, sizes=(size,))
+    shift = base_offset - header.base_offset
+    offsets, sizes, details = [], [], []
+    for record in decode_batch(data, _BATCH_BYTES_MAX):
+        offset = record.offset + shift
+        offsets.append(offset)
+        sizes.append(len(record.key or b"") + len(record.value or b""))
+        found = _details_of(offset, record.headers)
+        if found != Details(offset):
+            details.append(found)
+    return Arrival(
+        runs=runs_of(offsets), wall_ms=wall_ms, sizes=tuple(sizes), details=tuple(details)
+    )
+
+
+def _details_of(offset: int, headers: tuple[tuple[str, bytes | None], ...]) -> Details:
+    """Return what headers say; what cannot be understood says nothing."""
+    said = {name: value for name, value in headers if value and name.startswith("kafkaesque.")}
+    group, identity = said.get(GROUP), said.get(IDENTITY, b"")
+    return Details(
+        offset=offset,
+        priority=_number(said.get(PRIORITY), 255),
+        group=group_of(group) if group else 0,
+        not_before_ms=_number(said.get(NOT_BEFORE), _TIME_MAX),
+        not_after_ms=_number(said.get(NOT_AFTER), _TIME_MAX),
+        identity=identity if len(identity) == _IDENTITY_BYTES else b"",
+    )
+
+
+def _number(said: bytes | None, most: int) -> int:
+    if said is None or not said.isdigit() or len(said) > 18:
+        return 0
+    return min(int(said), most)
+
+
+def write_arrival(arrival: Arrival, writer: Writer) -> None:
+    """Write an arrival."""
+    writer.runs(arrival.runs)
+    writer.number(arrival.wall_ms)
+    writer.number(len(arrival.sizes))
+    for size in arrival.sizes:
+        writer.number(size)
+    writer.number(len(arrival.details))
+    before = 0
+    for each in arrival.details:
+        writer.number(each.offset - before)
+        before = each.offset
+        for number in each[1:5]:
+            writer.number(number)
+        writer.bytes(each.identity)
+
+
+def read_arrival(reader: Reader) -> Arrival:
+    """Read what `write_arrival` wrote.
+
+    Raises:
+        BadDecision: it is not an arrival.
+    """
+    runs, wall_ms = reader.runs(), reader.number()
+    sizes = tuple(reader.number() for _ in range(reader.count()))
+    if len(sizes) not in (1, sum(end - first for first, end in runs)):
+        raise BadDecision(f"{len(sizes)} sizes of messages")
+    details, offset = [], 0
+    for _ in range(reader.count()):
+        offset += reader.number()
+        priority, group, not_before_ms, not_after_ms = (reader.number() for _ in range(4))
+        details.append(
+            Details(offset, priority, group, not_before_ms, not_after_ms, reader.bytes())
+        )
+    return Arrival(runs=runs, wall_ms=wall_ms, sizes=sizes, details=tuple(details))

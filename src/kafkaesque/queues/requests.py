@@ -1,0 +1,328 @@
+"""What a queue is asked, what it answers, and what follows from its decisions outside."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+
+from kafkaesque.queues.arrival import Arrival
+from kafkaesque.queues.decisions import Reason
+from kafkaesque.queues.policy import Policy
+from kafkaesque.queues.state import Place
+from kafkaesque.tables.log_table import RequestToken, Respond
+
+#: As much as there is.
+UNBOUNDED = 2**62
+
+
+class Claim(NamedTuple):
+    """Messages that lie together and were given out together: their identity in a settlement.
+
+    An attempt is given once, so a claim of somebody who had a message earlier fits to nothing.
+    """
+
+    first: int
+    end: int
+    attempt: int
+
+
+# -- requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """A session is there, or there again after a change of leader. Answer: `Attached`."""
+
+    token: RequestToken
+    #: Names the session for ever: broker, incarnation and number, for example.
+    session: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detach:
+    """A session is gone for good: what it has in flight is ready again. Answer: `Done`."""
+
+    token: RequestToken
+    session: bytes
+    #: Whether what it has in flight counts as failed: not where it took its leave.
+    is_failed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A session may be given so many more, as they come (`Deliver`). Answer: `Done`."""
+
+    token: RequestToken
+    session: bytes
+    messages: int
+    #: At least one message is delivered while there is any credit of bytes.
+    bytes: int = UNBOUNDED
+    #: How long each is locked; None: by the policy; 0: until it is settled.
+    lock_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Give out some now, or as soon as there are any. Answer: `Taken`."""
+
+    token: RequestToken
+    #: Whose they are; None: of nobody whose end ends their locks.
+    session: bytes | None = None
+    messages_max: int = 1
+    bytes_max: int = UNBOUNDED
+    lock_ms: int | None = None
+    #: How long to wait for the first.
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Messages are done with. Answer: `Done`."""
+
+    token: RequestToken
+    claims: tuple[Claim, ...]
+    #: Whether to take it also if the lock has ended, as long as nobody has had the message since.
+    may_be_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """Messages in flight are to be had again. Answer: `Done`."""
+
+    token: RequestToken
+    claims: tuple[Claim, ...]
+    #: Whether their attempts count as failed.
+    is_failed: bool = False
+    to_tail: bool = False
+    #: After so long; None: by the policy, where the attempts count.
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """Messages are given up: dead letters, whatever their attempts. Answer: `Done`."""
+
+    token: RequestToken
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extend:
+    """Locks end so long from now; 0: when the messages are settled. Answer: `Done`."""
+
+    token: RequestToken
+    claims: tuple[Claim, ...]
+    lock_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A transaction settles messages if it is committed. Answer: `Done`.
+
+    Until `Finish` their locks do not end: that the transaction ends is its coordinator's matter.
+    """
+
+    token: RequestToken
+    claims: tuple[Claim, ...]
+    transaction: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """A transaction has ended; asked again it does nothing. Answer: `Done`."""
+
+    token: RequestToken
+    transaction: int
+    is_committed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purge:
+    """All that waits now is gone. Answer: `Done`, when all is."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configure:
+    """The queue has another policy. Answer: `Done`."""
+
+    token: RequestToken
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive:
+    """Move what is ready or parked now to another place; an empty one ends that. Answer: `Done`."""
+
+    token: RequestToken
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpark:
+    """What is parked is ready again. Answer: `Done`."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What a `Move` asked for is done, and committed where it went. Answer: `Done`."""
+
+    token: RequestToken
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotMoved:
+    """It cannot be done: the target is gone, or the message has gone round too often.
+
+    The messages are parked. Answer: `Done`.
+    """
+
+    token: RequestToken
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """Committed messages of the log that this queue is a cursor over. Answer: `Done`."""
+
+    token: RequestToken
+    arrival: Arrival
+
+
+Request = (
+    Attach
+    | Detach
+    | Grant
+    | Take
+    | Settle
+    | GiveBack
+    | Reject
+    | Extend
+    | Stage
+    | Finish
+    | Purge
+    | Configure
+    | Redrive
+    | Unpark
+    | Moved
+    | NotMoved
+    | Arrived
+)
+
+
+# -- answers
+
+
+class Refusal(Enum):
+    """Why something was not done."""
+
+    NO_SESSION = auto()
+    #: Another session has the queue for itself.
+    EXCLUSIVE = auto()
+    OVER_BOUND = auto()
+    #: The policy contradicts itself, or the request the policy.
+    INVALID = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """It is done, but for claims that fit to nothing any more."""
+
+    stale: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A session is known, with what it has in flight."""
+
+    is_active: bool
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What was given out; none if there was none in time."""
+
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was done."""
+
+    why: Refusal
+
+
+Answer = Done | Attached | Taken | Refused
+
+
+# -- effects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """Send messages to a session, which has them in flight."""
+
+    session: bytes
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Append a message to another place, once: by this number, of this queue's for the target.
+
+    Report with `Moved` or `NotMoved`. After a change of leader it is asked for again.
+    """
+
+    offset: int
+    target: str
+    sequence: int
+    reason: Reason
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activate:
+    """A session is the active one now."""
+
+    session: bytes
+
+
+Effect = Respond[Answer] | Deliver | Move | Activate
+
+
+# -- what is looked at without deciding
+
+
+class Browsed(NamedTuple):
+    """A message as it stands."""
+
+    offset: int
+    place: Place
+    attempts: int
+    failures: int
+    priority: int
+    #: When it is ready, or its life ends, by the wall's time; 0: never, or not known.
+    not_before_ms: int
+    not_after_ms: int
+
+
+class Verdict(Enum):
+    """Whether a message may be appended."""
+
+    ADMITTED = auto()
+    DUPLICATE = auto()
+    FULL = auto()
+
+
+class Admission(NamedTuple):
+    """What is said of one message that is about to be appended."""
+
+    verdict: Verdict
+    #: Where its original is; -1 where it is no duplicate, or its original is in the same batch.
+    original: int = -1
+    #: Which one of the same batch that is.
+    twin: int = -1

@@ -1,0 +1,108 @@
+"""Who is attached to a queue, on its leader.
+
+Attachment and credit are soft: after a change of leader each session attaches again. What outlives
+the leader is the number of a session that was given messages, so that those in flight are its own.
+Sessions that do not come back within the policy's grace are gone.
+"""
+
+from kafkaesque.queues.context import Context
+from kafkaesque.queues.decisions import CloseSession, OpenSession
+from kafkaesque.queues.policy import Sharing
+
+#: Sessions that may be attached to one queue.
+SESSIONS_MAX = 100_000
+
+
+class Sessions:
+    """See the module."""
+
+    __slots__ = ("_attached", "_context", "_grace_until_ms", "_numbers")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._numbers = {name: number for number, name in context.state.sessions.items()}
+        #: In the order of attachment.
+        self._attached: dict[bytes, None] = {}
+        self._grace_until_ms: int | None = None
+        if self._numbers:
+            self._grace_until_ms = context.now.now_ms + context.state.policy.grace_ms
+
+    def __contains__(self, session: bytes) -> bool:
+        return session in self._attached
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may attach."""
+        return len(self._attached) >= SESSIONS_MAX
+
+    @property
+    def active(self) -> bytes | None:
+        """The one that is given messages, where only one is."""
+        return next(iter(self._attached), None)
+
+    def is_active(self, session: bytes) -> bool:
+        """Whether a session may be given messages."""
+        if session not in self._attached:
+            return False
+        return self._context.state.policy.sharing is Sharing.ALL or session == self.active
+
+    def attach(self, session: bytes) -> bool:
+        """Take a session; False: another has the queue for itself."""
+        is_exclusive = self._context.state.policy.sharing is Sharing.EXCLUSIVE
+        if is_exclusive and any(other != session for other in self._others()):
+            return False
+        self._attached.setdefault(session)
+        return True
+
+    def number_of(self, session: bytes | None) -> int | None:
+        """Return a session's number, if it was given messages; 0 for nobody's."""
+        return 0 if session is None else self._numbers.get(session)
+
+    def open(self, session: bytes | None) -> int:
+        """Return a session's number; it is given one if it has none."""
+        if session is None:
+            return 0
+        number = self._numbers.get(session)
+        if number is None:
+            number = self._context.state.session_last + 1
+            self._context.decide(OpenSession(number, session))
+            self._numbers[session] = number
+        return number
+
+    def detach(self, session: bytes, *, is_failed: bool) -> None:
+        """Let a session be gone, and what it has be had by others."""
+        self._attached.pop(session, None)
+        number = self._numbers.pop(session, None)
+        if number is None:
+            return
+        owned = self._context.state.owned.get(number)
+        if owned is not None:
+            staged = self._context.state.staged
+            offsets = [offset for offset in owned.offsets() if offset not in staged]
+            self._context.give_back(offsets, is_failed=is_failed, to_tail=False, delay_ms=None)
+        if number not in self._context.state.owned:
+            self._context.decide(CloseSession(number))
+
+    def close_left(self) -> None:
+        """Close sessions that are gone, now that nothing of theirs is in flight any more."""
+        state = self._context.state
+        for number in [each for each in state.sessions if each not in state.owned]:
+            if state.sessions[number] not in self._numbers:
+                self._context.decide(CloseSession(number))
+
+    def end_grace(self) -> None:
+        """Let those be gone that have not come back."""
+        if self._grace_until_ms is None or self._grace_until_ms > self._context.now.now_ms:
+            return
+        self._grace_until_ms = None
+        for session in [each for each in self._numbers if each not in self._attached]:
+            self.detach(session, is_failed=True)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when grace ends, or None."""
+        return self._grace_until_ms
+
+    def _others(self) -> list[bytes]:
+        """Return who has the queue: attached, or not back yet."""
+        is_grace = self._grace_until_ms is not None
+        return [*self._attached, *(self._numbers if is_grace else ())]

@@ -1,0 +1,134 @@
+"""A queue as a table on a partition: the state on each replica, and the engine where it leads.
+
+Two kinds of logs carry queues. In a queue's *own* log messages stand beside the decisions about
+them, and the table follows both. A *cursor's* decisions stand in another log than the messages, and
+those are brought to it as requests (`Arrived`) once they are committed.
+"""
+
+from itertools import islice
+
+from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.buffers import Buffer
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.ids import Offset
+from kafkaesque.queues.arrival import arrival_of
+from kafkaesque.queues.context import Context
+from kafkaesque.queues.decisions import Decision, read_decision, write_decision
+from kafkaesque.queues.engine import Engine
+from kafkaesque.queues.replay import arrive, replay, undo
+from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
+from kafkaesque.queues.snapshot import read_state, write_state
+from kafkaesque.queues.state import State, Undo
+from kafkaesque.tables.log_table import Instant
+from kafkaesque.tables.replicated import ReplicatedTable
+
+#: Messages that one look at a queue shows.
+BROWSED_MAX = 10_000
+
+_ZERO = Offset(0)
+
+
+class QueueTable(ReplicatedTable[Request, Effect, Undo]):
+    """See the module, and `kafkaesque.tables.replicated` for how it is driven."""
+
+    __slots__ = ("_context", "_decided", "_engine", "_has_own_log", "state")
+
+    def __init__(
+        self, number: int, start_offset: Offset = _ZERO, *, has_own_log: bool = True
+    ) -> None:
+        self._has_own_log = has_own_log
+        self._decided: Decision | None = None
+        super().__init__(number, start_offset)
+
+    # -- what may be asked without deciding
+
+    def admit(self, identities: list[bytes], sizes: list[int], now: Instant) -> list[Admission]:
+        """Say of messages whether they may be appended, on the leader.
+
+        Those that may have to be appended before the next call, or not at all. A duplicate is to be
+        confirmed when its original is committed.
+        """
+        self._set_now(now)
+        engine = self._leading_engine()
+        return engine.admit(identities, sizes)
+
+    def browse(self, start: int, count_max: int) -> list[Browsed]:
+        """Return messages from an offset on, as they stand here now; nothing is acquired."""
+        state = self.state
+        return [
+            Browsed(
+                offset=offset,
+                place=state.place_of(offset),
+                attempts=state.attempts[offset],
+                failures=state.failures_of(offset),
+                priority=state.ready.priorities[offset],
+                not_before_ms=state.delayed[offset],
+                not_after_ms=state.expiry[offset],
+            )
+            for offset in islice(state.live.offsets(start), min(count_max, BROWSED_MAX))
+        ]
+
+    # -- see `ReplicatedTable`
+
+    def _clear(self) -> None:
+        self.state = State()
+        self._engine: Engine | None = None
+
+    def _apply(self, decision: bytes) -> Undo:
+        decided, self._decided = self._decided, None
+        return replay(self.state, decided or read_decision(decision))
+
+    def _undo(self, changes: Undo) -> None:
+        undo(changes)
+
+    def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
+        if not self._has_own_log:
+            return None
+        changes = arrive(self.state, arrival_of(header, data, base_offset))
+        if self._engine is not None:
+            self._engine.has_arrivals = True
+        return changes
+
+    def _write_state(self) -> bytes:
+        return write_state(self.state)
+
+    def _read_state(self, data: bytes) -> None:
+        self.state = read_state(data)
+
+    @property
+    def _floor(self) -> Offset | None:
+        if not self._has_own_log:
+            return None
+        first = self.state.live.first()
+        return None if first is None else Offset(first)
+
+    def _decide(self, request: Request) -> None:
+        self._leading_engine().handle(request)
+
+    def _on_leading(self) -> None:
+        self._context = Context(self.state, self._log, self.release)
+        self._context.now = self.now
+        self._engine = Engine(self._context)
+
+    def _on_due(self) -> None:
+        self._leading_engine().work()
+
+    def _next_deadline_ms(self) -> int | None:
+        return None if self._engine is None else self._engine.next_deadline_ms()
+
+    def unlead(self) -> None:
+        super().unlead()
+        self._engine = None
+
+    # -- inside
+
+    def _log(self, decision: Decision) -> None:
+        # It is applied within the call: there is no need to read what was just written.
+        self._decided = decision
+        self.log(write_decision(decision))
+
+    def _leading_engine(self) -> Engine:
+        if self._engine is None:
+            raise InvariantBroken("a queue's engine runs only where its log is led")
+        self._context.now = self.now
+        return self._engine

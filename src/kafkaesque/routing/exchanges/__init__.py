@@ -1,0 +1,1 @@
+"""Exchanges and bindings: which queues a message goes to."""

@@ -1,0 +1,95 @@
+"""The records of exchanges and bindings: every change, one by one, as the controller's log has it.
+
+Each holds a decision: what is applied asks nothing and refuses nothing. Removing an exchange or a
+queue removes the bindings that begin or end there, without records of their own.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+#: What an AMQP client calls arguments: a table of options.
+Arguments = Mapping[str, object]
+
+
+class Destination(NamedTuple):
+    """Where a binding leads: to a queue, or to another exchange."""
+
+    name: str
+    is_exchange: bool = False
+
+
+class RoutingRecord(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Base of all records; they concern one virtual host each."""
+
+    vhost: str
+
+
+class VhostAdded(RoutingRecord, tag="vhost", frozen=True, kw_only=True):
+    """A virtual host exists from here on, with the exchanges that each has."""
+
+
+class VhostRemoved(RoutingRecord, tag="vhost-removed", frozen=True, kw_only=True):
+    """A virtual host is gone, and all that was in it."""
+
+
+class QueueAdded(RoutingRecord, tag="queue", frozen=True, kw_only=True):
+    """Messages can be routed to a queue of this name."""
+
+    name: str
+
+
+class QueueRemoved(RoutingRecord, tag="queue-removed", frozen=True, kw_only=True):
+    """A queue is gone, and its bindings."""
+
+    name: str
+
+
+class ExchangeDeclared(RoutingRecord, tag="exchange", frozen=True, kw_only=True):
+    """An exchange exists from here on."""
+
+    name: str
+    #: Its type, in AMQP's words.
+    type: str
+    is_durable: bool = True
+    #: It is deleted when its last binding is.
+    is_auto_delete: bool = False
+    #: Only other exchanges may publish to it.
+    is_internal: bool = False
+    arguments: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+class ExchangeDeleted(RoutingRecord, tag="exchange-deleted", frozen=True, kw_only=True):
+    """An exchange is gone, and its bindings."""
+
+    name: str
+
+
+class BindingRecord(RoutingRecord, frozen=True, kw_only=True):
+    """Base of what names a binding."""
+
+    source: str
+    destination: Destination
+    key: str = ""
+    arguments: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+class Bound(BindingRecord, tag="bound", frozen=True, kw_only=True):
+    """An exchange passes messages on from here on."""
+
+
+class Unbound(BindingRecord, tag="unbound", frozen=True, kw_only=True):
+    """It passes them on no longer."""
+
+
+AnyRoutingRecord = (
+    VhostAdded
+    | VhostRemoved
+    | QueueAdded
+    | QueueRemoved
+    | ExchangeDeclared
+    | ExchangeDeleted
+    | Bound
+    | Unbound
+)

@@ -1,0 +1,43 @@
+"""Where messages of one exchange and key went, as long as no binding changes."""
+
+#: Pairs of exchange and key that are remembered, in each of two generations.
+GENERATION_LENGTH_MAX = 512
+#: Routes to more queues are found anew each time.
+CACHED_QUEUES_MAX = 256
+
+#: (exchange, key)
+_Way = tuple[str, str]
+
+
+class RouteCache:
+    """The routes that were asked for last: what nobody asked for during a generation is dropped."""
+
+    __slots__ = ("_new", "_old")
+
+    def __init__(self) -> None:
+        self._new: dict[_Way, tuple[str, ...]] = {}
+        self._old: dict[_Way, tuple[str, ...]] = {}
+
+    def get(self, way: _Way) -> tuple[str, ...] | None:
+        """Return the queues that are remembered for a way."""
+        found = self._new.get(way)
+        if found is None:
+            found = self._old.get(way)
+            if found is not None:
+                self.put(way, found)
+        return found
+
+    def put(self, way: _Way, queues: tuple[str, ...]) -> None:
+        """Remember a route, if it is not too long."""
+        if len(queues) > CACHED_QUEUES_MAX:
+            return
+        if len(self._new) == GENERATION_LENGTH_MAX:
+            self._old = self._new
+            self._new = {}
+        self._new[way] = queues
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._new or self._old:
+            self._new = {}
+            self._old = {}

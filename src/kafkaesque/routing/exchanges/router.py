@@ -1,0 +1,169 @@
+"""Routes messages through exchanges to queues.
+
+Theory of operation. A message walks the graph of exchanges from the one that it was published to.
+Each exchange is passed at most once, so cycles end; each queue gets the message once. An exchange
+at which a message matches no binding passes it to its alternate exchange, if that exists. What
+comes through a delayed exchange is delayed, unless it reaches the queue by another way, too.
+
+If nothing but the key has decided, the route is remembered until something changes in the virtual
+host.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkaesque.routing.exchanges.errors import BadHeader, ExchangeInternal
+from kafkaesque.routing.exchanges.topology import DEFAULT_EXCHANGE, Topology, Vhost
+from kafkaesque.routing.message import RoutedMessage
+
+#: Headers with further routing keys; the second is for the broker only (RabbitMQ's sender-selected
+#: distribution).
+CARBON_COPY, BLIND_CARBON_COPY = "CC", "BCC"
+#: Routing keys of one message.
+KEYS_MAX = 256
+
+DELAY_HEADER = "x-delay"
+
+
+class Route(NamedTuple):
+    """Where a message goes, each queue once; nowhere, if it is unroutable."""
+
+    queues: tuple[str, ...]
+    #: Queues that are to have it only after `delay_ms`.
+    delayed_queues: tuple[str, ...] = ()
+    delay_ms: int = 0
+
+    @property
+    def is_unroutable(self) -> bool:
+        """Whether no queue is to have it."""
+        return not self.queues and not self.delayed_queues
+
+
+class _Walk:
+    """One message on its way."""
+
+    __slots__ = ("_message", "_passed", "_vhost", "goes_by_keys", "keys", "later", "queues")
+
+    def __init__(self, vhost: Vhost, message: RoutedMessage, keys: Sequence[str]) -> None:
+        self._vhost = vhost
+        self._message = message
+        self._passed: set[str] = set()
+        self.keys = keys
+        #: In the order in which they were reached.
+        self.queues: dict[str, None] = {}
+        #: Delayed exchanges that were reached.
+        self.later: list[str] = []
+        self.goes_by_keys = True
+
+    def run(self, first: list[str], *, delays: bool) -> None:
+        """Pass the message on from these exchanges; if `delays`, up to delayed ones."""
+        waiting = first
+        while waiting:
+            name = waiting.pop()
+            exchange = self._vhost.exchanges.get(name)
+            if exchange is None or name in self._passed:
+                continue
+            if exchange.is_delayed:
+                # The next message of this key may have another delay.
+                self.goes_by_keys = False
+                if delays:
+                    self.later.append(name)
+                    continue
+            self._passed.add(name)
+            if name == DEFAULT_EXCHANGE:
+                self._take_named_queues()
+            elif not self._pass_on(name, waiting) and exchange.alternate is not None:
+                waiting.append(exchange.alternate)
+
+    def _take_named_queues(self) -> None:
+        for key in self.keys:
+            if key in self._vhost.queues:
+                self.queues[key] = None
+
+    def _pass_on(self, name: str, waiting: list[str]) -> bool:
+        """Pass the message on from one exchange; say whether any binding has matched."""
+        exchange = self._vhost.exchanges[name]
+        matcher, filters = exchange.matcher, exchange.filters
+        if filters or not matcher.goes_by_keys:
+            self.goes_by_keys = False
+        has_matched = False
+        for row in matcher.rows(self.keys, self._message):
+            if filters:
+                selector = filters.get(row)
+                if selector is not None and not selector.matches(self._message):
+                    continue
+            has_matched = True
+            destination = exchange.destination(row)
+            if destination.is_exchange:
+                waiting.append(destination.name)
+            else:
+                self.queues[destination.name] = None
+        return has_matched
+
+
+class Router:
+    """Routes by a topology that others change."""
+
+    __slots__ = ("_topology",)
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+
+    def route(self, vhost_name: str, exchange: str, message: RoutedMessage) -> Route:
+        """Return where a message goes that is published to an exchange.
+
+        Raises:
+            NoSuchVhost, NoSuchExchange: there is none of this name.
+            ExchangeInternal: nobody may publish to it.
+            BadHeader: the header CC or BCC is not a list of texts, or too long a one.
+        """
+        vhost = self._topology.vhost(vhost_name)
+        keys = keys_of(message)
+        if len(keys) == 1:
+            found = vhost.routes.get((exchange, message.key))
+            if found is not None:
+                return Route(found)
+        if vhost.exchange(exchange).definition.is_internal:
+            raise ExchangeInternal(
+                f"cannot publish to internal exchange '{exchange}' in vhost '{vhost_name}'"
+            )
+        return self._walk(vhost, exchange, message, keys)
+
+    def _walk(
+        self, vhost: Vhost, exchange: str, message: RoutedMessage, keys: Sequence[str]
+    ) -> Route:
+        walk = _Walk(vhost, message, keys)
+        delay_ms = _delay_ms(message)
+        walk.run([exchange], delays=delay_ms > 0)
+        queues = tuple(walk.queues)
+        if walk.later:
+            walk.run(walk.later, delays=False)
+            return Route(queues, tuple(walk.queues)[len(queues) :], delay_ms)
+        if walk.goes_by_keys and len(keys) == 1:
+            vhost.routes.put((exchange, message.key), queues)
+        return Route(queues)
+
+
+def keys_of(message: RoutedMessage) -> Sequence[str]:
+    """Return a message's routing keys: its own first.
+
+    Raises:
+        BadHeader: the header CC or BCC is not a list of texts, or too long a one.
+    """
+    headers = message.headers
+    if not headers or (CARBON_COPY not in headers and BLIND_CARBON_COPY not in headers):
+        return (message.key,)
+    keys = [message.key]
+    for name in (CARBON_COPY, BLIND_CARBON_COPY):
+        copies = headers.get(name, ())
+        if not isinstance(copies, list | tuple) or not all(isinstance(e, str) for e in copies):
+            raise BadHeader(f"the header {name} has to be a list of texts")
+        keys += copies
+    if len(keys) > KEYS_MAX:
+        raise BadHeader(f"a message has at most {KEYS_MAX} routing keys")
+    return keys
+
+
+def _delay_ms(message: RoutedMessage) -> int:
+    value = message.headers.get(DELAY_HEADER) if message.headers else None
+    return value if type(value) is int and value > 0 else 0
