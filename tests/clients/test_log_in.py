@@ -48,14 +48,10 @@ from kafka.admin import ResourcePatternFilter as KafkaPatternFilter
 from kafka.admin import ResourceType as KafkaType
 
 from kafkaesque.cli.broker_ports import unused_ports
-from tests.clients.kafka_helpers import (
-    DEADLINE_S,
-    admin_client,
-    eventually,
-    unique,
-)
+from tests.clients.kafka_helpers import admin_client, unique
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_advertised_host import is_ready
+from tests.waiting import DEADLINE_S, eventually
 
 PASSWORD = "a password, with = and ,"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
@@ -92,7 +88,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     command.append(str(directory / "broker.toml"))
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            eventually(lambda: is_ready(admin), "the broker is ready")
+            eventually(lambda: is_ready(process, admin), "the broker is ready")
             found = Secured(f"127.0.0.1:{inside}", f"127.0.0.1:{outside}", directory)
             make_users(found.open)
             for name in (TOPIC, FORBIDDEN):

@@ -48,7 +48,9 @@ CLIENT = Client(host=HOST, is_encrypted=True, nonce=b"a nonce of 18 bytes")
 
 
 def checkers() -> Checkers:
-    return Checkers(access=lambda: STATE, keys=KEYS, verified=VerifiedPasswords(Secret(b"process")))
+    return Checkers(
+        access=lambda: STATE, keys=KEYS, verified=VerifiedPasswords(lambda: Secret(b"process"))
+    )
 
 
 @given(st.sampled_from([each for each in MECHANISMS if each != "PLAIN"]), MESSAGES, MESSAGES)
@@ -96,7 +98,7 @@ def test_the_right_password_gets_in_and_no_other(
         name = "star"
     state = state_of(credentials=(scram(name, password, mechanism, salt=salt),))
     known = Checkers(
-        access=lambda: state, keys=KEYS, verified=VerifiedPasswords(Secret(b"process"))
+        access=lambda: state, keys=KEYS, verified=VerifiedPasswords(lambda: Secret(b"process"))
     )
     for given_password in (password, tried):
         one = start_authentication(mechanism, MECHANISMS, known, CLIENT)

@@ -6,6 +6,7 @@ HMAC by a key of this process. A changed credential has another epoch, and is ch
 
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.access.credentials import AnyCredential
@@ -16,12 +17,13 @@ REMEMBERED_MAX: Final = 1_000
 
 
 class VerifiedPasswords:
-    """What one broker remembers; `process_key` is random, and new with each start."""
+    """What one broker remembers, by a random key of its process that is drawn with the first use."""
 
-    __slots__ = ("_key", "_until")
+    __slots__ = ("_draw_key", "_key", "_until")
 
-    def __init__(self, process_key: Secret) -> None:
-        self._key = process_key
+    def __init__(self, draw_key: Callable[[], Secret]) -> None:
+        self._draw_key = draw_key
+        self._key: Secret | None = None
         #: The oldest first.
         self._until: OrderedDict[bytes, int] = OrderedDict()
 
@@ -38,5 +40,7 @@ class VerifiedPasswords:
             self._until.popitem(last=False)
 
     def _mark(self, credential: AnyCredential, password: Secret) -> bytes:
+        if self._key is None:
+            self._key = self._draw_key()
         seed = f"{credential.epoch} {credential.id}\0".encode() + password.reveal()
         return hmac.digest(self._key.reveal(), seed, "sha256")

@@ -491,7 +491,7 @@ class BrokerParts:
             controller=self.controller_client,
             follower=self.metadata_follower,
             keys=ClusterKeys(keys),
-            verified=VerifiedPasswords(Secret(dice.unique_bytes(KEY_BYTES))),
+            verified=VerifiedPasswords(lambda: Secret(dice.unique_bytes(KEY_BYTES))),
             disk=self.env.disk,
             super_users=config.super_users,
         )

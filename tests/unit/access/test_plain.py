@@ -41,7 +41,7 @@ def server(state: AccessState, verified: VerifiedPasswords | None = None) -> Pla
             access=lambda: state,
             host=HOST,
             decoy_key=b"the cluster's own key",
-            verified=verified or VerifiedPasswords(Secret(b"process")),
+            verified=verified or VerifiedPasswords(lambda: Secret(b"process")),
         )
     )
 
@@ -131,7 +131,10 @@ def test_a_credential_that_must_not_be_used_fails(
 
 
 def test_a_password_that_was_right_a_moment_ago_costs_no_work() -> None:
-    state, verified = state_of(credentials=(scram(),)), VerifiedPasswords(Secret(b"process"))
+    state, verified = (
+        state_of(credentials=(scram(),)),
+        VerifiedPasswords(lambda: Secret(b"process")),
+    )
     message = b"\0alice\0alice-secret"
     assert isinstance(finish(server(state, verified), message, NOW_MS), Success)
     later = NOW_MS + REMEMBERED_MS - 1
@@ -142,7 +145,10 @@ def test_a_password_that_was_right_a_moment_ago_costs_no_work() -> None:
 
 
 def test_a_changed_credential_is_checked_again_though_the_password_was_right() -> None:
-    state, verified = state_of(credentials=(scram(),)), VerifiedPasswords(Secret(b"process"))
+    state, verified = (
+        state_of(credentials=(scram(),)),
+        VerifiedPasswords(lambda: Secret(b"process")),
+    )
     message = b"\0alice\0alice-secret"
     assert isinstance(finish(server(state, verified), message, NOW_MS), Success)
     changed = state.apply(CredentialPut(credential=scram(password="other")))
@@ -154,7 +160,7 @@ def test_a_changed_credential_is_checked_again_though_the_password_was_right() -
 
 
 def test_wrong_passwords_are_not_remembered_and_right_ones_up_to_a_bound() -> None:
-    verified = VerifiedPasswords(Secret(b"process"))
+    verified = VerifiedPasswords(lambda: Secret(b"process"))
     one = scram()
     for number in range(REMEMBERED_MAX + 1):
         verified.remember(one, Secret.of(str(number)), NOW_MS)

@@ -47,7 +47,7 @@ def checkers(state: AccessState) -> Checkers:
     return Checkers(
         access=lambda: state,
         keys=ClusterKeys({1: Secret(b"k" * 32)}),
-        verified=VerifiedPasswords(Secret(b"process")),
+        verified=VerifiedPasswords(lambda: Secret(b"process")),
     )
 
 
@@ -248,7 +248,7 @@ def test_made_up_salts_stay_when_the_clusters_key_is_rotated() -> None:
         known = Checkers(
             access=state_of,
             keys=ClusterKeys(each),
-            verified=VerifiedPasswords(Secret(b"process")),
+            verified=VerifiedPasswords(lambda: Secret(b"process")),
         )
         one = start_authentication("SCRAM-SHA-256", MECHANISMS, known, client())
         outcome = one.step(b"n,,n=nobody,r=abc", NOW_MS)

@@ -126,7 +126,7 @@ def test_no_state_snapshot_record_or_audit_entry_shows_a_secret() -> None:
 def test_nothing_on_the_way_of_an_authentication_shows_a_secret() -> None:
     key = b"decoy-canary"
     state = state_of(credentials=(scram(password=CANARY),))
-    verified = VerifiedPasswords(SECRET)
+    verified = VerifiedPasswords(lambda: SECRET)
     plain = PlainContext(access=lambda: state, host=HOST, decoy_key=key, verified=verified)
     server = PlainServer(plain)
     work = server.step(b"\0alice\0" + CANARY.encode(), NOW_MS)

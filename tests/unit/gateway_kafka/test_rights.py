@@ -180,6 +180,7 @@ def test_listing_shows_nothing_that_is_forbidden(cluster: LiveCluster, mia: Clie
     root = Client(cluster)
     root.log_in("root")
     joined = named_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, THERE)
+    joined.group_id = "hidden"
     assert root.ask(joined).error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert mia.ask(named_request(ApiKey.LIST_GROUPS, 5, "")).groups == []
     assert mia.ask(named_request(ApiKey.LIST_TRANSACTIONS, 2, "")).transaction_states == []
@@ -248,8 +249,11 @@ def test_authorized_operations_are_those_of_the_rules(cluster: LiveCluster, mia:
     answer = mia.ask(request, 10)
     assert answer.topics[0].topic_authorized_operations == 1 << O.READ | 1 << O.DESCRIBE
     assert answer.cluster_authorized_operations == 0
+    # Whoever may not describe the cluster is told nothing of it.
+    allow(cluster, "mia", O.CREATE, T.CLUSTER, CLUSTER_NAME)
+    assert mia.ask(request, 10).cluster_authorized_operations == 0
     allow(cluster, "mia", O.ALTER, T.CLUSTER, CLUSTER_NAME)
-    bits = 1 << O.ALTER | 1 << O.DESCRIBE
+    bits = 1 << O.CREATE | 1 << O.ALTER | 1 << O.DESCRIBE
     assert mia.ask(request, 10).cluster_authorized_operations == bits
     describe = named_request(ApiKey.DESCRIBE_CLUSTER, 2, "")
     describe.include_cluster_authorized_operations = True
