@@ -17,7 +17,7 @@ REMEMBERED_MAX: Final = 1_000
 
 
 class VerifiedPasswords:
-    """What one broker remembers, by a random key of its process that is drawn with the first use."""
+    """What one broker remembers; the key of its process is drawn with the first use."""
 
     __slots__ = ("_draw_key", "_key", "_until")
 

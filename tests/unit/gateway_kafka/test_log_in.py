@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkaesque.access.attempts import AttemptConfig, Attempts
 from kafkaesque.access.principals import User
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256
@@ -260,6 +261,28 @@ def test_refusals_come_later_and_later(
     assert waits[4] > waits[3]
     # Others from the same address are not kept waiting for long.
     Client(required).log_in("alice")
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_guesses_ahead_of_the_refusals_that_are_due_are_not_looked_at(
+    required: LiveCluster, monkeypatch: pytest.MonkeyPatch, mechanism: str
+) -> None:
+    found = required.nodes[1].chassis.logins
+    assert found is not None
+    config = AttemptConfig(
+        free_failures=0, delay_ms_min=60_000, delay_ms_max=60_000, backlog_ms_max=1
+    )
+    monkeypatch.setattr(found, "attempts", Attempts(config))
+    (meter,) = required.nodes[1].chassis.meters.values()
+    failures = meter.login_failures
+    guess = Client(required)
+    guess.begin("PLAIN")
+    guess.request(SaslAuthenticateRequest(b"\0alice\0wrong"))
+    required.wait(lambda: meter.login_failures > failures, "the guess is counted")
+    # Even the right one, for nobody could tell it from a guess; others are not concerned.
+    with pytest.raises(Closed):
+        Client(required).log_in("alice", mechanism=mechanism)
+    Client(required).log_in("root", mechanism=mechanism)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])

@@ -6,6 +6,7 @@ Groups 8, 9 and 12.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -474,3 +475,101 @@ def test_a_topic_is_deleted_by_whoever_may(cluster: LiveCluster, mia: Client) ->
     assert created.configs is None
     (deleted,) = mia.ask(named_request(ApiKey.DELETE_TOPICS, 6, "brief")).responses
     assert deleted.error_code == 0
+
+
+def test_whoever_may_delete_and_is_denied_describing_deletes_nothing(
+    cluster: LiveCluster, mia: Client
+) -> None:
+    allow(cluster, "mia", O.DELETE, T.TOPIC, THERE)
+    allow(cluster, "mia", O.DESCRIBE, T.TOPIC, THERE, effect=Effect.DENY)
+    (refused,) = mia.ask(named_request(ApiKey.DELETE_TOPICS, 6, THERE)).responses
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+# -- groups and transactions, and the topics in them
+
+
+def ask_root(cluster: LiveCluster, request: Any, version: int | None = None) -> Any:
+    """Returns what somebody is answered who may do everything, when nothing is loading any more."""
+    passing = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    root = Client(cluster)
+    root.log_in("root")
+    for _ in range(500):
+        answer = root.ask(request, version)
+        if not passing & set(all_codes(answer)):
+            break
+        cluster.run_for(0.01)
+    root.close()
+    return answer
+
+
+def test_a_member_names_no_topic_that_it_may_not_describe(
+    cluster: LiveCluster, mia: Client
+) -> None:
+    allow(cluster, "mia", O.READ, T.GROUP, "fresh")
+    request = named_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, THERE)
+    request.group_id = "fresh"
+    assert mia.ask(request).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    allow(cluster, "mia", O.DESCRIBE, T.TOPIC, THERE)
+    assert mia.ask(request).error_code not in FORBIDDEN
+
+
+def test_a_group_with_topics_that_may_not_be_described_is_not_shown(
+    cluster: LiveCluster, mia: Client
+) -> None:
+    request = named_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, THERE)
+    request.group_id = "shown"
+    assert ask_root(cluster, request).error_code == 0
+    allow(cluster, "mia", O.DESCRIBE, T.GROUP, "shown")
+    describe = named_request(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, "shown")
+    (hidden,) = mia.ask(describe).groups
+    assert (hidden.error_code, list(hidden.members)) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+    allow(cluster, "mia", O.DESCRIBE, T.TOPIC, THERE)
+    (shown,) = mia.ask(describe).groups
+    assert (shown.error_code, len(shown.members)) == (0, 1)
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_of_all_offsets_those_of_topics_that_may_be_described_are_shown(
+    cluster: LiveCluster, mia: Client, version: int
+) -> None:
+    commit = named_request(ApiKey.OFFSET_COMMIT, 9, THERE)
+    commit.group_id = "offsets"
+    assert set(all_codes(ask_root(cluster, commit, 9))) == {0}
+    allow(cluster, "mia", O.DESCRIBE, T.GROUP, "offsets")
+    request = named_request(ApiKey.OFFSET_FETCH, version, "offsets")
+    if version >= 8:
+        request.groups[0].topics = None
+    else:
+        request.topics = None
+
+    def topics_shown() -> list[Any]:
+        answer = mia.ask(request, version)
+        assert set(all_codes(answer)) == {0}
+        return list(answer.topics if version < 8 else answer.groups[0].topics)
+
+    assert topics_shown() == []
+    allow(cluster, "mia", O.DESCRIBE, T.TOPIC, THERE)
+    assert len(topics_shown()) == 1
+
+
+def test_of_a_transaction_the_topics_that_may_be_described_are_shown(
+    cluster: LiveCluster, mia: Client
+) -> None:
+    begun = ask_root(cluster, named_request(ApiKey.INIT_PRODUCER_ID, 4, "billing"), 4)
+    assert begun.error_code == 0
+    adding = named_request(ApiKey.ADD_PARTITIONS_TO_TXN, 3, THERE)
+    adding.v3_and_below_transactional_id = "billing"
+    adding.v3_and_below_producer_id = begun.producer_id
+    adding.v3_and_below_producer_epoch = begun.producer_epoch
+    assert set(all_codes(ask_root(cluster, adding, 3))) == {0}
+    allow(cluster, "mia", O.DESCRIBE, T.TRANSACTIONAL_ID, "billing")
+    describe = named_request(ApiKey.DESCRIBE_TRANSACTIONS, 0, "billing")
+    (state,) = mia.ask(describe).transaction_states
+    assert (state.error_code, state.transaction_state, state.topics) == (0, "Ongoing", [])
+    allow(cluster, "mia", O.DESCRIBE, T.TOPIC, THERE)
+    (state,) = mia.ask(describe).transaction_states
+    assert [each.topic for each in state.topics] == [THERE]
+    ending = named_request(ApiKey.END_TXN, 3, "billing")
+    ending.producer_id, ending.producer_epoch = begun.producer_id, begun.producer_epoch
+    ask_root(cluster, ending, 3)
