@@ -48,6 +48,7 @@ from kafka.admin import ResourcePatternFilter as KafkaPatternFilter
 from kafka.admin import ResourceType as KafkaType
 
 from kafkaesque.cli.broker_ports import unused_ports
+from tests.certificates import TestAuthority
 from tests.clients.kafka_helpers import admin_client, unique
 from tests.clients.node_client import missing, run_node
 from tests.clients.test_advertised_host import is_ready
@@ -66,6 +67,9 @@ class Secured(NamedTuple):
 
     open: str
     secured: str
+    #: Over TLS, at an address that others could reach: there PLAIN is offered for being encrypted.
+    encrypted: str
+    ca: Path
     directory: Path
 
 
@@ -73,7 +77,8 @@ class Secured(NamedTuple):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with a user who may use what begins with `orders-`, made by Kafka's admin APIs."""
     directory = tmp_path_factory.mktemp("secured")
-    inside, outside, peer, admin = unused_ports(4)
+    inside, outside, encrypted, peer, admin = unused_ports(5)
+    authority = TestAuthority(directory / "ca")
     secret = directory / "secret"
     secret.write_text("a secret of the cluster, long enough\n")
     secret.chmod(0o600)
@@ -82,6 +87,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         f'cluster.secret.file = "{secret}"\nsuper.users = "User:root"\n'
         f"kafka.port = {inside}\npeer.port = {peer}\nadmin.port = {admin}\n"
         f'[[listener]]\nname = "secured"\nport = {outside}\naccess = "required"\n'
+        f'[[listener]]\nname = "encrypted"\nport = {encrypted}\naccess = "required"\n'
+        f'host = "0.0.0.0"\nadvertised.host = "127.0.0.1"\ntls = true\n'
+        'sasl.mechanisms = "PLAIN, SCRAM-SHA-512"\n'
+        f'[tls]\ncertificate = "{authority.certificate("broker-1")}"\n'
+        f'key = "{authority.key("broker-1")}"\nca = "{authority.ca}"\n'
         "[options]\ngroup.initial.rebalance.delay.ms = 0\n"
     )
     command = [sys.executable, "-m", "kafkaesque.server", "--config"]
@@ -89,7 +99,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
             eventually(lambda: is_ready(process, admin), "the broker is ready")
-            found = Secured(f"127.0.0.1:{inside}", f"127.0.0.1:{outside}", directory)
+            first, second, third = (f"127.0.0.1:{each}" for each in (inside, outside, encrypted))
+            found = Secured(first, second, third, authority.ca, directory)
             make_users(found.open)
             for name in (TOPIC, FORBIDDEN):
                 make_topic(found.open, name)
@@ -443,6 +454,31 @@ def test_the_secrets_stand_nowhere(broker: Secured) -> None:
     assert not any(PASSWORD.encode() in path.read_bytes() for path in files)
 
 
+# -- over TLS
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+def test_clients_log_in_over_tls(broker: Secured, mechanism: str) -> None:
+    options = settings(broker, mechanism)
+    options |= {"bootstrap.servers": broker.encrypted, "security.protocol": "SASL_SSL"}
+    options["ssl.ca.location"] = str(broker.ca)
+    assert set(AdminClient(options).list_topics(timeout=SHORT_S).topics) == {TOPIC}
+    python = python_settings(broker, mechanism)
+    python |= {"bootstrap_servers": broker.encrypted, "security_protocol": "SASL_SSL"}
+    producer = kafka.KafkaProducer(**python, ssl_cafile=str(broker.ca))
+    producer.send(TOPIC, b"over TLS").get(SHORT_S)
+    with pytest.raises(kafka.errors.KafkaError):
+        producer.send(FORBIDDEN, b"over TLS").get(SHORT_S)
+    producer.close()
+
+
+def test_a_mechanism_that_is_not_named_is_not_offered(broker: Secured) -> None:
+    options = python_settings(broker, "SCRAM-SHA-256")
+    options |= {"bootstrap_servers": broker.encrypted, "security_protocol": "SASL_SSL"}
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaProducer(**options, ssl_cafile=str(broker.ca), bootstrap_timeout_ms=3_000)
+
+
 # -- our own command line
 
 
@@ -489,6 +525,12 @@ def test_the_command_line_makes_users_and_rules(broker: Secured, tmp_path: Path)
     assert TOPIC not in cli(broker, "topic", "list", **clerk).stdout
     cli(broker, *rule, **root)
     assert TOPIC in cli(broker, "topic", "list", **clerk).stdout
+    tls: dict[str, Any] = {
+        "KAFKAESQUE_CA": str(broker.ca),
+        "KAFKAESQUE_BOOTSTRAP_SERVER": broker.encrypted,
+    }
+    assert TOPIC in cli(broker, "topic", "list", **clerk, **tls).stdout
+    assert "clerk" in cli(broker, "user", "list", **root, **tls).stdout
     refused = cli(broker, "rule", "list", code=1, **clerk)
     assert "no rule allows this with the cluster" in refused.stderr
     listed = cli(broker, "rule", "list", "--principal", "User:clerk", "--json", **root).stdout

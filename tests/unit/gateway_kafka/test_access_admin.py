@@ -163,7 +163,7 @@ def test_a_credential_lets_in_until_it_is_removed(cluster: LiveCluster, root: Cl
     }
     assert infos == {"ann": [(SHA_512, 8192)], "eve": [(SHA_512, 4096)]}
     everybody = root.ask(DescribeUserScramCredentialsRequest(None))
-    assert {each.user for each in everybody.results} == {"root", "ann", "eve"}
+    assert {each.user for each in everybody.results} >= {"root", "ann", "eve"}
     assert altered(root, ScramCredentialDeletion("eve", SHA_512)) == {"eve": 0}
     assert eve.is_closed(1)
     with pytest.raises(LoginRefused):
