@@ -286,11 +286,18 @@ def test_a_broker_whose_disk_failed_is_told_from_one_that_is_down(
         assert found["under-replicated"]["command"] == (
             "see the finding for broker 3, which is running"
         )
-        words = ["cluster", "status", "--json", "-b", servers]
-        status = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True)
-        assert status.returncode == 0, status.stderr.decode()
-        details = json.loads(status.stdout)["details"]
-        assert {each["id"]: each["state"] for each in details}[3] == "disk failed"
+        # What it led has another leader soon; until then `cluster status` ends with 1.
+        states: dict[int, str] = {}
+
+        def is_told_by_status() -> bool:
+            words = ["cluster", "status", "--json", "-b", servers]
+            status = subprocess.run([*KAFKAESQUE, *words], check=False, capture_output=True)
+            details = json.loads(status.stdout or b'{"details": []}')["details"]
+            states.update({each["id"]: each["state"] for each in details})
+            return status.returncode == 0
+
+        eventually(is_told_by_status, "every partition has a leader")
+        assert states[3] == "disk failed"
     finally:
         patient.stop(3, signal.SIGKILL)
         patient.start(3)

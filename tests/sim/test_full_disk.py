@@ -181,7 +181,7 @@ def test_a_disk_that_fills_up_while_the_broker_runs_stops_nobody_else() -> None:
     scenario.settle()
     full = next(name for name in scenario.cluster.names if name != scenario.leader)
     drive = scenario.world.machines[full].drive
-    drive.faults.capacity_bytes = drive.used_bytes() + 60 * KIB
+    drive.faults.capacity_bytes = drive.used_bytes() + 64 * KIB
     errors: list[str] = []
     scenario.broker(full).reports.error = errors.append
     scenario.write(2_500)

@@ -136,6 +136,7 @@ def test_quotas_of_users_hold_for_lines(cluster: TextCluster, person: Person, to
     assert person.answer() == [f"OK {topic} 0 0"]
     quotas = {"producer_byte_rate": rate, "consumer_byte_rate": rate}
     assert alter(live, {"user": "ANONYMOUS"}, quotas).error_code == 0
+    live.wait(lambda: cluster.gateways[1].chassis.quotas.is_active, "the broker has heard of it")
     try:
         written = "x" * int(BURST_S * rate + rate / 4)
         begun = live.loop.time()
