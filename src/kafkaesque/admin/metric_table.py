@@ -124,6 +124,21 @@ LISTENER_REFUSED = _counter(
     "protocol",
     "listener",
 )
+LISTENER_LOGGED_IN = _counter(
+    "listener_logins",
+    "Log-ins at a listener that succeeded, repeated ones included.",
+    "protocol",
+    "listener",
+)
+LISTENER_LOGIN_FAILURES = _counter(
+    "listener_login_failures", "Log-ins at a listener that were refused.", "protocol", "listener"
+)
+LISTENER_WITHOUT_LOGIN = _counter(
+    "listener_connections_without_login",
+    "Connections that used a listener without a log-in, where access is optional.",
+    "protocol",
+    "listener",
+)
 LISTENER_REQUESTS = _counter(
     "listener_requests",
     "Requests that were begun: of Kafka's protocol, over HTTP, or lines.",
@@ -321,6 +336,9 @@ SECTIONS = (
             LISTENER_CONNECTIONS,
             LISTENER_ACCEPTED,
             LISTENER_REFUSED,
+            LISTENER_LOGGED_IN,
+            LISTENER_LOGIN_FAILURES,
+            LISTENER_WITHOUT_LOGIN,
             LISTENER_REQUESTS,
             LISTENER_BYTES_IN,
             LISTENER_BYTES_OUT,

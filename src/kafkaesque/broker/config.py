@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkaesque.broker.listeners import ADMIN, KAFKA, Listener, default_listener, first_of
+from kafkaesque.access.principals import Principal
+from kafkaesque.broker.listeners import (
+    ADMIN,
+    KAFKA,
+    Listener,
+    check_access,
+    default_listener,
+    first_of,
+)
 from kafkaesque.broker.options.log import with_units
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
@@ -53,6 +61,8 @@ class BrokerConfig:
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: Who may do everything, whatever the rules say, such as `User:admin`.
+    super_users: tuple[Principal, ...] = ()
     #: Peer addresses of any brokers; without them, those of the controllers.
     seeds: Sequence[Address] = ()
     #: Broker options by their Kafka names, checked; those that are not named have their default.
@@ -108,6 +118,7 @@ class BrokerConfig:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"two listeners are called {twice!r}: each needs a name of its own")
+        check_access(self.listeners, has_secret=bool(self.secrets))
 
     def option(self, name: str) -> OptionValue:
         """Return a broker option as it was when the broker started."""

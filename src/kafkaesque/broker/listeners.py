@@ -1,14 +1,34 @@
 """Where a broker listens for clients, and what it tells them to connect to."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
+from kafkaesque.access.networks import read_address, read_network
+from kafkaesque.access.sasl_mechanisms import MECHANISMS
 from kafkaesque.env.network import Address
+from kafkaesque.model.errors import ConfigError
 
 KAFKA: Final = "kafka"
 TEXT: Final = "text"
 ADMIN: Final = "admin"
+
+
+_LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
+#: Protocols whose clients can log in.
+WITH_LOG_IN: Final = (KAFKA,)
+
+
+class AccessMode(Enum):
+    """Whether clients of a listener have to say who they are."""
+
+    #: Nobody has to, and everybody may do everything.
+    OPEN = "open"
+    #: Clients that log in are judged by the rules. All others may do everything, and are counted.
+    OPTIONAL = "optional"
+    #: Nothing before the log-in; afterwards the rules decide.
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +47,89 @@ class Listener:
     setting: str = ""
     #: What it speaks TLS by, as in `ListenOptions.tls`; empty: it speaks in the clear.
     tls: str = ""
+    access: AccessMode = AccessMode.OPEN
+    #: SASL mechanisms that are enabled by name; empty: all that fit the listener.
+    named_mechanisms: tuple[str, ...] = ()
 
     @property
     def address(self) -> Address:
         """Where it listens."""
         return self.bind or self.advertised
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs on this machine reach it, so that nobody can listen in."""
+        host = self.address.host
+        address = read_address(host)
+        if address is None:
+            return host == "localhost"
+        return any(network.holds(address) for network in _LOOPBACK)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms that are enabled, whether a client's connection allows them or not.
+
+        Without a certificate there is nothing EXTERNAL could go by.
+        """
+        if self.named_mechanisms:
+            return self.named_mechanisms
+        return tuple(each for each in MECHANISMS if each != "EXTERNAL")
+
 
 def default_listener(
-    protocol: str, advertised: Address, bind: Address | None = None, setting: str = ""
+    protocol: str,
+    advertised: Address,
+    bind: Address | None = None,
+    setting: str = "",
+    access: AccessMode = AccessMode.OPEN,
 ) -> Listener:
     """Return a protocol's listener where nobody has named one: it has the protocol's name."""
     return Listener(
-        protocol=protocol, name=protocol, advertised=advertised, bind=bind, setting=setting
+        protocol=protocol,
+        name=protocol,
+        advertised=advertised,
+        bind=bind,
+        setting=setting,
+        access=access,
     )
 
 
 def first_of(listeners: Iterable[Listener], protocol: str) -> Listener | None:
     """Return the first listener of a protocol, if there is one."""
     return next((each for each in listeners if each.protocol == protocol), None)
+
+
+def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
+    """Check that no listener is secured by half.
+
+    Raises:
+        ConfigError: what is missing, or what lets everybody in beside it.
+    """
+    for each in listeners:
+        if each.access is AccessMode.OPEN:
+            continue
+        where = f'access = "{each.access.value}" of the listener {each.name}'
+        if each.protocol not in WITH_LOG_IN:
+            raise ConfigError(f"{where}: clients of the protocol {each.protocol} cannot log in yet")
+        if not has_secret:
+            raise ConfigError(
+                f"{where} needs cluster.secret.file: without a secret, anybody could join as a "
+                "broker, and read everything"
+            )
+        if "PLAIN" in each.named_mechanisms and not (each.is_local or each.tls):
+            raise ConfigError(
+                f"sasl.mechanisms of the listener {each.name} has PLAIN, which sends passwords in "
+                f"the clear, and {each.address.host} can be reached from other machines without "
+                "encryption: use SCRAM-SHA-512 or SCRAM-SHA-256, or TLS"
+            )
+    required = next((each for each in listeners if each.access is AccessMode.REQUIRED), None)
+    if required is None:
+        return
+    for each in listeners:
+        # Whoever has this machine has the broker's files as well.
+        if each.protocol == TEXT or (each.protocol == ADMIN and not each.is_local):
+            helps = "text.port = 0" if each.protocol == TEXT else "a host that is local, or port 0"
+            raise ConfigError(
+                f"the listener {required.name} requires a log-in, and the listener {each.name} "
+                f"beside it lets everybody read and change everything: set {helps}"
+            )

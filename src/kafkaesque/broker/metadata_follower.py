@@ -11,6 +11,7 @@ from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import (
+    AccessChanged,
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
@@ -76,6 +77,8 @@ class MetadataFollower:
         self.on_ready: Callable[[], None] = _nothing
         #: Called when client quotas have changed in the metadata.
         self.on_quotas_changed: Callable[[], None] = _nothing
+        #: Called when users, credentials or rules have changed in the metadata.
+        self.on_access_changed: Callable[[], None] = _nothing
 
     def on_state_loaded(self, state: ClusterState) -> None:
         """The state is what a snapshot says, of this disk or of the controller."""
@@ -93,6 +96,7 @@ class MetadataFollower:
         self._partitions.reconcile()
         self._recovery.follow_all()
         self.on_quotas_changed()
+        self.on_access_changed()
 
     def on_record(self, record: AnyMetadataRecord) -> None:
         """A record was applied."""
@@ -131,6 +135,8 @@ class MetadataFollower:
                     kind.tables.on_group_config(record)
             case ClientQuotaChanged():
                 self.on_quotas_changed()
+            case AccessChanged():
+                self.on_access_changed()
             case _:
                 self._recovery.on_record(record)
 

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
+from kafkaesque.access.secret import Secret
+from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient
@@ -16,6 +19,7 @@ from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
 from kafkaesque.broker.doors import Doors
+from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
@@ -469,11 +473,27 @@ class BrokerParts:
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
+            access=self._make_access(),
             configuration=Configuration(
                 config=config, options=options, follower=self.metadata_follower
             ),
             condition=self._make_condition(),
             parts=Parts(node=self.node, caller=self.caller, desk=self.part_desk),
+        )
+
+    def _make_access(self) -> Access:
+        dice, config = self.env.dice, self.config
+        keys = {1: cluster_key(config.secrets[0])} if config.secrets else {}
+        return Access(
+            clock=self.env.clock,
+            dice=dice,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            follower=self.metadata_follower,
+            keys=ClusterKeys(keys),
+            verified=VerifiedPasswords(lambda: Secret(dice.unique_bytes(KEY_BYTES))),
+            disk=self.env.disk,
+            super_users=config.super_users,
         )
 
     def _make_condition(self) -> Condition:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.client_quotas import Quotas as QuotasOfEntity
 from kafkaesque.chassis.admission import Admission, Options
+from kafkaesque.chassis.logins import Logins
 from kafkaesque.chassis.meter import Meter
 from kafkaesque.chassis.quotas import Quotas
 from kafkaesque.chassis.relief import Load, Relief, Turns
@@ -25,7 +27,9 @@ class Chassis:
         load: Load,
         client_quotas: Callable[[], Mapping[QuotaEntity, QuotasOfEntity]],
         report: Callable[[str], None],
+        access: Access | None = None,
     ) -> None:
+        """`access` says who is who; without it all listeners have to be open."""
         self.clock: Final = clock
         self.network: Final = network
         self.load: Final = load
@@ -38,7 +42,13 @@ class Chassis:
         self.turns: Final = Turns(clock)
         #: By protocol and name of each listener, since it was first opened.
         self.meters: Final[dict[tuple[str, str], Meter]] = {}
+        self.logins: Final = None if access is None else Logins(access, clock)
+        self._options: Final = options
         self._connection_count = 0
+
+    def max_reauth_ms(self) -> int:
+        """Return how long a log-in counts at most; 0: there is no such limit."""
+        return int(self._options.get("connections.max.reauth.ms"))
 
     def next_connection_number(self) -> int:
         """Return a number above those of all connections so far."""

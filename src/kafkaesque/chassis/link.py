@@ -14,10 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafkaesque.access.authentication import Success
+from kafkaesque.access.principals import user_name
+from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
 from kafkaesque.chassis.identity import Identity
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
 from kafkaesque.chassis.meter import Meter
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Timer
 from kafkaesque.env.network import LOW_WATER_BYTES, Connection, Framing
 from kafkaesque.env.report_limit import ReportLimit
@@ -54,6 +59,11 @@ class PortOptions:
     #: For protocols of lines: whether a stream that begins as an HTTP request is closed, because a
     #: web page may have sent it.
     refuses_http: bool = False
+    #: Whether clients have to say who they are, and the SASL mechanisms by which they may.
+    access: AccessMode = AccessMode.OPEN
+    mechanisms: tuple[str, ...] = ()
+    #: Whether it is reached from this machine only, so that nobody can listen in.
+    is_local: bool = False
 
     def __post_init__(self) -> None:
         if self.unsent_bytes_max < 2 * LOW_WATER_BYTES:
@@ -100,17 +110,24 @@ class ClientConnection(ABC):
     __slots__ = (
         "_beginning",
         "_expected",
+        "_is_counted",
         "_is_held",
         "_is_leaving",
         "_is_paused",
         "_muted_until_ms",
+        "_session_end",
         "_turn_begun_ms",
         "_unmute",
         "active_ms",
         "connection",
         "identity",
+        "is_guarded",
         "is_listener_only",
+        "login",
+        "needs_login",
         "number",
+        "rights",
+        "session_lifetime_ms",
         "shared",
         "unsent_bytes_seen",
     )
@@ -120,6 +137,19 @@ class ClientConnection(ABC):
         self.connection: Connection | None = None
         #: Once it is admitted.
         self.identity: Identity | None = None
+        #: Whether there is anything to ask before a request: on an open listener there is not.
+        self.is_guarded: Final = shared.options.access is not AccessMode.OPEN
+        #: Whether nothing but a log-in is allowed.
+        self.needs_login = shared.options.access is AccessMode.REQUIRED
+        #: What it has logged in by, if it has.
+        self.login: Success | None = None
+        #: What it may do; None: everything.
+        self.rights: Rights | None = None
+        #: For how long the log-in counts, from when it was; 0: for as long as it is valid.
+        self.session_lifetime_ms = 0
+        self._session_end: Timer | None = None
+        #: Whether it was counted as one that came without a log-in.
+        self._is_counted = False
         #: In the order of acceptance, at all ports: what comes over a lower one may have been
         #: overtaken.
         self.number: Final = shared.chassis.next_connection_number()
@@ -153,6 +183,21 @@ class ClientConnection(ABC):
     def listener(self) -> str:
         """The name of the listener that the client came by."""
         return self.shared.options.listener
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether nobody between the client and this broker can read what is sent."""
+        return bool(self.shared.options.tls)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody can listen in: it is encrypted, or does not leave the machine."""
+        return self.is_encrypted or self.shared.options.is_local
+
+    @property
+    def peer_host(self) -> str:
+        """The client's address, without the port; empty before it is admitted."""
+        return "" if self.identity is None else self.identity.host
 
     @property
     def is_muted(self) -> bool:
@@ -228,7 +273,18 @@ class ClientConnection(ABC):
         shared.meter.accepted += 1
         shared.connections[id(self)] = self
         self.active_ms = self._turn_begun_ms = shared.clock.now_ms()
+        if self.needs_login:
+            self._be_stranger(connection)
         self.on_opened()
+
+    def _be_stranger(self, connection: Connection) -> None:
+        """It has to log in: until then it may send little, and has little time."""
+        logins = self.shared.chassis.logins
+        if logins is None:
+            raise InvariantBroken(f"{self.listener} wants a log-in, and nobody checks it")
+        connection.limit_frames(LOGIN_BYTES_MAX)
+        self.expect(LOGIN_MS_MAX)
+        logins.add_stranger(self)
 
     def on_writable(self) -> None:
         """See `ConnectionHandler`."""
@@ -240,13 +296,15 @@ class ClientConnection(ABC):
         if connection is None or identity is None:
             return
         self.connection = None
-        for timer in (self._unmute, self._expected):
+        for timer in (self._unmute, self._expected, self._session_end):
             if timer is not None:
                 timer.cancel()
         self._unmute = None
         shared = self.shared
         shared.meter.note_gone(connection)
         shared.chassis.admission.release(identity)
+        if shared.chassis.logins is not None:
+            shared.chassis.logins.remove(self)
         del shared.connections[id(self)]
         self.on_gone()
 
@@ -295,6 +353,12 @@ class ClientConnection(ABC):
             self._expected.cancel()
         self._expected = self.shared.clock.call_later(ms, on_late or self.abort)
 
+    def expect_nothing(self) -> None:
+        """What was expected has come."""
+        if self._expected is not None:
+            self._expected.cancel()
+            self._expected = None
+
     def _say_closing(self, reason: str) -> None:
         if self.connection is not None:
             peer = self.connection.peer
@@ -312,6 +376,51 @@ class ClientConnection(ABC):
             return False
         self.identity = after
         return True
+
+    def let_in(self, success: Success) -> bool:
+        """Take a log-in; False if its user has all connections that it may have."""
+        shared, name = self.shared, user_name(success.principal) or ""
+        connection, logins = self.connection, shared.chassis.logins
+        if connection is None or logins is None or not self.identify(name):
+            return False
+        if self.needs_login:
+            self.needs_login = False
+            connection.limit_frames(shared.options.frame_bytes_max)
+            self.expect_nothing()
+        self.login = success
+        self.rights = Rights(logins.access, success.principal, self.peer_host)
+        logins.add(self)
+        shared.meter.logged_in += 1
+        self._begin_session(success)
+        return True
+
+    def _begin_session(self, success: Success) -> None:
+        shared = self.shared
+        limits_ms = [shared.chassis.max_reauth_ms()]
+        if success.expires_ms:
+            limits_ms.append(max(1, success.expires_ms - shared.clock.wall_ms()))
+        self.session_lifetime_ms = min((each for each in limits_ms if each), default=0)
+        if self._session_end is not None:
+            self._session_end.cancel()
+            self._session_end = None
+        if self.session_lifetime_ms:
+            self._session_end = shared.clock.call_later(
+                self.session_lifetime_ms, lambda: self.refuse("it has not logged in again in time")
+            )
+
+    def note_no_login(self) -> None:
+        """Count, once, that the client asks for something without a log-in."""
+        if not self._is_counted:
+            self._is_counted = True
+            self.shared.meter.without_login += 1
+
+    def leave_unless_valid(self) -> None:
+        """Close at once if what it was let in by was changed, disabled or removed."""
+        logins = self.shared.chassis.logins
+        if self.login is None or logins is None:
+            return
+        if logins.access.must_leave(self.login, self.peer_host):
+            self.refuse("what it has logged in by is no longer valid")
 
     # -- reading on and off
 

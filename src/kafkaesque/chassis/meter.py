@@ -30,7 +30,17 @@ class Meter:
     Bytes are counted where they are sent and received, and added up when somebody asks.
     """
 
-    __slots__ = ("_bytes_in", "_bytes_out", "_open", "accepted", "refused", "requests")
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_open",
+        "accepted",
+        "logged_in",
+        "login_failures",
+        "refused",
+        "requests",
+        "without_login",
+    )
 
     def __init__(self, connections: Mapping[int, Counted]) -> None:
         """`connections` are those that are open, whoever adds them and takes them away."""
@@ -40,6 +50,11 @@ class Meter:
         self.refused = 0
         #: Begun; what a request is, the protocol says.
         self.requests = 0
+        #: Log-ins that succeeded, repeated ones as well, and that failed.
+        self.logged_in = 0
+        self.login_failures = 0
+        #: Connections on which something was asked for without a log-in, where that is optional.
+        self.without_login = 0
         #: Of connections that are gone.
         self._bytes_in = 0
         self._bytes_out = 0

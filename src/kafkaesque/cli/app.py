@@ -35,8 +35,24 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _use_command_config(path: str | None) -> None:
+    if path is not None:
+        # Commands that start processes hand it on.
+        os.environ["KAFKAESQUE_COMMAND_CONFIG"] = path
+
+
 @app.callback()
 def kafkaesque(
+    command_config: Annotated[
+        str | None,
+        typer.Option(
+            "--command-config",
+            metavar="FILE",
+            envvar="KAFKAESQUE_COMMAND_CONFIG",
+            help="How to log in: sasl.username and sasl.password, one to a line.",
+            callback=_use_command_config,
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),

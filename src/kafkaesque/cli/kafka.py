@@ -16,7 +16,8 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.tls import library_settings
+from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.tls import is_on, library_settings
 from kafkaesque.cli.troubles import why
 
 Result = TypeVar("Result")
@@ -40,6 +41,8 @@ _START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-ser
 
 #: A broker found no controller in time, or none that did what was asked.
 _WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
+_RULES_HINT = "kafkaesque rule list, as somebody who may"
+_LOG_IN_HINT = "KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE"
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
@@ -59,6 +62,10 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
         "a message is larger than {what} accepts",
         "kafkaesque topic alter {name} --config max.message.bytes=BYTES",
     ),
+    "TOPIC_AUTHORIZATION_FAILED": ("no rule allows this with {what}", _RULES_HINT),
+    "GROUP_AUTHORIZATION_FAILED": ("no rule allows this with {what}", _RULES_HINT),
+    "CLUSTER_AUTHORIZATION_FAILED": ("{what}: no rule allows this with the cluster", _RULES_HINT),
+    "_AUTHENTICATION": ("{what}: the broker has refused the log-in", _LOG_IN_HINT),
     "_BAD_MSG": (
         "{what}: a batch's checksum does not match its bytes: they were damaged on a disk or on the"
         " way here",
@@ -88,6 +95,7 @@ class Connection:
             CommandFailed: an address makes no sense, or nobody listens.
         """
         self.bootstrap = bootstrap
+        self._log_in = find_log_in()
         addresses = parse_addresses(bootstrap)
         problems = []
         for host, port in addresses:
@@ -145,9 +153,17 @@ class Connection:
         raise CommandFailed(
             f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
-            hint=_START_HINT,
+            hint=self._hint(error),
             exit_code=UNREACHABLE,
         )
+
+    def _hint(self, error: KafkaError) -> str:
+        """Return what helps; a listener that wants a log-in closes the connection of others."""
+        if error.code() != KafkaError._TRANSPORT:
+            return _START_HINT
+        if self._log_in is not None:
+            return f"{_LOG_IN_HINT}: whether they are right"
+        return f"{_LOG_IN_HINT}, if it wants a log-in; or {_START_HINT}"
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -157,6 +173,7 @@ class Connection:
             "log_level": 0,
             "error_cb": _ignore,
             **library_settings(),
+            **(self._log_in.settings(is_encrypted=is_on()) if self._log_in is not None else {}),
             **settings,
         }
 

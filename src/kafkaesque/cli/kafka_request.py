@@ -10,6 +10,8 @@ from kafkaesque.cli import tls
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.sasl import authenticate
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
@@ -45,6 +47,8 @@ class Exchange:
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
         self._speaks_http = False
+        #: Who to log in as, before anything but a greeting.
+        self._log_in = find_log_in()
 
     def __enter__(self) -> Self:
         return self
@@ -58,7 +62,14 @@ class Exchange:
         Raises:
             OSError: no answer in time; EOFError: the connection was closed.
             MalformedRequest: what answers is no Kafka broker.
+            CommandFailed: the log-in is refused.
         """
+        if self._log_in is not None and api_key != ApiKey.API_VERSIONS:
+            log_in, self._log_in = self._log_in, None
+            authenticate(log_in, self._ask)
+        return self._ask(api_key, api_version, request)
+
+    def _ask(self, api_key: int, api_version: int, request: Message) -> Any:
         self._socket.sendall(write_request(api_key, api_version, 1, "kafkaesque-cli", request))
         begin = _receive(self._socket, _LENGTH.size)
         # Whoever asks once more gets what follows.

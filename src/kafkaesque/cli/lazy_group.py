@@ -28,6 +28,8 @@ COMMANDS: Mapping[str, str] = {
     "publish": "Publish messages from arguments, files or standard input.",
     "consume": "Print a topic's messages.",
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
+    "user": "Users who log in: create, list, delete.",
+    "rule": "Rules of who may do what: create, list, delete.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",
     "archive": "Tables of topics: history, compact, vacuum, backfill.",

@@ -15,6 +15,7 @@ def make_chassis(doors: Doors, report: Callable[[str], None]) -> Chassis:
         load=doors.publishing,
         client_quotas=lambda: doors.cluster.state.client_quotas,
         report=report,
+        access=doors.access,
     )
     doors.configuration.on_quotas_changed(chassis.quotas.reload)
     return chassis

@@ -13,17 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.listeners import Listener
+from kafkaesque.broker.listeners import Listener, check_access
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.seal import Keyring
-from kafkaesque.model.errors import ConfigError
+from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 from kafkaesque.server.certificates import TlsSettings
 from kafkaesque.server.listeners import (
     PORT_MAX,
+    access_option,
     check_can_be_told,
     clashes,
     default_listeners,
@@ -82,6 +84,14 @@ SERVER_OPTIONS = OptionTable(
             minimum=1,
             maximum=PORT_MAX,
             doc="Port for Kafka clients.",
+        ),
+        access_option("Of the listener at kafka.port; a [[listener]] has an access of its own."),
+        Option(
+            name="super.users",
+            type=STRING,
+            default="",
+            doc="Who may do everything, whatever the rules say, separated by semicolons: "
+            "User:admin;User:ops.",
         ),
         Option(
             name="text.port",
@@ -270,6 +280,7 @@ def _make(
     first_controllers: dict[NodeId, Address | None] = {}
     secrets: tuple[bytes, ...] = ()
     seeds: tuple[Address, ...] = ()
+    super_users: tuple[Principal, ...] = ()
     all_tls: list[TlsSettings] = []
     listeners = _listeners(tables, values, broker, parsed_tls, all_tls, faults)
     with _gathered(faults):
@@ -286,6 +297,10 @@ def _make(
         secrets = read_secrets(Path(secret_file)) if secret_file else ()
     with _gathered(faults):
         seeds = _seeds(str(values["seeds"]))
+    with _gathered(faults):
+        super_users = _super_users(str(values["super.users"]))
+    with _gathered(faults):
+        check_access(listeners, has_secret=bool(secret_file))
     if faults:
         raise ConfigError("\n".join(dict.fromkeys(faults)))
     config = BrokerConfig(
@@ -301,6 +316,7 @@ def _make(
         controllers=first_controllers,
         secrets=secrets,
         seeds=seeds,
+        super_users=super_users,
         options=parsed_options,
         data_dir=str(values["data"]),
     )
@@ -395,6 +411,23 @@ def _seeds(text: str) -> tuple[Address, ...]:
             f"seeds: {words[found.index(None)]!r} must be a peer address, such as 10.0.0.7:9190"
         )
     return tuple(address for address in found if address is not None)
+
+
+def _super_users(text: str) -> tuple[Principal, ...]:
+    """Return the users that Kafka's `super.users` names, which is separated by semicolons."""
+    words = [word.strip() for word in text.split(";") if word.strip()]
+    for word in words:
+        try:
+            read_principal(word)
+            is_user = word.startswith(USER_PREFIX) and word != f"{USER_PREFIX}*"
+        except InvalidRequest:
+            is_user = False
+        if not is_user:
+            raise ConfigError(
+                f"super.users: {word!r} must be a user, such as User:admin; several are separated "
+                "by semicolons"
+            )
+    return tuple(Principal(word) for word in dict.fromkeys(words))
 
 
 def _address(text: str) -> Address | None:

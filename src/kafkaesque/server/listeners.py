@@ -5,12 +5,22 @@ A protocol has one listener by default. The keys `host`, `advertised.host` and `
 replaces its protocol's default unless the port of that is set, too.
 """
 
+import difflib
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener, default_listener
+from kafkaesque.access.sasl_mechanisms import MECHANISMS
+from kafkaesque.broker.listeners import (
+    ADMIN,
+    KAFKA,
+    TEXT,
+    WITH_LOG_IN,
+    AccessMode,
+    Listener,
+    default_listener,
+)
 from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
@@ -22,6 +32,20 @@ PORT_MAX: Final = 65_535
 LISTENERS_MAX: Final = 64
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+def access_option(doc: str) -> Option:
+    """Return the option that says whether clients have to log in."""
+    return Option(
+        name="access",
+        type=OptionType.STRING,
+        default=AccessMode.OPEN.value,
+        choices=tuple(each.value for each in AccessMode),
+        doc="Whether clients have to say who they are. open: no, and everybody may do everything; "
+        "optional: those that log in are judged by the rules, and the others may do everything and "
+        f"are counted; required: yes. {doc} See [Security](security.md).",
+    )
+
 
 #: The keys of a table [[listener]].
 LISTENER_OPTIONS: Final = OptionTable(
@@ -70,6 +94,15 @@ LISTENER_OPTIONS: Final = OptionTable(
             maximum=PORT_MAX,
             doc="Port that clients are told to connect to; 0: port.",
         ),
+        access_option("Of the protocol kafka only."),
+        Option(
+            name="sasl.mechanisms",
+            type=OptionType.STRING,
+            default="",
+            doc=f"Comma-separated SASL mechanisms by which clients may log in, of "
+            f"{', '.join(MECHANISMS)}; empty: all that fit. Those that send a password or a token "
+            "in the clear are offered over TLS, and on the loopback address.",
+        ),
         *LISTENER_TLS_OPTIONS,
     ],
 )
@@ -87,7 +120,11 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
     ports = {protocol: int(values[f"{protocol}.port"]) for protocol in PORTS}
     return [
         default_listener(
-            protocol, Address(advertised, port), Address(host, port), f"{protocol}.port"
+            protocol,
+            Address(advertised, port),
+            Address(host, port),
+            f"{protocol}.port",
+            AccessMode(str(values["access"])) if protocol in WITH_LOG_IN else AccessMode.OPEN,
         )
         for protocol, port in ports.items()
         if port and protocol not in taken
@@ -128,7 +165,19 @@ def read_listener(table: Mapping[str, object], broker: Mapping[str, OptionValue]
         advertised=Address(advertised, int(values["advertised.port"]) or port),
         bind=Address(host, port),
         setting=f"port of the [[listener]] {name}",
+        access=AccessMode(str(values["access"])),
+        named_mechanisms=_read_mechanisms(str(values["sasl.mechanisms"])),
     )
+
+
+def _read_mechanisms(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for name in names:
+        if name not in MECHANISMS:
+            near = difflib.get_close_matches(name.upper(), MECHANISMS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f": {', '.join(MECHANISMS)} are"
+            raise ConfigError(f"sasl.mechanisms: {name!r} is no SASL mechanism{hint}")
+    return names
 
 
 def _faults(table: Mapping[str, object]) -> Iterator[ConfigError]:

@@ -47,6 +47,7 @@ export async function run(main) {
   const kafka = new Kafka({
     clientId: 'kafkajs',
     brokers: given.bootstrap_servers.split(','),
+    sasl: given.sasl,
     // Files, by their names in Node's TLS: ca, cert, key.
     ssl: given.ssl && Object.fromEntries(
       Object.entries(given.ssl).map(([name, path]) => [name, readFileSync(path)]),
@@ -54,7 +55,7 @@ export async function run(main) {
     logLevel: logLevel.NOTHING,
     // Its default is a second, which is nothing where much else runs.
     connectionTimeout: 20_000,
-    retry: { initialRetryTime: 50, retries: 10 },
+    retry: { initialRetryTime: 50, retries: given.sasl ? 1 : 10 },
   })
   await zstd.init()
   try {

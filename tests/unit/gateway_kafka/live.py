@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kafkaesque.access.principals import Principal
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.listeners import KAFKA, default_listener
+from kafkaesque.broker.listeners import KAFKA, AccessMode, default_listener
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.cli.broker_ports import free_ports
@@ -82,12 +83,18 @@ class LiveBroker:
         self.is_ready = False
         self.is_stopped = False
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._listener = config.listeners[0]
         self._address = config.kafka_address
         self.broker.start(self._on_ready)
 
     def _on_ready(self) -> None:
-        self.gateway.start(default_listener(KAFKA, self._address))
+        self.gateway.start(self._listener)
         self.is_ready = True
+
+    @property
+    def address(self) -> Address:
+        """Where its Kafka port is."""
+        return self._address
 
     async def exchange(self, frame: bytes) -> bytes:
         """Sends a request's frame and returns the answer without its length."""
@@ -123,11 +130,16 @@ class LiveCluster:
         options: Mapping[str, OptionValue] | None = None,
         racks: Mapping[int, str] | None = None,
         snapshot_records: int = 10_000,
+        access: AccessMode = AccessMode.OPEN,
+        secrets: Sequence[bytes] = (),
+        super_users: Sequence[Principal] = (),
     ) -> None:
         self.loop = new_loop()
         report_to(self.loop, self.on_fatal)
         self.reports: list[str] = []
         self.fatal: list[BaseException] = []
+        #: What tests have opened, and `close` closes.
+        self.closers: list[Callable[[], None]] = []
         self._correlation_id = 0
         nodes = [NodeId(number) for number in range(1, count + 1)]
         ports = dict(zip(nodes, free_ports(count), strict=True))
@@ -139,7 +151,11 @@ class LiveCluster:
                 cluster_id="live",
                 rack=(racks or {}).get(node),
                 peer_address=peers[node],
-                listeners=[default_listener(KAFKA, Address("127.0.0.1", ports[node].kafka))],
+                listeners=[
+                    default_listener(KAFKA, Address("127.0.0.1", ports[node].kafka), access=access)
+                ],
+                secrets=tuple(secrets),
+                super_users=tuple(super_users),
                 controllers=peers,
                 options=dict(options or {}),
                 data_dir=str(root / str(node)),
@@ -300,6 +316,8 @@ class LiveCluster:
 
     def close(self) -> None:
         """Stops all brokers and the loop."""
+        for close in self.closers:
+            close()
         try:
             for live in self.nodes.values():
                 if not live.is_stopped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.gateway.kafka import authorization
+from kafkaesque.gateway.kafka import operation_bits
 from kafkaesque.model.ids import NodeId
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest
@@ -26,9 +26,9 @@ def test_the_cluster_is_described(live: LiveCluster, version: int) -> None:
     (broker,) = answer.brokers
     address = live.broker.config.kafka_address
     assert (broker.broker_id, broker.host, broker.port) == (1, *address)
-    assert answer.cluster_authorized_operations == authorization.OPERATIONS_OMITTED
+    assert answer.cluster_authorized_operations == operation_bits.OPERATIONS_OMITTED
     answer = live.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
-    assert answer.cluster_authorized_operations == authorization.CLUSTER_OPERATIONS
+    assert answer.cluster_authorized_operations == operation_bits.CLUSTER_OPERATIONS
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_topics_are_described_in_the_order_of_their_names(live: LiveCluster) -> 
     assert answer.next_cursor is None
     topic = answer.topics[0]
     assert (topic.error_code, topic.topic_id, topic.is_internal) == (0, topic_id, False)
-    assert topic.topic_authorized_operations == authorization.TOPIC_OPERATIONS
+    assert topic.topic_authorized_operations == operation_bits.TOPIC_OPERATIONS
     (partition,) = topic.partitions
     assert (partition.error_code, partition.leader_id) == (0, 1)
     assert partition.leader_epoch == live.partition("a").leader_epoch

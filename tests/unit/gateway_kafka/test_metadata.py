@@ -8,7 +8,7 @@ import pytest
 
 from kafkaesque.broker.controller.client import OnOutcome
 from kafkaesque.broker.requests.commands import ControllerCommand, CreateTopic
-from kafkaesque.gateway.kafka import authorization
+from kafkaesque.gateway.kafka import operation_bits
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.topic_creator import CREATED_PER_REQUEST_MAX
 from kafkaesque.model.ids import NodeId
@@ -134,8 +134,8 @@ def test_operations_are_told_only_if_asked_for(live: LiveCluster) -> None:
         include_topic_authorized_operations=True,
     )
     answer = live.ask(asked, 10)
-    assert answer.cluster_authorized_operations == authorization.CLUSTER_OPERATIONS == 8096
-    assert answer.topics[0].topic_authorized_operations == authorization.TOPIC_OPERATIONS == 3576
+    assert answer.cluster_authorized_operations == operation_bits.CLUSTER_OPERATIONS == 8096
+    assert answer.topics[0].topic_authorized_operations == operation_bits.TOPIC_OPERATIONS == 3576
 
 
 # -- Metadata: topics that are asked for

@@ -29,6 +29,9 @@ PLANTED = [
     ("storage", "os.path", "kafkaesque.storage.planted -> os"),
     ("raft", "random", "kafkaesque.raft.planted -> random"),
     ("membership", "socket", "kafkaesque.membership.planted -> socket"),
+    ("access", "kafkaesque.groups", "kafkaesque.access.planted -> kafkaesque.groups"),
+    ("access", "secrets", "kafkaesque.access.planted -> secrets"),
+    ("spark", "kafkaesque.access", "kafkaesque.spark.planted -> kafkaesque.access"),
     ("membership", "kafkaesque.raft", "kafkaesque.membership.planted -> kafkaesque.raft"),
     (
         "protocols/text",

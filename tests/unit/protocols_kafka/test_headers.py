@@ -122,7 +122,8 @@ def test_versions_are_those_of_kafka_4() -> None:
     assert SUPPORTED[ApiKey.INIT_PRODUCER_ID] == (0, 5)
     assert ADVERTISED[ApiKey.PRODUCE] == (0, 13)
     differing = [key for key in SUPPORTED if SUPPORTED[key] != ADVERTISED[key]]
-    assert differing == [ApiKey.PRODUCE]
+    assert differing == [ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE]
+    assert (SUPPORTED[ApiKey.SASL_HANDSHAKE], ADVERTISED[ApiKey.SASL_HANDSHAKE]) == ((1, 1), (0, 1))
 
 
 def test_the_header_of_an_api_versions_response_never_has_tagged_fields() -> None:

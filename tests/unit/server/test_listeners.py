@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, Listener
+from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, AccessMode, Listener
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import load_config
 
@@ -91,3 +91,99 @@ def test_faults_of_several_tables_are_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         listeners(tmp_path, "[[listener]]\nport = -1\nnme = 1\n[[listener]]\nhosts = 1\n")
     assert len(str(refused.value).splitlines()) == 3
+
+
+# -- access
+
+SECRET = "a secret of the cluster, for tests\n"
+REQUIRED = '[[listener]]\nname = "secured"\naccess = "required"\n'
+
+
+def secured(directory: Path, text: str, *, broker: str = "") -> Sequence[Listener]:
+    """Reads a file with a cluster's secret, and without the text protocol's port."""
+    secret = directory / "secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    head = f'[broker]\nid = 1\ntext.port = 0\ncluster.secret.file = "{secret}"\n{broker}\n'
+    return listeners(directory, head + text)
+
+
+def test_listeners_are_open_unless_told_otherwise(tmp_path: Path) -> None:
+    found = listeners(tmp_path, "")
+    assert {each.access for each in found} == {AccessMode.OPEN}
+
+
+@pytest.mark.parametrize("access", list(AccessMode))
+def test_the_default_listener_has_the_access_of_its_section(
+    tmp_path: Path, access: AccessMode
+) -> None:
+    kafka, admin = secured(tmp_path, "", broker=f'access = "{access.value}"')
+    assert kafka.access is access
+    assert admin.access is AccessMode.OPEN
+
+
+def test_a_table_has_an_access_and_mechanisms_of_its_own(tmp_path: Path) -> None:
+    table = '[[listener]]\nname = "b"\nport = 1\naccess = "optional"\n'
+    table += 'sasl.mechanisms = "PLAIN, SCRAM-SHA-256"\n'
+    found = {each.name: each for each in secured(tmp_path, REQUIRED + table)}
+    assert found["secured"].access is AccessMode.REQUIRED
+    assert found["secured"].mechanisms == ("SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER", "PLAIN")
+    assert found["b"].access is AccessMode.OPTIONAL
+    assert found["b"].mechanisms == ("PLAIN", "SCRAM-SHA-256")
+
+
+@pytest.mark.parametrize("mode", ["required", "optional"])
+def test_an_access_without_a_clusters_secret_does_not_start(tmp_path: Path, mode: str) -> None:
+    with pytest.raises(ConfigError, match=r"needs cluster\.secret\.file"):
+        listeners(tmp_path, f'[broker]\ntext.port = 0\naccess = "{mode}"\n')
+
+
+def test_plain_where_others_can_listen_in_does_not_start(tmp_path: Path) -> None:
+    table = REQUIRED + 'sasl.mechanisms = "PLAIN"\n'
+    with pytest.raises(ConfigError, match="sends passwords in the clear"):
+        secured(tmp_path, table + 'host = "10.0.0.1"\n')
+    with pytest.raises(ConfigError, match="sends passwords in the clear"):
+        secured(tmp_path, table + 'host = "0.0.0.0"\nadvertised.host = "127.0.0.1"\n')
+    for host in ("127.0.0.1", "127.1.2.3", "localhost", "::1"):
+        assert secured(tmp_path, table + f'host = "{host}"\n')
+
+
+def test_a_name_that_only_looks_local_is_not(tmp_path: Path) -> None:
+    table = REQUIRED + 'sasl.mechanisms = "PLAIN"\nhost = "127.example.org"\n'
+    with pytest.raises(ConfigError, match="sends passwords in the clear"):
+        secured(tmp_path, table)
+
+
+def test_an_unknown_mechanism_is_told_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean SCRAM-SHA-512\?"):
+        secured(tmp_path, REQUIRED + 'sasl.mechanisms = "scram-sha512"\n')
+    with pytest.raises(ConfigError, match="'GSSAPI' is no SASL mechanism"):
+        secured(tmp_path, REQUIRED + 'sasl.mechanisms = "GSSAPI"\n')
+
+
+def test_protocols_without_a_log_in_cannot_require_one(tmp_path: Path) -> None:
+    table = '[[listener]]\nprotocol = "text"\nname = "t"\naccess = "required"\n'
+    with pytest.raises(ConfigError, match="clients of the protocol text cannot log in yet"):
+        secured(tmp_path, table)
+
+
+def test_a_locked_door_beside_an_open_one_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set text\.port = 0"):
+        secured(tmp_path, REQUIRED, broker='[[listener]]\nprotocol = "text"\n')
+    with pytest.raises(ConfigError, match=r"the listener admin beside it"):
+        secured(tmp_path, REQUIRED, broker='host = "10.0.0.1"\n')
+
+
+def test_super_users_are_named_as_kafka_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('[broker]\nsuper.users = "User:a; User:b b;User:a"\n')
+    found = load_config(path, environment={}).broker.super_users
+    assert found == ("User:a", "User:b b")
+
+
+@pytest.mark.parametrize("text", ["a", "Role:a", "User:*", "User:", "User:a,User:b;c"])
+def test_who_is_no_user_is_no_super_user(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(f'[broker]\nsuper.users = "{text}"\n')
+    with pytest.raises(ConfigError, match="must be a user, such as User:admin"):
+        load_config(path, environment={})

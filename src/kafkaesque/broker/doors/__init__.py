@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.doors.access import Access
 from kafkaesque.broker.doors.cluster import Cluster
 from kafkaesque.broker.doors.condition import Condition
 from kafkaesque.broker.doors.configuration import Configuration
@@ -32,6 +33,7 @@ class Doors:
     reading: Reading
     groups: Groups
     transactions: Transactions
+    access: Access
     configuration: Configuration
     condition: Condition
     parts: Parts

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kafkaesque.access.records import read_access_image, write_access_image
+from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.features import UNSAID
 from kafkaesque.broker.metadata.records import (
+    AccessChanged,
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
@@ -165,6 +168,8 @@ class SnapshotImage(msgspec.Struct, frozen=True, kw_only=True):
     #: See `ClusterState.first_groups`.
     first_groups: dict[int, int] = msgspec.field(default_factory=dict)
     recoveries: dict[int, RecoveryState] = msgspec.field(default_factory=dict)
+    #: What `AccessState.dump` gives; empty where nothing has changed yet.
+    access: bytes = b""
 
 
 @dataclass(slots=True)
@@ -189,6 +194,8 @@ class ClusterState:
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Of entities that have any.
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    #: Users, what they prove it by, and rules.
+    access: AccessState = field(default_factory=AccessState)
     #: Group ids below it have been given to a partition once.
     next_group: int = 1
     next_producer_id: int = 0
@@ -254,6 +261,8 @@ class ClusterState:
                 self.first_groups.pop(NodeId(record.node), None)
             case ControllersChanged():
                 self.controllers = tuple(NodeId(node) for node in record.voters)
+            case AccessChanged():
+                self.access = self.access.apply(record.change)
             case FeatureLevelChanged():
                 self.features[record.name] = record.level
                 self.features_epoch = record.epoch
@@ -420,6 +429,7 @@ class ClusterState:
             next_producer_id=self.next_producer_id,
             first_groups={int(node): group for node, group in self.first_groups.items()},
             recoveries={int(group): each for group, each in self.recoveries.items()},
+            access=write_access_image(self.access.dump()) if self.access.epoch else b"",
         )
         return msgspec.msgpack.encode(image)
 
@@ -437,6 +447,8 @@ class ClusterState:
         state = ClusterState()
         for record in image.records:
             state.apply(record)
+        if image.access:
+            state.access = AccessState.load(read_access_image(image.access))
         state.next_group = max(state.next_group, image.next_group)
         state.next_producer_id = image.next_producer_id
         state.recoveries = {GroupId(group): each for group, each in image.recoveries.items()}

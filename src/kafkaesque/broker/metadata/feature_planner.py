@@ -3,6 +3,7 @@
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import (
     KNOWN,
+    LEVEL_WITH_ACCESS,
     LEVEL_WITH_CONTROLLERS,
     LEVEL_WITH_GROUP_OPTIONS,
     LEVEL_WITH_MOVES,
@@ -87,6 +88,15 @@ def check_may_recover(state: ClusterState) -> None:
         FeatureUpdateFailed: the level is too low.
     """
     _check_level(state, "partitions can be recovered from surviving replicas", LEVEL_WITH_RECOVERY)
+
+
+def check_may_change_access(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "users and rules can be stored", LEVEL_WITH_ACCESS)
 
 
 def check_may_set_group_options(state: ClusterState) -> None:

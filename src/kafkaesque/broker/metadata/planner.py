@@ -6,6 +6,7 @@ Pure functions over `ClusterState`; nothing is proposed here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkaesque.broker.metadata.access_planner import plan_access
 from kafkaesque.broker.metadata.client_quotas import ENTITIES_MAX, check_quota, make_entity
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.metadata.controller_planner import (
@@ -59,6 +60,7 @@ from kafkaesque.broker.options.groups import (
     check_group_options,
 )
 from kafkaesque.broker.options.tables import BROKER_OPTIONS, TOPIC_OPTIONS
+from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.commands import (
     AllocateProducerIds,
     AskElection,
@@ -153,6 +155,9 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
     Raises:
         RequestRefused: the command cannot be done; the message says why.
     """
+    if isinstance(command, AccessCommand):
+        access_changes, removed = plan_access(state, command)
+        return Plan(records=list(access_changes), result=RemovedRules(removed=removed))
     match command:
         case RegisterBroker():
             return _plan_registration(state, command, inputs)

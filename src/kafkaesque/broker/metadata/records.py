@@ -7,6 +7,7 @@ that is not known stops the broker, because skipping it would make its copy diff
 
 import msgspec
 
+from kafkaesque.access.records import AnyAccessRecord
 from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT
 from kafkaesque.broker.metadata.recovery_state import FormationPlan
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
@@ -58,6 +59,12 @@ class BrokerRegistered(MetadataRecord, tag="broker", frozen=True, kw_only=True):
     def _endpoints_of_before(self) -> dict[str, Endpoint]:
         ports = {KAFKA: self.kafka_port, TEXT: self.text_port, ADMIN: self.admin_port}
         return {name: Endpoint(name, self.host, port) for name, port in ports.items() if port}
+
+
+class AccessChanged(MetadataRecord, tag="access", frozen=True, kw_only=True):
+    """Users, roles, credentials or rules have changed."""
+
+    change: AnyAccessRecord
 
 
 class FeatureLevelChanged(MetadataRecord, tag="feature", frozen=True, kw_only=True):
@@ -212,6 +219,7 @@ AnyMetadataRecord = (
     | PartitionsAdded
     | ReplicasChanged
     | FeatureLevelChanged
+    | AccessChanged
     | TopicDeleted
     | TopicConfigChanged
     | BrokerConfigChanged

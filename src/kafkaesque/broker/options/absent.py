@@ -13,8 +13,7 @@ _ADDRESS: Final = (
 _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _TIMESTAMPS: Final = "see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
-_ACCESS: Final = "there are no access control lists"
-_OPEN: Final = "brokers have no SASL"
+_SASL: Final = "access and sasl.mechanisms of the file's [[listener]] say it"
 _TLS: Final = "the file has a section [tls], and tls keys in [[listener]] tables"
 _SHARE: Final = "there are no share groups"
 _STREAMS: Final = "there are no groups of Kafka Streams' own protocol"
@@ -32,7 +31,7 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "log.message.timestamp.difference.max.ms": _TIMESTAMPS,
     "reserved.broker.max.id": "it is id in the file's [broker]",
     "advertised.listeners": _ADDRESS,
-    "allow.everyone.if.no.acl.found": _ACCESS,
+    "allow.everyone.if.no.acl.found": "without a rule there is no access",
     "broker.id": "it is id in the file's [broker]",
     "broker.rack": "it is rack in the file's [broker]",
     "control.plane.listener.name": _ADDRESS,
@@ -51,14 +50,14 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "process.roles": "every broker serves clients; see kafkaesque cluster controllers",
     "unclean.leader.election.interval.ms": "it takes place when it has to",
     "early.start.listeners": _ADDRESS,
-    "principal.builder.class": _OPEN,
+    "principal.builder.class": "there are no classes of one's own",
     "security.providers": _TLS,
-    "super.users": _ACCESS,
+    "super.users": "it is super.users in the file's [broker]",
 }
 
 #: Broker options that come in families; the first part of the name is enough.
 _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
-    "delegation.token.": _OPEN,
+    "delegation.token.": "there are no delegation tokens yet",
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
     "remote.fetch.": _TIERED,
@@ -68,7 +67,7 @@ _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
     "remote.log.metadata.": _TIERED,
     "remote.log.reader.": _TIERED,
     "remote.log.storage.manager.": _TIERED,
-    "sasl.": _OPEN,
+    "sasl.": _SASL,
     "share.coordinator.": _SHARE,
     "ssl.": _TLS,
     "zookeeper.": _ZOOKEEPER,

@@ -240,6 +240,16 @@ BROKER_OPTIONS = OptionTable(
             "closed at once. A client that is not authenticated is the user ANONYMOUS.",
         ),
         Option(
+            name="connections.max.reauth.ms",
+            type=LONG,
+            default=0,
+            minimum=0,
+            maximum=INT64_MAX,
+            dynamic=False,
+            doc="A client that has logged in is told to do so again within this time (KIP-368), "
+            "or is cut off. 0: as long as its credential is valid.",
+        ),
+        Option(
             name="default.replication.factor",
             type=INT,
             default=3,

@@ -3,6 +3,7 @@
 import msgspec
 
 from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
@@ -349,6 +350,7 @@ class AskPart(PeerRequest, frozen=True, tag="ask-part", kw_only=True):
 
 ControllerCommand = (
     RegisterBroker
+    | AccessCommand
     | RemoveBroker
     | ChangeControllers
     | RaiseFeature
@@ -505,4 +507,6 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: list[GroupOffset]
 
 
-ControllerResult = TopicResult | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done
+ControllerResult = (
+    TopicResult | RemovedRules | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done
+)

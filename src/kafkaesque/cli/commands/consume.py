@@ -271,6 +271,8 @@ class Reader:
                 self._at_end.add(int(message.partition() or 0))
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise self._outside(int(message.partition() or 0))
+            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and not self._is_member:
+                pass  # Of the group that librdkafka asks for, and nobody joins.
             elif not error.retriable():
                 raise explain(error, f"topic {self._topic}")
         return messages

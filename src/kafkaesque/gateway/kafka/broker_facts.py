@@ -6,7 +6,7 @@ DescribeConfigs shows it, and nothing changes it while the broker runs.
 from typing import NamedTuple
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import KAFKA, Listener
+from kafkaesque.broker.listeners import KAFKA, AccessMode, Listener
 from kafkaesque.env.network import Address
 from kafkaesque.model.options import Option, OptionType
 
@@ -85,4 +85,5 @@ def _name(listener: Listener) -> str:
 
 
 def _security(listener: Listener) -> str:
-    return "SSL" if listener.tls else _PLAINTEXT
+    kind = "SSL" if listener.tls else _PLAINTEXT
+    return kind if listener.access is AccessMode.OPEN else f"SASL_{kind}"

@@ -1,12 +1,13 @@
 """One request of a client, from its frame to its answer."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import error as struct_error
-from typing import Any
+from typing import Any, Protocol
 
 from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
 from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.login import OnStep
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.throttling import Meter
 from kafkaesque.protocols.kafka.api import RequestHeader
@@ -17,16 +18,26 @@ Part = Buffer | FileRange
 _NO_FRAME = memoryview(b"")
 
 
+class Sasl(Protocol):
+    """A log-in under way."""
+
+    def step(self, data: bytes, on_step: OnStep) -> None:
+        """Take what the client has sent."""
+
+
 class Caller(ClientConnection):
     """A client's connection, as its calls and their handlers see it."""
 
-    __slots__ = ("has_sought_brokers", "now_ns")
+    __slots__ = ("has_sought_brokers", "mechanism", "now_ns", "sasl")
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self.now_ns = shared.clock.now_ns
         #: Whether it was told of the brokers, and of no controller, while this one was cut off.
         self.has_sought_brokers = False
+        #: The log-in that is under way, and the mechanism of the newest one.
+        self.sasl: Sasl | None = None
+        self.mechanism = ""
 
     @property
     def host(self) -> str:
@@ -51,6 +62,16 @@ class Caller(ClientConnection):
         """Send the answers that are complete, as far as none before them is missing."""
 
 
+class _Prepared:
+    """What a guard has left of a request, and what it does to the answer."""
+
+    __slots__ = ("amendments", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.amendments: list[Callable[[Any], None]] = []
+
+
 class Call:
     """A request that is to be answered, or not, exactly once."""
 
@@ -63,6 +84,7 @@ class Call:
         "is_in_vain",
         "meter",
         "parts",
+        "prepared",
     )
 
     def __init__(self, connection: Caller, header: RequestHeader, frame: memoryview) -> None:
@@ -80,6 +102,8 @@ class Call:
         self.meter: Meter | None = None
         #: Whether its client is to ask another broker: this one is cut off from them.
         self.is_in_vain = False
+        #: Where a guard has looked at it.
+        self.prepared: _Prepared | None = None
 
     @property
     def version(self) -> int:
@@ -87,12 +111,21 @@ class Call:
         return self.header.api_version
 
     def read(self) -> Any:
-        """Return the request's message.
+        """Return the request's message; what a guard has left of it, if one has looked at it.
 
         Raises:
             MalformedRequest: the body is not what the header says.
         """
+        if self.prepared is not None:
+            return self.prepared.message
         return read_request(self.header, self.frame)
+
+    def prepare(self, message: Any, amend: Callable[[Any], None] | None = None) -> None:
+        """Have the handler read this message, and change its answer, after earlier changes."""
+        if self.prepared is None:
+            self.prepared = _Prepared(message)
+        if amend is not None:
+            self.prepared.amendments.append(amend)
 
     def forget_frame(self) -> None:
         """The handler has begun and keeps what it needs: the frame need not wait for the answer."""
@@ -101,6 +134,9 @@ class Call:
     def answer(self, message: Any) -> None:
         """Answer with a message of the same API and version."""
         header = self.header
+        if self.prepared is not None:
+            for amend in self.prepared.amendments:
+                amend(message)
         if self.meter is not None:
             throttle_ms = self.meter.on_answer()
             if throttle_ms and hasattr(message, "throttle_time_ms"):

@@ -2,15 +2,15 @@
 
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
-from kafkaesque.gateway.kafka.authorization import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_OMITTED,
-    TOPIC_OPERATIONS,
-)
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of
+from kafkaesque.gateway.kafka.operation_bits import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_OMITTED,
+    TOPIC_OPERATIONS,
+)
 from kafkaesque.model.errors import InvalidRequest
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest

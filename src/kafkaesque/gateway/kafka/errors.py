@@ -1,5 +1,6 @@
 """Which of Kafka's error codes says what has gone wrong: chosen here and nowhere else."""
 
+from kafkaesque.gateway.kafka.topics import TopicForbidden
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model import errors, record_errors
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -11,6 +12,7 @@ MESSAGE_LENGTH_MAX = 1_000
 
 _CODES: dict[type[Exception], ErrorCode] = {
     errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    TopicForbidden: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.LeaderNotAvailable: ErrorCode.LEADER_NOT_AVAILABLE,

@@ -11,6 +11,7 @@ gets what lies before the last stable offset, and is told which transactions in 
 from collections.abc import Callable
 from typing import Any
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.env.clock import Timer
@@ -24,7 +25,7 @@ from kafkaesque.gateway.kafka.fetch_sessions import (
     SessionNotFound,
     SessionPartition,
 )
-from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
+from kafkaesque.gateway.kafka.topics import TopicForbidden, leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.errors import (
     NotLeader,
@@ -63,7 +64,7 @@ def on_fetch(doors: Doors, sessions: FetchSessions, call: Call) -> None:
         request.max_bytes = min(request.max_bytes, quota_bytes)
         request.min_bytes = min(request.min_bytes, quota_bytes)
     try:
-        session = sessions.open(request, doors.clock.now_ms())
+        session = sessions.open(request, doors.clock.now_ms(), call.connection.user)
     except SessionNotFound:
         _answer_error(call, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     except SessionEpochWrong:
@@ -159,6 +160,10 @@ class _Fetch:
         asked = wanted.asked
         try:
             name = resolve_topic(self._doors, wanted.topic)
+            rights = self._call.connection.rights
+            if rights is not None and not rights.may(Operation.READ, ResourceType.TOPIC, name):
+                # Asked each time: what a session names, its client may have no right to any more.
+                raise TopicForbidden
             partition = self._doors.reading.partition(TopicPartition(name, asked.partition))
             if not self._is_served_by_follower(partition, asked):
                 partition.check_leader(asked.current_leader_epoch)

@@ -37,10 +37,12 @@ class SessionPartition:
 class FetchSession:
     """One client's session, or the single use of a full fetch without one (id 0)."""
 
-    __slots__ = ("epoch", "is_incremental", "partitions", "session_id", "used_ms")
+    __slots__ = ("epoch", "is_incremental", "owner", "partitions", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, now_ms: int) -> None:
+    def __init__(self, session_id: int, now_ms: int, owner: str) -> None:
         self.session_id = session_id
+        #: The user who has made it, and who alone may use it.
+        self.owner = owner
         #: The epoch that the next request must have.
         self.epoch = 1
         #: Whether the request under way gets changes only.
@@ -89,21 +91,24 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, call: FetchCall, now_ms: int) -> FetchSession:
-        """Return the session that a request belongs to, brought up to date with it.
+    def open(self, call: FetchCall, now_ms: int, owner: str) -> FetchSession:
+        """Return the session that a request of a user belongs to, brought up to date with it.
 
         Raises:
-            SessionNotFound: the id is unknown.
+            SessionNotFound: the id is unknown, or another user's.
             SessionEpochWrong: the epoch is not the next one.
         """
+        known = self._sessions.get(call.session_id)
+        if known is not None and known.owner != owner:
+            known = None
         if call.session_epoch <= 0:
-            self._forget(call.session_id)
-            session = FetchSession(0, now_ms)
+            if known is not None:
+                self._forget(call.session_id)
+            session = FetchSession(0, now_ms, owner)
             session.update(call)
             if call.session_epoch == 0:
                 self._maybe_keep(session, now_ms)
             return session
-        known = self._sessions.get(call.session_id)
         if known is None:
             raise SessionNotFound
         if known.epoch != call.session_epoch:

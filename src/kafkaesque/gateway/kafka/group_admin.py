@@ -3,12 +3,15 @@
 from collections.abc import Callable
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.gateway.kafka.authorization import GROUP_OPERATIONS, OPERATIONS_OMITTED
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of_group_error
 from kafkaesque.gateway.kafka.gathering import Queue
 from kafkaesque.gateway.kafka.groups import error_of
+from kafkaesque.gateway.kafka.operation_bits import (
+    GROUP_OPERATIONS,
+    OPERATIONS_OMITTED,
+)
 from kafkaesque.groups import events, results
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.groups.results import Result

@@ -8,8 +8,7 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.api import ApiKey
 
-_NO_IDENTITIES = "clients do not say who they are: there is no SASL yet"
-_NO_RULES = "there are no access control lists yet"
+_NO_TOKENS = "there are no delegation tokens yet"
 _NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clients' metrics"
 _NO_SHARE_GROUPS = "there are no share groups yet"
 _NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
@@ -37,6 +36,13 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.PRODUCE: produce.on_produce,
     ApiKey.FETCH: lambda context, call: fetch.on_fetch(context.doors, context.sessions, call),
     ApiKey.API_VERSIONS: _later("metadata", "on_api_versions"),
+    ApiKey.SASL_HANDSHAKE: _later("sasl", "on_sasl_handshake"),
+    ApiKey.SASL_AUTHENTICATE: _later("sasl", "on_sasl_authenticate"),
+    ApiKey.DESCRIBE_ACLS: _later("rules", "on_describe_acls"),
+    ApiKey.CREATE_ACLS: _later("rules", "on_create_acls"),
+    ApiKey.DELETE_ACLS: _later("rules", "on_delete_acls"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_describe"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_alter"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -91,17 +97,10 @@ HANDLERS: Mapping[int, Handler] = {
 #: APIs of Apache Kafka's brokers that are not carried out, and why. ApiVersions does not name them,
 #: and a request closes its connection, as Kafka has it. `docs/kafka-apis.md` is made of this.
 NOT_CARRIED_OUT: Mapping[int, str] = {
-    ApiKey.SASL_HANDSHAKE: _NO_IDENTITIES,
-    ApiKey.SASL_AUTHENTICATE: _NO_IDENTITIES,
-    29: _NO_RULES,  # DescribeAcls
-    30: _NO_RULES,  # CreateAcls
-    31: _NO_RULES,  # DeleteAcls
-    38: _NO_IDENTITIES,  # CreateDelegationToken
-    39: _NO_IDENTITIES,  # RenewDelegationToken
-    40: _NO_IDENTITIES,  # ExpireDelegationToken
-    41: _NO_IDENTITIES,  # DescribeDelegationToken
-    50: _NO_IDENTITIES,  # DescribeUserScramCredentials
-    51: _NO_IDENTITIES,  # AlterUserScramCredentials
+    38: _NO_TOKENS,  # CreateDelegationToken
+    39: _NO_TOKENS,  # RenewDelegationToken
+    40: _NO_TOKENS,  # ExpireDelegationToken
+    41: _NO_TOKENS,  # DescribeDelegationToken
     71: _NO_TELEMETRY,  # GetTelemetrySubscriptions
     72: _NO_TELEMETRY,  # PushTelemetry
     ApiKey.SHARE_GROUP_HEARTBEAT: _NO_SHARE_GROUPS,
@@ -128,6 +127,8 @@ DIFFERENCES: Mapping[int, str] = {
     "of them closes its connection",
     ApiKey.API_VERSIONS: "version 5, in which clients say which cluster and broker they mean "
     "(KIP-1242), is not there yet; clients ask with version 4",
+    ApiKey.SASL_HANDSHAKE: "ApiVersions names version 0 as well, as Kafka's does; a request in it, "
+    "after which bytes without frames would come, closes its connection",
     ApiKey.TXN_OFFSET_COMMIT: "version 6, which names topics by their ids, is not there yet; "
     "clients commit with version 5",
     ApiKey.DELETE_GROUPS: "version 3, which adds a message to each error, is not there yet; "

@@ -3,17 +3,20 @@
 import re
 from typing import Final
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.metadata.cluster_state import PartitionState, TopicState
 from kafkaesque.broker.metadata.features import KNOWN
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
-from kafkaesque.gateway.kafka.authorization import (
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.kafka.call import Call
+from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
+from kafkaesque.gateway.kafka.context import Context
+from kafkaesque.gateway.kafka.guards.cluster import cluster_bits
+from kafkaesque.gateway.kafka.operation_bits import (
     CLUSTER_OPERATIONS,
     OPERATIONS_OMITTED,
     TOPIC_OPERATIONS,
 )
-from kafkaesque.gateway.kafka.call import Call
-from kafkaesque.gateway.kafka.cluster_view import ClusterView, error_of_missing
-from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.model.ids import NO_NODE, ZERO_TOPIC_ID, TopicId
 from kafkaesque.protocols.kafka.api import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
@@ -85,9 +88,14 @@ def on_metadata(context: Context, call: Call) -> None:
     of before that, librdkafka is content for a second.
     """
     frame = memoryview(bytes(call.frame))
-    known = context.metadata_cache.get(call.version, frame[call.header.body_offset :])
+    body = frame[call.header.body_offset :]
+    known = context.metadata_cache.get(call.version, body, _asker(call.connection.rights))
     request = None if known is not None else read_request(call.header, frame)
     context.clock.call_soon(lambda: _answer_metadata(context, call, frame, request))
+
+
+def _asker(rights: Rights | None) -> object:
+    return None if rights is None else rights.as_of
 
 
 def _answer_metadata(
@@ -98,7 +106,9 @@ def _answer_metadata(
     cache = context.metadata_cache
     body = frame[call.header.body_offset :]
     cache.refresh(doors.cluster.state, view.as_of())
-    cached = cache.get(call.version, body)
+    rights = call.connection.rights
+    asker = _asker(rights)
+    cached = cache.get(call.version, body, asker)
     if cached is not None and not view.is_cut_off:
         call.answer_parts(cached.parts(call.header.correlation_id))
         return
@@ -107,7 +117,7 @@ def _answer_metadata(
     if _is_invalid(request, call.version):
         call.answer(_refused(request))
         return
-    answer = _MetadataAnswer(context, view, request, call.version)
+    answer = _MetadataAnswer(context, view, request, call.version, rights)
     if view.is_cut_off:
         call.is_in_vain = answer.is_leaderless
         if not request.topics and not answer.message.topics:
@@ -116,7 +126,7 @@ def _answer_metadata(
             call.connection.has_sought_brokers = True
     encoded = CachedResponse(ApiKey.METADATA, call.version, answer.message)
     if answer.is_complete:
-        cache.put(call.version, body, encoded)
+        cache.put(call.version, body, encoded, asker)
     call.answer_parts(encoded.parts(call.header.correlation_id))
 
 
@@ -144,22 +154,26 @@ def _refused(request: MetadataRequest) -> MetadataResponse:
 class _MetadataAnswer:
     """The answer to one request."""
 
-    __slots__ = ("_context", "_request", "_version", "_view", "is_complete", "message")
+    __slots__ = ("_context", "_request", "_rights", "_version", "_view", "is_complete", "message")
 
     def __init__(
-        self, context: Context, view: ClusterView, request: MetadataRequest, version: int
+        self,
+        context: Context,
+        view: ClusterView,
+        request: MetadataRequest,
+        version: int,
+        rights: Rights | None,
     ) -> None:
         self._context = context
         self._view = view
         self._request = request
         self._version = version
+        self._rights = rights
         #: Whether every topic that was asked for exists: only then may the answer be kept.
         self.is_complete = True
-        operations = (
-            CLUSTER_OPERATIONS
-            if request.include_cluster_authorized_operations
-            else OPERATIONS_OMITTED
-        )
+        operations = OPERATIONS_OMITTED
+        if request.include_cluster_authorized_operations:
+            operations = CLUSTER_OPERATIONS if rights is None else cluster_bits(rights)
         self.message = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(found.node, *view.address(found), found.rack)
@@ -182,13 +196,19 @@ class _MetadataAnswer:
     def _topics(self) -> list[MetadataResponseTopic]:
         request, state = self._request, self._view.doors.cluster.state
         if request.topics is None or (not request.topics and self._version == 0):
-            return [self._describe(topic) for topic in state.topics.values()]
+            return [
+                self._describe(topic)
+                for topic in state.topics.values()
+                if self._may(Operation.DESCRIBE, topic.name)
+            ]
         described: list[MetadataResponseTopic] = []
         missing: list[str] = []
         asked = dict.fromkeys((topic.name, bytes(topic.topic_id)) for topic in request.topics)
         for name, topic_id in asked:
             if topic_id != ZERO_TOPIC_ID:
                 described.append(self._describe_by_id(TopicId(topic_id)))
+            elif name is not None and not self._may(Operation.DESCRIBE, name):
+                described.append(self._forbidden(name))
             elif name in state.topics:
                 described.append(self._describe(state.topics[name]))
             elif name is not None:
@@ -198,12 +218,24 @@ class _MetadataAnswer:
             described.extend(self._describe_missing(missing))
         return described
 
-    def _describe(self, topic: TopicState) -> MetadataResponseTopic:
-        operations = (
-            TOPIC_OPERATIONS
-            if self._request.include_topic_authorized_operations
-            else OPERATIONS_OMITTED
+    def _may(self, operation: Operation, name: str) -> bool:
+        rights = self._rights
+        return rights is None or rights.may(operation, ResourceType.TOPIC, name)
+
+    def _forbidden(
+        self, name: str | None, topic_id: bytes = ZERO_TOPIC_ID
+    ) -> MetadataResponseTopic:
+        """Return the answer for a name that may not be described, whether there is one or not."""
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
         )
+
+    def _describe(self, topic: TopicState) -> MetadataResponseTopic:
+        operations, rights = OPERATIONS_OMITTED, self._rights
+        if self._request.include_topic_authorized_operations:
+            operations = TOPIC_OPERATIONS
+            if rights is not None:
+                operations = rights.bits(ResourceType.TOPIC, topic.name)
         return MetadataResponseTopic(
             error_code=0,
             name=topic.name,
@@ -236,6 +268,8 @@ class _MetadataAnswer:
     def _describe_by_id(self, topic_id: TopicId) -> MetadataResponseTopic:
         topic = self._view.doors.cluster.state.topics_by_id.get(topic_id)
         if topic is not None:
+            if not self._may(Operation.DESCRIBE, topic.name):
+                return self._forbidden(None, topic_id)
             return self._describe(topic)
         self.is_complete = False
         return MetadataResponseTopic(
@@ -248,8 +282,19 @@ class _MetadataAnswer:
             legal = [
                 name for name, code in codes.items() if code != ErrorCode.INVALID_TOPIC_EXCEPTION
             ]
+            if self._rights is not None:
+                legal, forbidden = self._creatable(legal, self._rights)
+                codes.update(dict.fromkeys(forbidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             self._context.topic_creator.maybe_create(legal)
         return [
             MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
             for name, code in codes.items()
         ]
+
+    def _creatable(self, names: list[str], rights: Rights) -> tuple[list[str], list[str]]:
+        """Return which of the names the client may create, and, where it could, which not."""
+        if not self._view.doors.configuration.get("auto.create.topics.enable"):
+            return [], []
+        may_all = rights.may_cluster(Operation.CREATE)
+        allowed = [each for each in names if may_all or self._may(Operation.CREATE, each)]
+        return allowed, [each for each in names if each not in allowed]

@@ -9,7 +9,9 @@ BYTES_MAX = 32 * 1024 * 1024
 #: A request that is longer than this is not worth being remembered.
 QUESTION_BYTES_MAX = 4096
 
-_Key = tuple[int, bytes]
+#: Version, question, and what the asker may see: None for everything, else equal for those who may
+#: see the same.
+_Key = tuple[int, bytes, object]
 
 
 class MetadataCache:
@@ -36,17 +38,21 @@ class MetadataCache:
             self._entries.clear()
             self._bytes = 0
 
-    def get(self, version: int, question: memoryview) -> CachedResponse | None:
-        """Return the answer to the same question, if there is one."""
+    def get(
+        self, version: int, question: memoryview, asker: object = None
+    ) -> CachedResponse | None:
+        """Return the answer to the same question of such an asker, if there is one."""
         if not self._entries or len(question) > QUESTION_BYTES_MAX:
             return None
-        return self._entries.get((version, bytes(question)))
+        return self._entries.get((version, bytes(question), asker))
 
-    def put(self, version: int, question: memoryview, answer: CachedResponse) -> None:
+    def put(
+        self, version: int, question: memoryview, answer: CachedResponse, asker: object = None
+    ) -> None:
         """Remember an answer; the oldest give way."""
         if len(question) > QUESTION_BYTES_MAX or len(answer) > BYTES_MAX:
             return
-        key = (version, bytes(question))
+        key = (version, bytes(question), asker)
         replaced = self._entries.pop(key, None)
         self._bytes += len(answer) - (0 if replaced is None else len(replaced))
         self._entries[key] = answer

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.batch_checks import RECORDS_NAMED_MAX, LongCheck
 from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.confirmation import PASSING, Confirmation
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.gateway.kafka.errors import code_of, code_of_transaction_error, message_of
-from kafkaesque.gateway.kafka.topics import leader_hint, resolve_topic
+from kafkaesque.gateway.kafka.topics import TopicForbidden, leader_hint, resolve_topic
 from kafkaesque.gateway.kafka.turns import Turn
 from kafkaesque.model.batch import read_batch_header
 from kafkaesque.model.errors import (
@@ -56,7 +58,10 @@ def on_produce(context: Context, call: Call) -> None:
     header = call.header
     request = read_produce_request(call.frame, header.body_offset, header.api_version)
     topics = request.topics
-    if request.acks not in _ACKS:
+    rights = call.connection.rights
+    if rights is not None and not _may_name_itself(rights, request):
+        _refuse_all(context.doors, call, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif request.acks not in _ACKS:
         _refuse_all(context.doors, call, request, ErrorCode.INVALID_REQUIRED_ACKS)
     elif len(topics) == 1 and len(topics[0][1]) == 1:
         topic, ((index, records),) = topics[0]
@@ -64,6 +69,26 @@ def on_produce(context: Context, call: Call) -> None:
         one.start(records, request.timeout_ms)
     else:
         _Produce(context.doors, call, request).start()
+
+
+def _may_name_itself(rights: Rights, request: ProduceCall) -> bool:
+    """Tell whether a producer may use the transactional id that it names, if it does."""
+    name = request.transactional_id
+    return name is None or rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def _writable_topic(doors: Doors, call: Call, topic: TopicKey) -> str:
+    """Return the name of a topic that the client may write to.
+
+    Raises:
+        TopicForbidden: it may not; whether there is such a name is not looked at.
+        UnknownTopicId: no topic has this id.
+    """
+    name = resolve_topic(doors, topic)
+    rights = call.connection.rights
+    if rights is not None and not rights.may(Operation.WRITE, ResourceType.TOPIC, name):
+        raise TopicForbidden
+    return name
 
 
 def _refuse_all(doors: Doors, call: Call, request: ProduceCall, code: ErrorCode) -> None:
@@ -225,7 +250,7 @@ class _ProduceOne:
         """Append; the answer follows. It is called again with what was waited for."""
         doors, index = self._doors, self._index
         try:
-            self._name = resolve_topic(doors, self._topic)
+            self._name = _writable_topic(doors, self._call, self._topic)
         except RequestRefused as refusal:
             self._answer_refusal(PartitionProduced(index, code_of(refusal), -1))
             return
@@ -377,7 +402,7 @@ class _Produce:
             outcomes: list[PartitionProduced] = []
             self._topics.append((topic, outcomes))
             try:
-                name = resolve_topic(self._doors, topic)
+                name = _writable_topic(self._doors, self._call, topic)
             except RequestRefused as refusal:
                 self._has_failed = True
                 code = code_of(refusal)

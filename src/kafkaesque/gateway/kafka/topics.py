@@ -1,9 +1,13 @@
 """Topics as requests name them: by name, or since KIP-516 by id."""
 
 from kafkaesque.broker.doors import Doors
-from kafkaesque.model.errors import UnknownTopicId
+from kafkaesque.model.errors import RequestRefused, UnknownTopicId
 from kafkaesque.model.ids import NO_NODE, TopicId, TopicPartition
 from kafkaesque.protocols.kafka.produce_path import TopicKey
+
+
+class TopicForbidden(RequestRefused):
+    """The client may not do that to the topic, or to any of its name."""
 
 
 def resolve_topic(doors: Doors, topic: TopicKey) -> str:

@@ -38,16 +38,20 @@ class VersionRange(NamedTuple):
 
 
 #: Versions that the released protocol of Kafka 4 has: what is read and answered. The codec also has
-#: InitProducerId v6, which Kafka marks unstable and which no client may meet yet.
+#: InitProducerId v6, which Kafka marks unstable and which no client may meet yet, and SaslHandshake
+#: v0, after which a mechanism's messages would come without frames.
 SUPPORTED: Final[Mapping[int, VersionRange]] = {
-    key: VersionRange(first, 5 if key == ApiKey.INIT_PRODUCER_ID else last)
+    key: VersionRange(
+        1 if key == ApiKey.SASL_HANDSHAKE else first, 5 if key == ApiKey.INIT_PRODUCER_ID else last
+    )
     for key, (first, last, _, _) in CODEC_VERSIONS.items()
 }
 
 #: First versions that ApiVersions names although they are not served. Kafka 4 does the same:
 #: librdkafka decides by Produce v0 whether a broker takes compressed batches. A request in such a
 #: version is refused like any unsupported one.
-ADVERTISED_FIRST: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0}
+#: It also looks for SaslHandshake v0 before it uses v1.
+ADVERTISED_FIRST: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0, ApiKey.SASL_HANDSHAKE: 0}
 
 #: What ApiVersions says.
 ADVERTISED: Final[Mapping[int, VersionRange]] = {

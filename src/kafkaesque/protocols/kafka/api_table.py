@@ -35,6 +35,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
@@ -49,6 +52,8 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -96,6 +101,9 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     26: (0, 5, 3, "end_txn"),
     27: (1, 2, 1, "write_txn_markers"),
     28: (0, 5, 3, "txn_offset_commit"),
+    29: (1, 3, 2, "describe_acls"),
+    30: (1, 3, 2, "create_acls"),
+    31: (1, 3, 2, "delete_acls"),
     32: (1, 4, 4, "describe_configs"),
     33: (0, 2, 2, "alter_configs"),
     34: (1, 2, 2, "alter_replica_log_dirs"),
@@ -110,6 +118,8 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     47: (0, 0, None, "offset_delete"),
     48: (0, 1, 1, "describe_client_quotas"),
     49: (0, 1, 1, "alter_client_quotas"),
+    50: (0, 0, 0, "describe_user_scram_credentials"),
+    51: (0, 0, 0, "alter_user_scram_credentials"),
     55: (0, 2, 0, "describe_quorum"),
     57: (0, 2, 0, "update_features"),
     60: (0, 2, 0, "describe_cluster"),

@@ -1,0 +1,1 @@
+"""Principals, credentials, rules and the decisions over them, as synchronous cores."""

@@ -1,0 +1,151 @@
+"""The one table of mechanisms: what each needs, and how an authentication by it begins.
+
+Kafka's SASL, AMQP, MQTT's enhanced authentication and the others begin here, and go on by
+`Authentication.step`; none of them knows how a credential is checked.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kafkaesque.access.authentication import Authentication
+from kafkaesque.access.external import ExternalContext, ExternalServer
+from kafkaesque.access.json_web_tokens import JwtVerifier
+from kafkaesque.access.oauthbearer import BearerContext, BearerServer
+from kafkaesque.access.plain import PlainContext, PlainServer
+from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
+from kafkaesque.access.scram_messages import write_base64
+from kafkaesque.access.scram_server import ScramContext, ScramServer
+from kafkaesque.access.sealing import ClusterKeys
+from kafkaesque.access.state import AccessState
+from kafkaesque.access.verified_passwords import VerifiedPasswords
+from kafkaesque.model.errors import ConfigError, RequestRefused
+
+#: Random bytes that an authentication is given for its nonce.
+NONCE_BYTES: Final = 18
+
+
+class MechanismRefused(RequestRefused):
+    """The mechanism is not known, not enabled on this listener, or not without TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkers:
+    """What a broker checks credentials with; one for all listeners."""
+
+    #: Returns the state of now.
+    access: Callable[[], AccessState]
+    keys: ClusterKeys
+    verified: VerifiedPasswords
+    #: None: no OpenID provider is configured.
+    jwt: JwtVerifier | None = None
+
+    def decoy_key(self) -> bytes:
+        """Return what unknown users' verifiers are made up with.
+
+        By the first version of the cluster's key that is here: with another one all made-up salts
+        would change at once, and none of the others.
+        """
+        return self.keys.subkey("decoys", self.keys.oldest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What a connection is known by before it says who it is."""
+
+    host: str
+    is_encrypted: bool
+    #: Name in the certificate that TLS has verified, as `principal_mapping` reads it.
+    certificate_name: str | None = None
+    #: Random, for this authentication alone.
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """A row of the table."""
+
+    name: str
+    start: Callable[[Checkers, Client], Authentication]
+    #: Whoever listens to it without TLS has the password or the token.
+    needs_encryption: bool = False
+
+
+def _start_scram(kind: ScramMechanism, checkers: Checkers, client: Client) -> Authentication:
+    return ScramServer(
+        ScramContext(
+            mechanism=kind,
+            access=checkers.access,
+            host=client.host,
+            nonce=write_base64(client.nonce),
+            decoy_key=checkers.decoy_key(),
+        )
+    )
+
+
+def _start_plain(checkers: Checkers, client: Client) -> Authentication:
+    return PlainServer(
+        PlainContext(
+            access=checkers.access,
+            host=client.host,
+            decoy_key=checkers.decoy_key(),
+            verified=checkers.verified,
+        )
+    )
+
+
+def _start_bearer(checkers: Checkers, client: Client) -> Authentication:
+    return BearerServer(
+        BearerContext(access=checkers.access, host=client.host, verifier=checkers.jwt)
+    )
+
+
+def _start_external(checkers: Checkers, client: Client) -> Authentication:
+    return ExternalServer(
+        ExternalContext(
+            access=checkers.access, host=client.host, certificate_name=client.certificate_name
+        )
+    )
+
+
+#: The strongest first, which is the order in which clients are told.
+MECHANISMS: Final[dict[str, Mechanism]] = {
+    each.name: each
+    for each in (
+        Mechanism(name=SCRAM_SHA_512.name, start=partial(_start_scram, SCRAM_SHA_512)),
+        Mechanism(name=SCRAM_SHA_256.name, start=partial(_start_scram, SCRAM_SHA_256)),
+        Mechanism(name="OAUTHBEARER", start=_start_bearer, needs_encryption=True),
+        Mechanism(name="EXTERNAL", start=_start_external, needs_encryption=True),
+        Mechanism(name="PLAIN", start=_start_plain, needs_encryption=True),
+    )
+}
+
+
+def offered(enabled: Collection[str], *, is_encrypted: bool) -> tuple[str, ...]:
+    """Return the mechanisms that a client is told of.
+
+    Raises:
+        ConfigError: one that is enabled does not exist.
+    """
+    unknown = sorted(set(enabled) - set(MECHANISMS))
+    if unknown:
+        raise ConfigError(f"{unknown[0]!r} is no mechanism: {', '.join(MECHANISMS)} are")
+    return tuple(
+        name
+        for name, each in MECHANISMS.items()
+        if name in enabled and (is_encrypted or not each.needs_encryption)
+    )
+
+
+def start_authentication(
+    name: str, enabled: Collection[str], checkers: Checkers, client: Client
+) -> Authentication:
+    """Return an authentication that waits for the client's first message.
+
+    Raises:
+        MechanismRefused: not one that the client was offered.
+    """
+    if name not in offered(enabled, is_encrypted=client.is_encrypted):
+        raise MechanismRefused(f"the mechanism {name[:64]!r} is not offered here")
+    return MECHANISMS[name].start(checkers, client)

@@ -1,0 +1,81 @@
+"""What the controller decides of access, as records of the metadata's log."""
+
+import msgspec
+
+from kafkaesque.access import planner
+from kafkaesque.access.credentials import CredentialId, DelegationToken
+from kafkaesque.access.errors import TokenExpired
+from kafkaesque.access.records import AnyAccessRecord
+from kafkaesque.access.rules import Rule
+from kafkaesque.access.state import AccessState
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.feature_planner import check_may_change_access
+from kafkaesque.broker.metadata.records import AccessChanged
+from kafkaesque.broker.requests.access_commands import (
+    AccessCommand,
+    AddRules,
+    ExtendToken,
+    PutCredential,
+    PutRole,
+    PutUser,
+    RemoveCredential,
+    RemoveRole,
+    RemoveRules,
+    RemoveUser,
+    UseRecoveryCode,
+    UseTotpStep,
+)
+
+
+def plan_access(
+    state: ClusterState, command: AccessCommand
+) -> tuple[list[AccessChanged], tuple[Rule, ...]]:
+    """Return the records, and the rules that they remove by a filter.
+
+    Raises:
+        FeatureUpdateFailed: brokers of an earlier release may be there.
+        RequestRefused: see `access.planner`.
+    """
+    check_may_change_access(state)
+    removed: tuple[Rule, ...] = ()
+    if isinstance(command, RemoveRules):
+        removed, records = planner.plan_filtered_removal(state.access, command.wanted)
+    else:
+        records = _plan(state.access, command)
+    return [AccessChanged(change=each) for each in records], removed
+
+
+def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:
+    match command:
+        case PutUser():
+            return planner.plan_user(state, command.user, epoch=command.epoch)
+        case RemoveUser():
+            return planner.plan_user_removal(state, command.name, epoch=command.epoch)
+        case PutRole():
+            return planner.plan_role(state, command.role, epoch=command.epoch)
+        case RemoveRole():
+            return planner.plan_role_removal(state, command.name, epoch=command.epoch)
+        case PutCredential():
+            return planner.plan_credential(state, command.credential, epoch=command.epoch)
+        case RemoveCredential():
+            credential_id = CredentialId(command.id)
+            return planner.plan_credential_removal(state, credential_id, epoch=command.epoch)
+        case AddRules():
+            return planner.plan_rules(state, command.rules)
+        case UseTotpStep():
+            return planner.plan_totp_step(state, CredentialId(command.credential_id), command.step)
+        case UseRecoveryCode():
+            credential_id = CredentialId(command.credential_id)
+            return planner.plan_recovery_code(state, credential_id, command.digest)
+        case ExtendToken():
+            return _plan_extension(state, command)
+        case RemoveRules():
+            return planner.plan_filtered_removal(state, command.wanted)[1]
+
+
+def _plan_extension(state: AccessState, command: ExtendToken) -> list[AnyAccessRecord]:
+    token = state.credentials.get(CredentialId(command.id))
+    if not isinstance(token, DelegationToken):
+        raise TokenExpired("the token was removed")
+    changed = msgspec.structs.replace(token, expires_ms=command.expires_ms)
+    return planner.plan_token_change(state, changed)

@@ -1,0 +1,43 @@
+"""What one client may do, as gateways ask it for each resource of a request."""
+
+from typing import Final
+
+from kafkaesque.access.authorized_operations import authorized_operations
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.principals import Principal
+from kafkaesque.broker.doors.access import Access
+
+
+class Rights:
+    """Of a client that has logged in, from where it has; answers by the rules of the moment."""
+
+    __slots__ = ("_access", "host", "principal")
+
+    def __init__(self, access: Access, principal: Principal, host: str) -> None:
+        self._access: Final = access
+        self.principal: Final = principal
+        self.host: Final = host
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether something may be done to a resource, which need not exist."""
+        judge = self._access.judge
+        return judge.decide(self.principal, self.host, operation, resource_type, name).allowed
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Whether something may be done to the cluster as a whole."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_some(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is any resource to which it may be done."""
+        judge = self._access.judge
+        return judge.decide_some(self.principal, self.host, operation, resource_type).allowed
+
+    def bits(self, resource_type: ResourceType, name: str) -> int:
+        """Return all that may be done to a resource, as the bit field of KIP-430."""
+        judge = self._access.judge
+        return authorized_operations(judge, self.principal, self.host, resource_type, name)
+
+    @property
+    def as_of(self) -> tuple[object, ...]:
+        """Equal as long as all answers are the same."""
+        return (self.principal, self.host, self._access.judge.rules_epoch)

@@ -1,0 +1,211 @@
+"""Users and rules as Kafka's admin APIs have them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS, ScramMechanism
+from kafkaesque.access.secret import Secret
+from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.kafka_request import ask
+from kafkaesque.protocols.kafka.api_table import ApiKey
+from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kafkaesque.protocols.kafka.messages.delete_acls_request import (
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+)
+from kafkaesque.protocols.kafka.messages.describe_acls_request import DescribeAclsRequest
+from kafkaesque.protocols.kafka.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
+from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+
+ANY: Final = 1
+MATCH, LITERAL, PREFIXED = 2, 3, 4
+DENY, ALLOW = 2, 3
+_RULES_VERSION: Final = 2
+_CREDENTIALS_VERSION: Final = 0
+_METADATA_VERSION: Final = 9
+_SALT_BYTES: Final = 16
+_BY_NUMBER: Final = {each.kafka_number: each.name for each in SCRAM_MECHANISMS.values()}
+_PATTERNS: Final = {LITERAL: "literal", PREFIXED: "prefix"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRule:
+    """A rule, in words."""
+
+    effect: str
+    principal: str
+    operation: str
+    resource: str
+    pattern: str
+    name: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which rules are meant; None stands for all."""
+
+    principal: str | None = None
+    resource_type: ResourceType | None = None
+    name: str | None = None
+    is_prefix: bool | None = None
+
+    @property
+    def pattern(self) -> int:
+        """Kafka's number."""
+        if self.is_prefix is None:
+            return ANY
+        return PREFIXED if self.is_prefix else LITERAL
+
+
+def list_users(bootstrap: str) -> dict[str, list[str]]:
+    """Return the users that can log in, each with its mechanisms.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    request = DescribeUserScramCredentialsRequest(None)
+    answer = ask(bootstrap, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, _CREDENTIALS_VERSION, request)
+    _check(answer.error_code, answer.error_message)
+    return {
+        each.user: [_BY_NUMBER.get(info.mechanism, "?") for info in each.credential_infos]
+        for each in answer.results
+    }
+
+
+def set_password(
+    bootstrap: str, user: str, password: Secret, mechanisms: Sequence[str], iterations: int
+) -> None:
+    """Let a user log in with a password; it is salted here, and does not leave this machine.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    request = AlterUserScramCredentialsRequest(
+        [], [_upsertion(SCRAM_MECHANISMS[each], user, password, iterations) for each in mechanisms]
+    )
+    _alter(bootstrap, request)
+
+
+def _upsertion(
+    mechanism: ScramMechanism, user: str, password: Secret, iterations: int
+) -> ScramCredentialUpsertion:
+    salt = os.urandom(_SALT_BYTES)
+    salted = mechanism.salted_password(password.reveal(), salt, iterations)
+    return ScramCredentialUpsertion(user, mechanism.kafka_number, iterations, salt, salted)
+
+
+def remove_passwords(bootstrap: str, user: str, mechanisms: Sequence[str]) -> None:
+    """Let a user log in no more.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    deletions = [
+        ScramCredentialDeletion(user, SCRAM_MECHANISMS[each].kafka_number) for each in mechanisms
+    ]
+    _alter(bootstrap, AlterUserScramCredentialsRequest(deletions, []))
+
+
+def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
+    key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
+    for each in ask(bootstrap, key, _CREDENTIALS_VERSION, request).results:
+        _check(each.error_code, each.error_message)
+
+
+# -- rules
+
+
+def add_rules(bootstrap: str, rules: Sequence[AclCreation]) -> None:
+    """Add rules.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses one.
+    """
+    answer = ask(bootstrap, ApiKey.CREATE_ACLS, _RULES_VERSION, CreateAclsRequest(rules))
+    for each in answer.results:
+        _check(each.error_code, each.error_message)
+
+
+def list_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
+    """Return rules.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    request = DescribeAclsRequest(*_filter(wanted))
+    answer = ask(bootstrap, ApiKey.DESCRIBE_ACLS, _RULES_VERSION, request)
+    _check(answer.error_code, answer.error_message)
+    return [_shown(each, acl) for each in answer.resources for acl in each.acls]
+
+
+def remove_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
+    """Remove rules; return those that are removed.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    request = DeleteAclsRequest([DeleteAclsFilter(*_filter(wanted))])
+    (answer,) = ask(bootstrap, ApiKey.DELETE_ACLS, _RULES_VERSION, request).filter_results
+    _check(answer.error_code, answer.error_message)
+    return [_shown(each, each) for each in answer.matching_acls]
+
+
+def _filter(wanted: Wanted) -> tuple[int, str | None, int, str | None, None, int, int]:
+    kind = ANY if wanted.resource_type is None else wanted.resource_type
+    return kind, wanted.name, wanted.pattern, wanted.principal, None, ANY, ANY
+
+
+def _shown(resource: Any, acl: Any) -> ShownRule:
+    return ShownRule(
+        effect="allow" if acl.permission_type == ALLOW else "deny",
+        principal=acl.principal,
+        operation=_word(Operation, acl.operation),
+        resource=_word(ResourceType, resource.resource_type),
+        pattern=_PATTERNS.get(resource.pattern_type, "?"),
+        name=resource.resource_name,
+        host=acl.host,
+    )
+
+
+def _word(kind: type[Operation] | type[ResourceType], number: int) -> str:
+    try:
+        return kind(number).name.lower().replace("_", "-")
+    except ValueError:
+        return str(number)
+
+
+def topics_of(bootstrap: str, name: str, *, is_prefix: bool) -> list[str]:
+    """Return the topics there are that a rule is for, as far as this user may see them.
+
+    Raises:
+        CommandFailed: no broker answers.
+    """
+    answer = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, MetadataRequest(topics=None))
+    names = sorted(each.name for each in answer.topics)
+    if name == "*" and not is_prefix:
+        return [each for each in names if not each.startswith("__")]
+    if is_prefix:
+        return [each for each in names if each.startswith(name)]
+    return [each for each in names if each == name]
+
+
+def _check(code: int, message: str | None) -> None:
+    if not code:
+        return
+    hint = ""
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        message = "no rule allows this with the cluster"
+        hint = "a super user, or whoever may Alter (or Describe) the cluster"
+    raise CommandFailed(message or ErrorCode(code).name, hint=hint)

@@ -1,0 +1,222 @@
+"""`kafkaesque rule`: who may do what."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    YesOption,
+    new_app,
+    wrong_usage,
+)
+from kafkaesque.cli.screen import Screen, Table
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.access_requests import ShownRule, Wanted
+
+app = new_app(help="Rules of who may do what: create, list, delete.")
+
+#: Topics that are named of those that a rule matches.
+NAMED_MAX: Final = 10
+_COLUMNS: Final = ("EFFECT", "WHO", "OPERATION", "RESOURCE", "PATTERN", "NAME", "FROM")
+
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="NAME", help="A topic, or * for any.")
+]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="A group, or * for any.")
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option("--transactional-id", metavar="NAME", help="A transactional id, or * for any."),
+]
+ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
+PrefixOption = Annotated[
+    bool, typer.Option("--prefix", help="All names that begin with the given one.")
+]
+
+
+@app.command()
+def create(
+    principal: Annotated[
+        str, typer.Argument(metavar="WHO", help="User:NAME, Role:NAME or User:* for all.")
+    ],
+    operation: Annotated[
+        list[str],
+        typer.Option(
+            "--operation",
+            "-o",
+            metavar="OPERATION",
+            help="Such as read, write, create, delete, describe, all. May be repeated.",
+            show_default=False,
+        ),
+    ],
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: IdOption = None,
+    cluster: ClusterOption = False,
+    prefix: PrefixOption = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Forbid it: that wins.")] = False,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Only from an address or network.")
+    ] = "*",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which topics it is for, and add nothing.")
+    ] = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Add a rule, and show which topics there are that it is for.
+
+    \b
+    Example:
+      kafkaesque rule create User:app -o read -o write --topic orders- --prefix
+      kafkaesque rule create User:app -o read --group orders- --prefix
+    """
+    from kafkaesque.cli import access_requests as requests
+    from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
+
+    kind, name = _resource(topic, group, transactional_id, cluster=cluster)
+    rules = [
+        AclCreation(
+            kind,
+            name,
+            requests.PREFIXED if prefix else requests.LITERAL,
+            principal,
+            host,
+            _operation(each),
+            requests.DENY if deny else requests.ALLOW,
+        )
+        for each in operation
+    ]
+    matched = [] if topic is None else requests.topics_of(bootstrap, name, is_prefix=prefix)
+    if not dry_run:
+        requests.add_rules(bootstrap, rules)
+    verb = "would be for" if dry_run else "is for"
+    sentence = f"the rule {verb} {_told(matched)}" if topic is not None else "the rule is added"
+    if topic is None and dry_run:
+        sentence = "the rule would be added"
+    Screen(json=json).done(sentence, {"added": not dry_run, "topics": matched})
+
+
+def _told(topics: Sequence[str]) -> str:
+    if not topics:
+        return "no topic that there is now"
+    more = len(topics) - NAMED_MAX
+    named = ", ".join(topics[:NAMED_MAX])
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool
+) -> tuple[int, str]:
+    from kafkaesque.access.operations import CLUSTER_NAME, ResourceType
+
+    given = [
+        (ResourceType.TOPIC, topic),
+        (ResourceType.GROUP, group),
+        (ResourceType.TRANSACTIONAL_ID, transactional_id),
+        (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None),
+    ]
+    found = [(kind, name) for kind, name in given if name is not None]
+    if len(found) != 1:
+        raise wrong_usage("give one of --topic, --group, --transactional-id and --cluster")
+    return found[0]
+
+
+def _operation(word: str) -> int:
+    import difflib
+
+    from kafkaesque.access.operations import Operation
+
+    names = {each.name.lower().replace("_", "-"): each for each in Operation}
+    found = names.get(word.lower())
+    if found is None:
+        near = difflib.get_close_matches(word.lower(), names, n=1)
+        hint = f"did you mean {near[0]}?" if near else ", ".join(names)
+        raise wrong_usage(f"there is no operation {word!r}", hint)
+    return found
+
+
+@app.command("list")
+def list_all(
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME.")
+    ] = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """List rules.
+
+    \b
+    Example:
+      kafkaesque rule list --principal User:app
+    """
+    from kafkaesque.cli.access_requests import list_rules
+
+    _show(Screen(json=json), list_rules(bootstrap, _wanted(principal, topic, group)))
+
+
+def _wanted(
+    principal: str | None, topic: str | None, group: str | None, *, is_prefix: bool | None = None
+) -> "Wanted":
+    from kafkaesque.access.operations import ResourceType
+    from kafkaesque.cli.access_requests import Wanted
+
+    if topic is not None and group is not None:
+        raise wrong_usage("give --topic or --group, not both")
+    kind = None
+    if topic is not None:
+        kind = ResourceType.TOPIC
+    elif group is not None:
+        kind = ResourceType.GROUP
+    name = topic if topic is not None else group
+    return Wanted(principal=principal, resource_type=kind, name=name, is_prefix=is_prefix)
+
+
+def _show(screen: Screen, rules: "Sequence[ShownRule]") -> None:
+    rows = sorted(tuple(asdict(each).values()) for each in rules)
+    screen.show(Table(columns=_COLUMNS, rows=rows), [asdict(each) for each in rules])
+
+
+@app.command()
+def delete(
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME.")
+    ] = None,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    yes: YesOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Delete the rules that all of the given options are for.
+
+    \b
+    Example:
+      kafkaesque rule delete --principal User:app --topic orders- --yes
+    """
+    from kafkaesque.cli.access_requests import list_rules, remove_rules
+
+    if principal is None and topic is None and group is None:
+        raise wrong_usage("give --principal, --topic or --group: all rules are too many")
+    wanted = _wanted(principal, topic, group)
+    screen = Screen(json=json)
+    if not yes:
+        import sys
+
+        if not sys.stdin.isatty():
+            raise wrong_usage("add --yes: nobody can be asked")
+        _show(screen, list_rules(bootstrap, wanted))
+        typer.confirm("Delete these rules?", abort=True)
+    removed = remove_rules(bootstrap, wanted)
+    screen.done(
+        f"{len(removed)} rules are deleted", {"deleted": [asdict(each) for each in removed]}
+    )

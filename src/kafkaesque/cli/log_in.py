@@ -1,0 +1,127 @@
+"""Who the command line is, where a cluster wants to know: a name, and a file with the password.
+
+Passwords come from files alone: arguments and variables can be seen by others on the machine.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
+from kafkaesque.access.secret import Secret
+from kafkaesque.cli.exit_codes import WRONG_USAGE
+from kafkaesque.cli.failure import CommandFailed
+
+USER_VARIABLE: Final = "KAFKAESQUE_USER"
+PASSWORD_VARIABLE: Final = "KAFKAESQUE_PASSWORD_FILE"
+CONFIG_VARIABLE: Final = "KAFKAESQUE_COMMAND_CONFIG"
+MECHANISM_DEFAULT: Final = "SCRAM-SHA-512"
+MECHANISMS: Final = (*SCRAM_MECHANISMS, "PLAIN")
+PASSWORD_BYTES_MAX: Final = 1024
+CONFIG_BYTES_MAX: Final = 64 * 1024
+#: What a file of settings may have, as librdkafka calls it. `KAFKAESQUE_CA` says whether TLS is on.
+_KEYS: Final = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
+_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIn:
+    """A user and how it proves to be it."""
+
+    user: str
+    password: Secret
+    mechanism: str = MECHANISM_DEFAULT
+
+    def settings(self, *, is_encrypted: bool) -> dict[str, Any]:
+        """Return it as librdkafka's settings."""
+        return {
+            "security.protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
+            "sasl.mechanism": self.mechanism,
+            "sasl.username": self.user,
+            "sasl.password": self.password.reveal().decode(),
+        }
+
+
+def find_log_in(environment: Mapping[str, str] = os.environ) -> LogIn | None:
+    """Return what the environment says, if it says anything.
+
+    Raises:
+        CommandFailed: half of it is missing, or a file cannot be read or is open to others.
+    """
+    config = environment.get(CONFIG_VARIABLE)
+    if config:
+        return _read_config(Path(config))
+    user, path = environment.get(USER_VARIABLE), environment.get(PASSWORD_VARIABLE)
+    if not user and not path:
+        return None
+    if not user or not path:
+        missing = PASSWORD_VARIABLE if user else USER_VARIABLE
+        raise CommandFailed(f"{missing} is not set, and the other one is", exit_code=WRONG_USAGE)
+    return LogIn(user=user, password=read_password(Path(path)))
+
+
+def read_password(path: Path) -> Secret:
+    """Return the password that is all of a file, but for the end of its line.
+
+    Raises:
+        CommandFailed: it cannot be read, is empty or too long, or others may read it.
+    """
+    data = _read_private(path, PASSWORD_BYTES_MAX)
+    password = data.removesuffix(b"\n").removesuffix(b"\r")
+    if not password or b"\n" in password:
+        raise _wrong(f"{path} must have one line, the password")
+    _decode(path, password)
+    return Secret(password)
+
+
+def _read_config(path: Path) -> LogIn:
+    values: dict[str, str] = {}
+    for line in _decode(path, _read_private(path, CONFIG_BYTES_MAX)).splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        key = key.strip()
+        if not equals or key not in _KEYS:
+            raise _wrong(f"{path}: {key!r} is none of {', '.join(_KEYS)}")
+        values[key] = value.strip()
+    missing = [each for each in ("sasl.username", "sasl.password") if not values.get(each)]
+    if missing:
+        raise _wrong(f"{path} has no {missing[0]}")
+    if values.get("security.protocol", _PROTOCOLS[0]) not in _PROTOCOLS:
+        raise _wrong(f"{path}: security.protocol is one of {', '.join(_PROTOCOLS)}")
+    mechanism = values.get("sasl.mechanism", MECHANISM_DEFAULT)
+    if mechanism not in MECHANISMS:
+        raise _wrong(f"{path}: sasl.mechanism is one of {', '.join(MECHANISMS)}")
+    return LogIn(
+        user=values["sasl.username"],
+        password=Secret.of(values["sasl.password"]),
+        mechanism=mechanism,
+    )
+
+
+def _read_private(path: Path, bytes_max: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            is_for_others = os.fstat(file.fileno()).st_mode & stat.S_IRWXO
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        raise _wrong(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    if is_for_others:
+        raise _wrong(f"others may read {path}", f"chmod o= {path}")
+    if len(data) > bytes_max:
+        raise _wrong(f"{path} is longer than {bytes_max} bytes")
+    return data
+
+
+def _decode(path: Path, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise _wrong(f"{path} is not UTF-8") from None
+
+
+def _wrong(message: str, hint: str = "") -> CommandFailed:
+    return CommandFailed(message, hint=hint, exit_code=WRONG_USAGE)
