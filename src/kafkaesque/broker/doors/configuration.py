@@ -25,5 +25,11 @@ class Configuration:
         self._follower = follower
 
     def on_quotas_changed(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever client quotas have changed in the metadata."""
-        self._follower.on_quotas_changed = callback
+        """Have `callback` called, too, whenever client quotas have changed in the metadata."""
+        before = self._follower.on_quotas_changed
+
+        def tell_all() -> None:
+            before()
+            callback()
+
+        self._follower.on_quotas_changed = tell_all
