@@ -50,6 +50,7 @@ class KafkaGateway(Gateway):
             idle_ms_max=lambda: int(option("connections.max.idle.ms")),
             access=listener.access,
             mechanisms=listener.mechanisms,
+            log_in_by=listener.log_in_by,
             is_local=listener.is_local,
         )
         make = partial(KafkaConnection, self.context, self.handle)
