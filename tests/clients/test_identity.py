@@ -110,8 +110,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
         try:
             eventually(lambda: is_ready(process, admin), "the broker is ready")
-            addresses = [f"127.0.0.1:{each}" for each in (inside, mutual, encrypted)]
-            found = Place(*addresses, authority, directory, process)
+            first, second, third = (f"127.0.0.1:{each}" for each in (inside, mutual, encrypted))
+            found = Place(first, second, third, authority, directory, process)
             make_users(found.open)
             for name in (TOPIC, FORBIDDEN):
                 make_topic(found.open, name)
@@ -276,7 +276,7 @@ def test_librdkafka_is_refused_with_a_token_of_another(
     assert is_refused(bearer_options(place, token(sub="robot", **changes)))
 
 
-class AioProvider(AioTokenProvider):
+class AioProvider(AioTokenProvider):  # type: ignore[misc]
     async def token(self) -> str:
         return token(sub="aio")
 
@@ -307,7 +307,7 @@ def test_aiokafka_logs_in_by_a_token(place: Place) -> None:
     asyncio.run(asyncio.wait_for(exchange(), DEADLINE_S))
 
 
-class Provider(AbstractTokenProvider):
+class Provider(AbstractTokenProvider):  # type: ignore[misc]
     def __init__(self, **config: Any) -> None:
         pass
 
@@ -438,5 +438,3 @@ def test_the_command_line_is_known_by_its_certificate(place: Place) -> None:
         "KAFKAESQUE_CLIENT_KEY": str(place.authority.key("root")),
     }
     assert NAME in cli(place, "user", "list", **root).stdout
-
-

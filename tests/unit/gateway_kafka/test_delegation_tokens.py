@@ -228,9 +228,7 @@ def test_a_token_is_no_password_and_a_password_no_token(
         token_client(cluster, Faked())
 
 
-def test_those_that_are_over_go_when_another_is_made(
-    cluster: LiveCluster, alice: Client
-) -> None:
+def test_those_that_are_over_go_when_another_is_made(cluster: LiveCluster, alice: Client) -> None:
     token = create(alice)
     state = cluster.nodes[1].broker.doors.access
     assert alice.ask(ExpireDelegationTokenRequest(token.hmac, 1)).error_code == 0

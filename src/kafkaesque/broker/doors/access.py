@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Final
 
 from kafkaesque.access.authentication import (
     Authentication,
@@ -39,6 +40,9 @@ from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
+
+#: Allows nothing to anybody.
+_NOBODY: Final = Judge(AccessState(), ())
 
 
 class Access:
@@ -101,7 +105,9 @@ class Access:
 
     @property
     def judge(self) -> Judge:
-        """Who decides now; ask anew for each request."""
+        """Who decides now; ask anew for each request. With rules that are too old: nobody may."""
+        if self._freshness.is_stale:
+            return _NOBODY
         judge, state = self._judge, self._metadata.state.access
         if judge.rules_epoch != state.rules_epoch:
             judge = self._judge = judge.after(state)
