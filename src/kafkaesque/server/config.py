@@ -318,9 +318,7 @@ def _make(
         seeds = _seeds(str(values["seeds"]))
     with _gathered(faults):
         super_users = _super_users(str(values["super.users"]))
-    oauth: OauthSettings | None = None
-    with _gathered(faults):
-        oauth = read_oauth(values, broker)
+    oauth = _oauth(values, broker, faults)
     with _gathered(faults):
         check_access(listeners, has_secret=bool(secret_file))
     if faults:
@@ -351,6 +349,14 @@ def _make(
         tls=tuple(all_tls),
         oauth=oauth,
     )
+
+
+def _oauth(
+    values: Mapping[str, OptionValue], given: Mapping[str, object], faults: list[str]
+) -> OauthSettings | None:
+    with _gathered(faults):
+        return read_oauth(values, given)
+    return None
 
 
 def _listeners(

@@ -217,7 +217,7 @@ def test_a_broker_without_a_controller_lets_nobody_in_and_sends_all_away(tmp_pat
         access = cluster.nodes[3].broker.doors.access
         for _ in range(3):
             assert client.ask(MetadataRequest(topics=[])).brokers
-        assert not access.is_stale
+        cluster.wait(lambda: not access.is_stale, "it knows the rules")
         for node in (1, 2):
             cluster.nodes[node].stop(lambda: None)
         cluster.wait(

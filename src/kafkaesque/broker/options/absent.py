@@ -50,6 +50,9 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "offsets.commit.required.acks": "offsets are committed by the majority",
     "process.roles": "every broker serves clients; see kafkaesque cluster controllers",
     "unclean.leader.election.interval.ms": "it takes place when it has to",
+    "delegation.token.expiry.check.interval.ms": "tokens that are over go when one is made",
+    "delegation.token.master.key": "tokens are drawn, and have no key",
+    "delegation.token.secret.key": "tokens are drawn, and have no key",
     "early.start.listeners": _ADDRESS,
     "principal.builder.class": "there are no classes of one's own",
     "security.providers": _TLS,
@@ -59,7 +62,6 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
 
 #: Broker options that come in families; the first part of the name is enough.
 _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
-    "delegation.token.": "tokens need nothing else: no key of their own, and no sweep",
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
     "remote.fetch.": _TIERED,
