@@ -354,9 +354,11 @@ def _make(
 def _oauth(
     values: Mapping[str, OptionValue], given: Mapping[str, object], faults: list[str]
 ) -> OauthSettings | None:
-    with _gathered(faults):
+    try:
         return read_oauth(values, given)
-    return None
+    except ConfigError as error:
+        faults.append(str(error))
+        return None
 
 
 def _listeners(

@@ -134,7 +134,9 @@ def on_create(context: Context, call: Call) -> None:
         )
         if owner != requester.principal:
             _check_may_act_for(call, owner)
-        _make(context, call, requester, owner, renewers, request.max_lifetime_ms)
+        # As in Kafka, 0 stands for the longest as well.
+        lifetime_ms = request.max_lifetime_ms if request.max_lifetime_ms > 0 else -1
+        _make(context, call, requester, owner, renewers, lifetime_ms)
     except RequestRefused as refusal:
         _refuse_creation(call, refusal)
 
