@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
-from kafkaesque.env.clock import Clock
 from kafkaesque.sim.env import World
 
 BOUND_MS = 1_000
@@ -25,7 +24,7 @@ class Barrier:
 class Place:
     def __init__(self) -> None:
         self.world = World(1)
-        clock = cast("Clock", self.world.add_machine("m").boot().clock)
+        clock = self.world.add_machine("m").boot().clock
         self.barrier = Barrier()
         self.told: list[str] = []
         self.events: list[str] = []
