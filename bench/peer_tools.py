@@ -3,6 +3,8 @@
     scripts/peers                       start three brokers of ours, use every tool, then Java's
                                         transactional clients and Kafka Streams (exactly_once_v2),
                                         under which brokers are killed
+    scripts/peers --tokens              kafka-acls and kafka-delegation-tokens with a broker where
+                                        clients log in, and a producer that logs in by a token
     scripts/peers TOOL [ARGUMENT ...]   run one tool, such as kafka-topics, as its script would
     scripts/peers --secured             the other way round: our connector to Spark with Apache
                                         Kafka over SASL_SSL (bench/secured_peer.py)
@@ -27,10 +29,12 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from bench.apache_kafka import TOOLS, PeerUnavailableError, tool_command
 from bench.java_clients import JavaClients, WrongResultError, use_streams, use_transactions
 from bench.ours import Kafkaesque
+from kafkaesque.cli.broker_ports import unused_ports
 
 TOOL_TIMEOUT_S = 120.0
 EXIT_FAILED = 1
@@ -212,6 +216,84 @@ STEPS: tuple[Callable[[Tools, str], None], ...] = (
 )
 
 
+USER, PASSWORD = "job", "a password for tests"
+_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def use_tokens() -> int:
+    """Make, show, renew and end a delegation token by Kafka's tool, and log in by it."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        secret = directory / "secret"
+        secret.write_text("a secret of the cluster, long enough\n")
+        secret.chmod(0o600)
+        (port,) = unused_ports(1)
+        os.environ["KAFKAESQUE_CLUSTER_SECRET_FILE"] = str(secret)
+        listener = f'\n[[listener]]\nname = "log-in"\nport = {port}\naccess = "required"\n'
+        with Kafkaesque(brokers=1, sections=lambda _: listener) as cluster:
+            _TokenSteps(directory, cluster.bootstrap_servers, f"127.0.0.1:{port}").go()
+    return 0
+
+
+class _TokenSteps:
+    """One user, one topic that it may write to, one token."""
+
+    def __init__(self, directory: Path, inside: str, outside: str) -> None:
+        self._directory = directory
+        self._inside = Tools(inside)
+        self._outside = Tools(outside)
+
+    def go(self) -> None:
+        """Do all steps, and print what was done."""
+        inside, topic = self._inside, "by-token"
+        create = ("--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1")
+        inside.expect("kafka-topics", *create, says="Created topic")
+        added = f"SCRAM-SHA-256=[iterations=4096,password={PASSWORD}]"
+        entity = ("--entity-type", "users", "--entity-name", USER)
+        inside.expect("kafka-configs", *entity, "--alter", "--add-config", added, says="Completed")
+        allowed = ("--allow-principal", f"User:{USER}", "--operation", "Write", "--topic", topic)
+        inside.expect("kafka-acls", "--add", *allowed, says="Adding ACLs")
+        inside.expect("kafka-acls", "--list", "--topic", topic, says=f"User:{USER}")
+        print("kafka-configs, kafka-acls: a user and a rule", flush=True)
+        log_in = ("--command-config", self._properties("user", USER, PASSWORD, is_token=False))
+        token_id, hmac = self._create(log_in)
+        describe = ("--describe", "--owner-principal", f"User:{USER}", *log_in)
+        shown = self._tokens(*describe, says=token_id)
+        if hmac in shown:
+            raise ToolError(f"the secret is shown again: {shown}")
+        self._tokens("--renew", "--renew-time-period", "-1", "--hmac", hmac, *log_in, says="renew")
+        print("kafka-delegation-tokens: created, described, renewed", flush=True)
+        config = self._properties("token", token_id, hmac, is_token=True)
+        produce = ("kafka-console-producer", "--topic", topic, "--command-config", config)
+        self._outside.run(*produce, text="by token\n")
+        self._tokens("--expire", "--expiry-time-period", "-1", "--hmac", hmac, *log_in, says="xpir")
+        read = ("--topic", topic, "--from-beginning", "--max-messages", "1")
+        inside.expect("kafka-console-consumer", *read, says="by token")
+        print("kafka-console-producer: logged in by the token", flush=True)
+        gone = self._tokens(*describe, says="")
+        if token_id in gone:
+            raise ToolError(f"the token is still there: {gone}")
+        print("kafka-delegation-tokens: ended", flush=True)
+
+    def _tokens(self, *arguments: str, says: str) -> str:
+        return self._outside.expect("kafka-delegation-tokens", *arguments, says=says)
+
+    def _create(self, log_in: tuple[str, str]) -> tuple[str, str]:
+        words = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:other")
+        printed = self._tokens(*words, *log_in, says="TOKENID")
+        row = printed.splitlines()[-1].split()
+        return row[0], row[1]
+
+    def _properties(self, name: str, user: str, password: str, *, is_token: bool) -> str:
+        path = self._directory / f"{name}.properties"
+        end = ' tokenauth="true"' if is_token else ""
+        path.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+            f'sasl.jaas.config={_MODULE} required username="{user}" password="{password}"{end};\n'
+        )
+        return str(path)
+
+
 CLIENT_STEPS: tuple[Callable[[JavaClients], str], ...] = (use_transactions, use_streams)
 
 
@@ -241,6 +323,8 @@ def main() -> int:
     try:
         if words and words[0] in TOOLS:
             return subprocess.run([*tool_command(words[0]), *words[1:]], check=False).returncode
+        if words == ["--tokens"]:
+            return use_tokens()
         if words:
             print(f"{__doc__}\nTools: {', '.join(TOOLS)}")
             return 0 if words[0] in ("-h", "--help") else 2

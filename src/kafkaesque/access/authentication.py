@@ -56,6 +56,8 @@ class Success:
     expires_ms: int = 0
     #: A delegation token's holder: may not create tokens.
     is_token: bool = False
+    #: A certificate alone has proved it: the client may still log in, as whomever it can prove.
+    is_certificate: bool = False
     #: To be sent with the success.
     message: bytes = b""
 
@@ -174,7 +176,12 @@ def find_lapse(
 
 
 def continued(before: Success, outcome: Success | Failure) -> Success | Failure:
-    """Return the outcome of a re-authentication (KIP-368): nobody becomes somebody else by it."""
+    """Return the outcome of a re-authentication (KIP-368): nobody becomes somebody else by it.
+
+    A log-in after a certificate is no re-authentication, but the first.
+    """
+    if before.is_certificate:
+        return outcome
     if isinstance(outcome, Success) and outcome.principal != before.principal:
         return Failure(
             reason=FailureReason.OTHER_PRINCIPAL, user=user_name(outcome.principal) or ""

@@ -131,7 +131,7 @@ def renew(
         TokenUnknown, TokenExpired: there is no such token, or no longer.
         TokenOwnerMismatch: the requester is neither its owner nor one of its renewers.
     """
-    token = _find_own(state, requester, secret)
+    token = find_own(state, requester, secret)
     _check_alive(token, now_ms)
     period_ms = config.expiry_ms if period_ms < 0 else period_ms
     return _expiring(token, now_ms + period_ms)
@@ -145,7 +145,7 @@ def expire(
     Raises:
         TokenRequestNotAllowed, TokenUnknown, TokenExpired, TokenOwnerMismatch: see `renew`.
     """
-    token = _find_own(state, requester, secret)
+    token = find_own(state, requester, secret)
     if period_ms < 0:
         return None
     _check_alive(token, now_ms)
@@ -204,7 +204,12 @@ def check_requester(requester: Requester) -> None:
         raise TokenRequestNotAllowed("who has not said who they are has no tokens")
 
 
-def _find_own(state: AccessState, requester: Requester, secret: Secret) -> DelegationToken:
+def find_own(state: AccessState, requester: Requester, secret: Secret) -> DelegationToken:
+    """Return the token of a secret, for its owner, its requester and its renewers.
+
+    Raises:
+        TokenRequestNotAllowed, TokenUnknown, TokenOwnerMismatch: see `renew`.
+    """
     check_requester(requester)
     token = state.find(delegation_digest_lookup(secret_digest(secret.reveal())))
     if not isinstance(token, DelegationToken):

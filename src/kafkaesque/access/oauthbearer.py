@@ -179,8 +179,11 @@ def _check_jwt(
             expires_ms=min(ends),
         )
     # A name that is somebody's here is not to be had by choosing it at the provider.
-    if not verifier.config.admits_unknown_subjects or claims.name in state.users:
+    user = state.users.get(claims.name)
+    if not verifier.config.admits_unknown_subjects or not (user is None or user.is_external):
         return Failure(reason=FailureReason.UNKNOWN, user=claims.name)
+    if user is not None and user.is_disabled:
+        return Failure(reason=FailureReason.DISABLED, user=claims.name)
     try:
         check_name(claims.name)
     except InvalidRequest:

@@ -168,8 +168,12 @@ def plan_credential(
         _check_bound("credentials", len(state.credentials), CREDENTIALS_MAX)
         _check_bound("credentials of one user", of_user, CREDENTIALS_PER_USER_MAX)
     made: Records = []
-    if credential.user not in state.users:
-        made = plan_user(state, User(name=credential.user))
+    user, is_token = state.users.get(credential.user), isinstance(credential, DelegationToken)
+    if user is None:
+        made = plan_user(state, User(name=credential.user, is_external=is_token))
+    elif user.is_external and not is_token:
+        # From now on the name is this cluster's own.
+        made = plan_user(state, msgspec.structs.replace(user, is_external=False))
     return [*made, CredentialPut(credential=credential)]
 
 

@@ -13,7 +13,7 @@ Rules are matched by RE2, in time linear in the name's length; an expression tha
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from kafkaesque.access.distinguished_names import (
     Name,
@@ -35,8 +35,8 @@ class CertificateRefused(RequestRefused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerCertificate:
-    """What a certificate that TLS has verified says."""
+class CertificateNames:
+    """What a certificate that TLS has verified says of its holder."""
 
     subject: Name
     uris: tuple[str, ...] = ()
@@ -72,10 +72,11 @@ class PrincipalMapping:
     __slots__ = ("_cluster", "_rules")
 
     def __init__(self, cluster: str, rules: str = "") -> None:
-        self._cluster = cluster
+        #: As it stands in a URI.
+        self._cluster = quote(cluster, safe="")
         self._rules = read_mapping_rules(rules)
 
-    def name_of(self, certificate: PeerCertificate) -> str:
+    def name_of(self, certificate: CertificateNames) -> str:
         """Return the name of the user, or of the credential, that a certificate is for.
 
         Raises:

@@ -35,6 +35,9 @@ class User(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     roles: tuple[str, ...] = ()
     #: May not log in, and no rule allows anything.
     is_disabled: bool = False
+    #: Made for a delegation token alone: who it is, is proved elsewhere, by an OpenID provider or a
+    #: certificate.
+    is_external: bool = False
     #: Of the change that made it so.
     epoch: int = 0
 

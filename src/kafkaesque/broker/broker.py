@@ -8,11 +8,13 @@ and leaves the disk in a state that needs no recovery.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from kafkaesque.broker.controller.controller import Controller
 from kafkaesque.broker.controller.founding import Decision, Founding
 from kafkaesque.broker.controller.metadata_store import MetadataStore
 from kafkaesque.broker.controller.planning import Planning
+from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.parts import BrokerParts
 from kafkaesque.model.errors import DiskFailed, DiskFull
@@ -40,7 +42,7 @@ class Broker(BrokerParts):
             OSError: the peer port cannot be bound.
         """
         follower = self.metadata_follower
-        follower.on_ready = on_ready
+        follower.on_ready = partial(self._know_access, on_ready)
         self._report_recovery(self.store.open())
         self.metadata_store = MetadataStore(
             self.env, self.store, self.reports.error, self.config.metadata_snapshot_records
@@ -60,6 +62,13 @@ class Broker(BrokerParts):
         if self.gossip is not None:
             self.gossip.bind()
         self.identity.begin(self._join)
+
+    def _know_access(self, on_ready: Callable[[], None]) -> None:
+        """Call back when this broker may let clients in."""
+        if all(each.access is AccessMode.OPEN for each in self.config.listeners):
+            on_ready()
+        else:
+            self.access_freshness.start(on_ready)
 
     def _load_controller(self) -> None:
         state, applied_offset, snapshot = self.metadata_store.load()
@@ -162,6 +171,7 @@ class Broker(BrokerParts):
         self.life.is_stopping = True
         self.identity.close()
         self.founding.stop()
+        self.access_freshness.stop()
         if self._sweep is not None:
             self._sweep.cancel()
         self._close_tables()

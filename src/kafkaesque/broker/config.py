@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkaesque.access.principal_mapping import read_mapping_rules
 from kafkaesque.access.principals import Principal
 from kafkaesque.broker.listeners import (
     ADMIN,
@@ -63,6 +64,8 @@ class BrokerConfig:
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     #: Who may do everything, whatever the rules say, such as `User:admin`.
     super_users: tuple[Principal, ...] = ()
+    #: Kafka's `ssl.principal.mapping.rules`; empty: the common name.
+    principal_mapping_rules: str = ""
     #: Peer addresses of any brokers; without them, those of the controllers.
     seeds: Sequence[Address] = ()
     #: Broker options by their Kafka names, checked; those that are not named have their default.
@@ -99,6 +102,7 @@ class BrokerConfig:
                 f"heartbeats of {self.timings.heartbeat_ms} ms"
             )
         BROKER_OPTIONS.check_orders(self.option)
+        read_mapping_rules(self.principal_mapping_rules)
 
     @property
     def kafka_address(self) -> Address:

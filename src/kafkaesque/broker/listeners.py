@@ -31,6 +31,17 @@ class AccessMode(Enum):
     REQUIRED = "required"
 
 
+class LogInBy(Enum):
+    """What tells who a client is, where that is asked."""
+
+    #: SASL alone: a certificate opens the connection, and names nobody (Kafka's SASL_SSL).
+    SASL = "sasl"
+    #: The certificate alone (Kafka's SSL).
+    CERTIFICATE = "certificate"
+    #: The certificate, until the client logs in by SASL; SASL where it has shown none.
+    EITHER = "either"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """One address at which a broker speaks one protocol."""
@@ -48,6 +59,7 @@ class Listener:
     #: What it speaks TLS by, as in `ListenOptions.tls`; empty: it speaks in the clear.
     tls: str = ""
     access: AccessMode = AccessMode.OPEN
+    log_in_by: LogInBy = LogInBy.SASL
     #: SASL mechanisms that are enabled by name; empty: all that fit the listener.
     named_mechanisms: tuple[str, ...] = ()
 
@@ -71,6 +83,8 @@ class Listener:
 
         Without a certificate there is nothing EXTERNAL could go by.
         """
+        if self.log_in_by is LogInBy.CERTIFICATE:
+            return ()
         if self.named_mechanisms:
             return self.named_mechanisms
         return tuple(each for each in MECHANISMS if each != "EXTERNAL")
@@ -99,6 +113,23 @@ def first_of(listeners: Iterable[Listener], protocol: str) -> Listener | None:
     return next((each for each in listeners if each.protocol == protocol), None)
 
 
+def _check_log_in_by(listener: Listener) -> None:
+    if listener.log_in_by is LogInBy.SASL:
+        return
+    where = f'log.in.by = "{listener.log_in_by.value}" of the listener {listener.name}'
+    if listener.access is AccessMode.OPEN:
+        raise ConfigError(
+            f'{where} names clients, and nobody asks who they are: set access = "required", or '
+            '"optional"'
+        )
+    if not listener.tls:
+        raise ConfigError(f"{where} needs TLS, by which clients show certificates")
+    if listener.log_in_by is LogInBy.CERTIFICATE and listener.named_mechanisms:
+        raise ConfigError(
+            f"{where} leaves no SASL mechanism: remove sasl.mechanisms, or set either"
+        )
+
+
 def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
     """Check that no listener is secured by half.
 
@@ -106,6 +137,7 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
         ConfigError: what is missing, or what lets everybody in beside it.
     """
     for each in listeners:
+        _check_log_in_by(each)
         if each.access is AccessMode.OPEN:
             continue
         where = f'access = "{each.access.value}" of the listener {each.name}'

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from kafkaesque.access.principal_mapping import PrincipalMapping
 from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.verified_passwords import VerifiedPasswords
@@ -53,6 +54,7 @@ from kafkaesque.broker.requests.caller import RemoteCaller
 from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.serving import register_servers
+from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
 from kafkaesque.broker.upkeep.log_scrubber import LogScrubber
@@ -180,6 +182,12 @@ class BrokerParts:
             peers=self.peers,
             leaders=self.leaders,
             driver=self.driver,
+        )
+        self.access_freshness = AccessFreshness(
+            clock=clock,
+            barrier=self.metadata,
+            stale_ms_max=int(self.config.option("authorization.stale.ms.max")),
+            report=self.reports.warning,
         )
         self.producer_ids = ProducerIds(node=node, controller=self.controller_client)
         self.leader_waits = LeaderWaits(clock, self.leaders, lambda: self.metadata.state)
@@ -491,9 +499,11 @@ class BrokerParts:
             controller=self.controller_client,
             follower=self.metadata_follower,
             keys=ClusterKeys(keys),
+            freshness=self.access_freshness,
             verified=VerifiedPasswords(lambda: Secret(dice.unique_bytes(KEY_BYTES))),
             disk=self.env.disk,
             super_users=config.super_users,
+            mapping=PrincipalMapping(config.cluster_id, config.principal_mapping_rules),
         )
 
     def _make_condition(self) -> Condition:

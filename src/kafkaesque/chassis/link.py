@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafkaesque.access.authentication import Success
+from kafkaesque.access.authentication import Failure, FailureReason, Success
 from kafkaesque.access.principals import user_name
-from kafkaesque.broker.listeners import AccessMode
+from kafkaesque.broker.listeners import AccessMode, LogInBy
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.http_guard import BEGINNING_BYTES, is_http_request
 from kafkaesque.chassis.identity import Identity
-from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX, LOGIN_MS_MAX, TOO_OLD
 from kafkaesque.chassis.meter import Meter
 from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.clock import Timer
@@ -62,6 +62,7 @@ class PortOptions:
     #: Whether clients have to say who they are, and the SASL mechanisms by which they may.
     access: AccessMode = AccessMode.OPEN
     mechanisms: tuple[str, ...] = ()
+    log_in_by: LogInBy = LogInBy.SASL
     #: Whether it is reached from this machine only, so that nobody can listen in.
     is_local: bool = False
 
@@ -264,6 +265,9 @@ class ClientConnection(ABC):
             listener=shared.options.listener,
             certificate=connection.peer_certificate(),
         )
+        shown = self._check_certificate(identity)
+        if isinstance(shown, Success):
+            identity = replace(identity, user=user_name(shown.principal) or "")
         if not admission.admit(identity, is_protected=shared.options.is_protected):
             shared.meter.refused += 1
             connection.abort()
@@ -273,9 +277,35 @@ class ClientConnection(ABC):
         shared.meter.accepted += 1
         shared.connections[id(self)] = self
         self.active_ms = self._turn_begun_ms = shared.clock.now_ms()
-        if self.needs_login:
+        if isinstance(shown, Success) and self._is_stale():
+            self.refuse(TOO_OLD)
+            return
+        if isinstance(shown, Success):
+            self._be_let_in(shown, max_ms=0)
+        elif isinstance(shown, Failure):
+            shared.meter.login_failures += 1
+            self.refuse(f"its certificate lets nobody in: {shown.reason.value}")
+            return
+        elif self.needs_login:
             self._be_stranger(connection)
         self.on_opened()
+
+    def _check_certificate(self, identity: Identity) -> Success | Failure | None:
+        """Return what comes of a client's certificate; None where it is not what counts."""
+        options, logins = self.shared.options, self.shared.chassis.logins
+        if logins is None or not self.is_guarded or options.log_in_by is LogInBy.SASL:
+            return None
+        if identity.certificate is not None:
+            shown = logins.access.authenticate_certificate(identity.certificate, identity.host)
+            is_nobody = isinstance(shown, Failure) and shown.reason is FailureReason.UNKNOWN
+            may_log_in = self.needs_login and options.log_in_by is LogInBy.EITHER
+            return None if is_nobody and may_log_in else shown
+        is_lost = self.needs_login and options.log_in_by is LogInBy.CERTIFICATE
+        return Failure(reason=FailureReason.UNKNOWN) if is_lost else None
+
+    def _is_stale(self) -> bool:
+        logins = self.shared.chassis.logins
+        return logins is not None and logins.access.is_stale
 
     def _be_stranger(self, connection: Connection) -> None:
         """It has to log in: until then it may send little, and has little time."""
@@ -384,19 +414,26 @@ class ClientConnection(ABC):
         if connection is None or logins is None or not self.identify(name):
             return False
         if self.needs_login:
-            self.needs_login = False
             connection.limit_frames(shared.options.frame_bytes_max)
             self.expect_nothing()
+        self._be_let_in(success, max_ms=shared.chassis.max_reauth_ms())
+        return True
+
+    def _be_let_in(self, success: Success, *, max_ms: int) -> None:
+        """Take what the client has proved, for `max_ms` at most; 0: there is no such limit."""
+        shared, logins = self.shared, self.shared.chassis.logins
+        if logins is None:
+            raise InvariantBroken(f"{self.listener} lets clients in, and nobody checks them")
+        self.needs_login = False
         self.login = success
         self.rights = Rights(logins.access, success.principal, self.peer_host)
         logins.add(self)
         shared.meter.logged_in += 1
-        self._begin_session(success)
-        return True
+        self._begin_session(success, max_ms)
 
-    def _begin_session(self, success: Success) -> None:
+    def _begin_session(self, success: Success, max_ms: int) -> None:
         shared = self.shared
-        limits_ms = [shared.chassis.max_reauth_ms()]
+        limits_ms = [max_ms]
         if success.expires_ms:
             limits_ms.append(max(1, success.expires_ms - shared.clock.wall_ms()))
         self.session_lifetime_ms = min((each for each in limits_ms if each), default=0)
@@ -420,7 +457,8 @@ class ClientConnection(ABC):
         if self.login is None or logins is None:
             return
         if logins.access.must_leave(self.login, self.peer_host):
-            self.refuse("what it has logged in by is no longer valid")
+            lapse = "what it has logged in by is no longer valid"
+            self.refuse(TOO_OLD if logins.access.is_stale else lapse)
 
     # -- reading on and off
 

@@ -13,7 +13,7 @@ from kafkaesque.access.authentication import (
     continued,
 )
 from kafkaesque.chassis.link import ClientConnection
-from kafkaesque.chassis.logins import LOGIN_MS_MAX, Logins
+from kafkaesque.chassis.logins import LOGIN_MS_MAX, TOO_OLD, Logins
 from kafkaesque.model.errors import InvariantBroken
 
 #: What a protocol sends in its own words. It closes the connection after a failure.
@@ -41,6 +41,7 @@ class Login:
             connection.shared.options.mechanisms,
             host=identity.host,
             is_encrypted=connection.is_private,
+            certificate=identity.certificate,
         )
 
     def step(self, data: bytes, on_step: OnStep) -> None:
@@ -89,6 +90,9 @@ class Login:
 
     def _end(self, outcome: Success | Failure, on_step: OnStep) -> None:
         connection = self._connection
+        if isinstance(outcome, Success) and self._logins.access.is_stale:
+            connection.refuse(TOO_OLD)
+            return
         before = connection.login
         if before is not None:
             outcome = continued(before, outcome)

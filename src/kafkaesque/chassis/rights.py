@@ -1,11 +1,16 @@
 """What one client may do, as gateways ask it for each resource of a request."""
 
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from kafkaesque.access.authorized_operations import authorized_operations
 from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
 from kafkaesque.access.principals import Principal
 from kafkaesque.broker.doors.access import Access
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
+
+CommandT = TypeVar("CommandT", bound=ClientCommand)
 
 
 class Rights:
@@ -36,6 +41,11 @@ class Rights:
         """Return all that may be done to a resource, as the bit field of KIP-430."""
         judge = self._access.judge
         return authorized_operations(judge, self.principal, self.host, resource_type, name)
+
+    def sign(self, command: CommandT) -> CommandT:
+        """Return a command for the controller that says for whom it is: it asks its own rules."""
+        client = OnBehalfOf(self.principal, self.host)
+        return msgspec.structs.replace(command, on_behalf_of=client)
 
     @property
     def as_of(self) -> tuple[object, ...]:

@@ -69,7 +69,7 @@ def read_password(path: Path) -> Secret:
     Raises:
         CommandFailed: it cannot be read, is empty or too long, or others may read it.
     """
-    data = _read_private(path, PASSWORD_BYTES_MAX)
+    data = read_private(path, PASSWORD_BYTES_MAX)
     password = data.removesuffix(b"\n").removesuffix(b"\r")
     if not password or b"\n" in password:
         raise _wrong(f"{path} must have one line, the password")
@@ -79,7 +79,7 @@ def read_password(path: Path) -> Secret:
 
 def _read_config(path: Path) -> LogIn:
     values: dict[str, str] = {}
-    for line in _decode(path, _read_private(path, CONFIG_BYTES_MAX)).splitlines():
+    for line in _decode(path, read_private(path, CONFIG_BYTES_MAX)).splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key, equals, value = line.partition("=")
@@ -102,7 +102,12 @@ def _read_config(path: Path) -> LogIn:
     )
 
 
-def _read_private(path: Path, bytes_max: int) -> bytes:
+def read_private(path: Path, bytes_max: int) -> bytes:
+    """Return what is in a file with a secret.
+
+    Raises:
+        CommandFailed: it cannot be read, is longer, or others may read it.
+    """
     try:
         with path.open("rb") as file:
             is_for_others = os.fstat(file.fileno()).st_mode & stat.S_IRWXO

@@ -20,6 +20,9 @@ class PeerCertificate:
     serial: int
     #: By the wall clock; the connection is closed then.
     not_after_ms: int
+    #: The subject's attributes as they are, such as `("commonName", "app")`, in the certificate's
+    #: order. What has several in one part counts as several parts.
+    attributes: tuple[tuple[str, str], ...] = ()
     #: Every common name of the subject, unescaped.
     common_names: tuple[str, ...] = ()
     #: Subject alternative names.

@@ -38,6 +38,26 @@ class RequestRefused(KafkaesqueError):
     """The request cannot be done; the state is as it was before."""
 
 
+class NotAuthorized(RequestRefused):
+    """No rule allows it to whom it is done for."""
+
+
+class ClusterNotAuthorized(NotAuthorized):
+    """No rule allows it with the cluster."""
+
+
+class TopicNotAuthorized(NotAuthorized):
+    """No rule allows it with the topic."""
+
+
+class GroupNotAuthorized(NotAuthorized):
+    """No rule allows it with the group."""
+
+
+class TokenNotAuthorized(NotAuthorized):
+    """No rule allows it with this user's delegation tokens."""
+
+
 class UnknownTopicOrPartition(RequestRefused):
     """No such topic or partition in this cluster, or not on this broker."""
 

@@ -36,6 +36,7 @@ def read_certificate(found: Mapping[str, Any]) -> PeerCertificate:
         issuer=write_name(found.get("issuer", ())),
         serial=int(found["serialNumber"], 16),
         not_after_ms=ssl.cert_time_to_seconds(found["notAfter"]) * 1000,
+        attributes=tuple((kind, value) for part in subject for kind, value in part),
         common_names=tuple(v for part in subject for k, v in part if k == "commonName"),
         uris=tuple(names.get("URI", ())),
         dns_names=tuple(names.get("DNS", ())),

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.listeners import Listener, check_access
+from kafkaesque.broker.listeners import Listener, LogInBy, check_access
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.env.network import Address
 from kafkaesque.membership.seal import Keyring
@@ -31,7 +31,14 @@ from kafkaesque.server.listeners import (
     default_listeners,
     read_listener,
 )
-from kafkaesque.server.tls_settings import PEERS, TLS_OPTIONS, listener_tls, peer_tls
+from kafkaesque.server.oauth_settings import OAUTH_OPTIONS, OauthSettings, read_oauth
+from kafkaesque.server.tls_settings import (
+    PEERS,
+    TLS_OPTIONS,
+    check_certificates_are_shown,
+    listener_tls,
+    peer_tls,
+)
 
 STRING = OptionType.STRING
 INT = OptionType.INT
@@ -93,6 +100,16 @@ SERVER_OPTIONS = OptionTable(
             doc="Who may do everything, whatever the rules say, separated by semicolons: "
             "User:admin;User:ops.",
         ),
+        Option(
+            name="ssl.principal.mapping.rules",
+            type=STRING,
+            default="",
+            doc="How the distinguished name of a client's certificate becomes a user's name, as in "
+            "Kafka: RULE:pattern/replacement/L, several separated by commas, DEFAULT for the whole "
+            "name. Patterns are RE2's. Empty: the common name. A URI kafkaesque://CLUSTER/user/"
+            "NAME comes before either.",
+        ),
+        *OAUTH_OPTIONS,
         Option(
             name="text.port",
             type=INT,
@@ -171,6 +188,8 @@ class ServerConfig:
     broker: BrokerConfig
     #: What is to be known of TLS, for `ListenOptions.tls`.
     tls: tuple[TlsSettings, ...] = ()
+    #: Whose tokens clients may log in by; None: nobody's but the cluster's own.
+    oauth: OauthSettings | None = None
 
 
 def load_config(
@@ -299,6 +318,7 @@ def _make(
         seeds = _seeds(str(values["seeds"]))
     with _gathered(faults):
         super_users = _super_users(str(values["super.users"]))
+    oauth = _oauth(values, broker, faults)
     with _gathered(faults):
         check_access(listeners, has_secret=bool(secret_file))
     if faults:
@@ -317,6 +337,7 @@ def _make(
         secrets=secrets,
         seeds=seeds,
         super_users=super_users,
+        principal_mapping_rules=str(values["ssl.principal.mapping.rules"]),
         options=parsed_options,
         data_dir=str(values["data"]),
     )
@@ -326,7 +347,18 @@ def _make(
         log_format=str(values["log.format"]),
         broker=config,
         tls=tuple(all_tls),
+        oauth=oauth,
     )
+
+
+def _oauth(
+    values: Mapping[str, OptionValue], given: Mapping[str, object], faults: list[str]
+) -> OauthSettings | None:
+    try:
+        return read_oauth(values, given)
+    except ConfigError as error:
+        faults.append(str(error))
+        return None
 
 
 def _listeners(
@@ -358,6 +390,8 @@ def _listeners(
             settings = listener_tls(listener, keys, tls)
             all_tls += [] if settings is None else [settings]
             found.append(replace(listener, tls="" if settings is None else settings.name))
+            if listener.log_in_by is not LogInBy.SASL:
+                check_certificates_are_shown(listener.name, settings)
     return found
 
 

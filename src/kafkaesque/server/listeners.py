@@ -19,6 +19,7 @@ from kafkaesque.broker.listeners import (
     WITH_LOG_IN,
     AccessMode,
     Listener,
+    LogInBy,
     default_listener,
 )
 from kafkaesque.env.network import Address
@@ -96,6 +97,16 @@ LISTENER_OPTIONS: Final = OptionTable(
         ),
         access_option("Of the protocol kafka only."),
         Option(
+            name="log.in.by",
+            type=OptionType.STRING,
+            default=LogInBy.SASL.value,
+            choices=tuple(each.value for each in LogInBy),
+            doc="What tells who a client is. sasl: its log-in, as with Kafka's SASL_SSL; "
+            "certificate: the certificate that it shows, as with Kafka's SSL; either: the "
+            "certificate, as long as the client does not log in. The last two need "
+            "tls.client.auth.",
+        ),
+        Option(
             name="sasl.mechanisms",
             type=OptionType.STRING,
             default="",
@@ -166,6 +177,7 @@ def read_listener(table: Mapping[str, object], broker: Mapping[str, OptionValue]
         bind=Address(host, port),
         setting=f"port of the [[listener]] {name}",
         access=AccessMode(str(values["access"])),
+        log_in_by=LogInBy(str(values["log.in.by"])),
         named_mechanisms=_read_mechanisms(str(values["sasl.mechanisms"])),
     )
 

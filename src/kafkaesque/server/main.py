@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.doors import Doors
@@ -27,7 +28,9 @@ from kafkaesque.server.certificate_watch import CertificateWatch
 from kafkaesque.server.certificates import Loaded, load_all
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
+from kafkaesque.server.key_set_watch import KeySetWatch
 from kafkaesque.server.logs import set_up_logging
+from kafkaesque.server.oauth_settings import load_verifier
 from kafkaesque.storage.errors import StorageCorrupt
 
 EXIT_CANNOT_START = 1
@@ -75,9 +78,13 @@ class Server:
     """One broker with its ports."""
 
     def __init__(
-        self, config: ServerConfig, world: RealEnv, tls: Mapping[str, Loaded] | None = None
+        self,
+        config: ServerConfig,
+        world: RealEnv,
+        tls: Mapping[str, Loaded] | None = None,
+        jwt: JwtVerifier | None = None,
     ) -> None:
-        """`tls` is what was loaded for the names in `config.tls`."""
+        """`tls` and `jwt` are what was loaded for `config.tls` and `config.oauth`."""
         self._config = config
         self._watch = CertificateWatch(
             settings=config.tls,
@@ -97,6 +104,17 @@ class Server:
             report_error=_log.error,
             report_warning=_log.warning,
         )
+        self._jwt = jwt
+        self._keys: KeySetWatch | None = None
+        if config.oauth is not None:
+            self._keys = KeySetWatch(
+                settings=config.oauth,
+                clock=world.env.clock,
+                workers=world.disk.readers,
+                use=self._broker.doors.access.check_tokens_with,
+                report=_log.info,
+                report_error=_log.error,
+            )
         chassis = make_chassis(self._broker.doors, _log.info)
         #: Those that are needed, by protocol. That of the admin port always is: other brokers ask
         #: it for this one's part of what they show.
@@ -116,6 +134,8 @@ class Server:
         """
         if self._config.tls:
             self._watch.start(self._tls)
+        if self._keys is not None and self._jwt is not None:
+            self._keys.start(self._jwt)
         early = [each for each in self._listeners if each.protocol in EARLY]
         for listener in self._listeners:
             if listener not in early:
@@ -157,6 +177,8 @@ class Server:
 
         def on_broker_stopped() -> None:
             self._watch.stop()
+            if self._keys is not None:
+                self._keys.stop()
             for gateway in self._gateways.values():
                 gateway.stop()
             on_stopped()
@@ -165,8 +187,16 @@ class Server:
 
     @property
     def reload(self) -> Callable[[], None] | None:
-        """Reads certificates again, if there are any."""
-        return self._watch.reload if self._config.tls else None
+        """Reads certificates and a provider's keys again, if there are any."""
+        if not self._config.tls and self._keys is None:
+            return None
+        return self._reload
+
+    def _reload(self) -> None:
+        if self._config.tls:
+            self._watch.reload()
+        if self._keys is not None:
+            self._keys.reload()
 
     def _for_clients(self) -> list[Gateway]:
         return [each for protocol, each in self._gateways.items() if protocol not in EARLY]
@@ -197,7 +227,7 @@ def run_broker(config: ServerConfig) -> int:
     servers: list[Server] = []
 
     def start(world: RealEnv) -> Server:
-        servers.append(Server(config, world, tls))
+        servers.append(Server(config, world, tls, jwt))
         servers[0].start()
         return servers[0]
 
@@ -206,6 +236,7 @@ def run_broker(config: ServerConfig) -> int:
         _log.warning("broker %d: %s", config.broker.node, own_seed)
     try:
         tls = load_all(config.tls)
+        jwt = None if config.oauth is None else load_verifier(config.oauth)
         make_data_directory(config.data)
         status = run(config.data, start)
     except (KafkaesqueError, OSError) as error:

@@ -120,6 +120,19 @@ def listener_tls(
     )
 
 
+def check_certificates_are_shown(listener: str, settings: TlsSettings | None) -> None:
+    """Check that a listener whose clients are known by certificate asks for one.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if settings is not None and settings.client_auth is ClientAuth.NONE:
+        raise ConfigError(
+            f"log.in.by of the listener {listener} goes by certificates, and clients are not asked "
+            'for one: set tls.client.auth = "required", or "optional"'
+        )
+
+
 def peer_tls(
     tls: Mapping[str, OptionValue], cluster_id: str, node: int
 ) -> TlsSettings | None:  # fmt: skip

@@ -10,10 +10,19 @@ from kafkaesque.admin.process_facts import ProcessFacts
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.config import BrokerConfig, PeerTimings
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, default_listener
+from kafkaesque.broker.listeners import (
+    ADMIN,
+    KAFKA,
+    TEXT,
+    AccessMode,
+    Listener,
+    LogInBy,
+    default_listener,
+)
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env import Env
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
@@ -26,12 +35,16 @@ from kafkaesque.sim.env import Machine, World
 from kafkaesque.sim.loop import NS_PER_MS
 from kafkaesque.sim.options import SimOptions, name_brokers
 from kafkaesque.sim.pipeline.ownership import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
+from kafkaesque.sim.tls import SimTls
 from kafkaesque.storage.config import StorageConfig
 
 KAFKA_PORT: Final = 9092
 TEXT_PORT: Final = 7070
 ADMIN_PORT: Final = 8080
 PEER_PORT: Final = 9190
+SECURED_PORT: Final = 9093
+#: The name of that listener, and of what it speaks TLS by.
+SECURED: Final = "secured"
 SECRET: Final = b"only for the simulator"
 #: A broker that cannot start, or whose disk failed, is started again by its operator after this.
 RETRY_START_MS: Final = 1_000
@@ -89,8 +102,18 @@ class SimCluster:
         world: World,
         options: SimOptions | None = None,
         gateways: Mapping[int, MakeGateway] = GATEWAYS,
+        *,
+        is_secured: bool = False,
+        stale_ms_max: int = 60_000,
     ) -> None:
-        """`gateways` are those that every broker has, by port."""
+        """`gateways` are those that every broker has, by port.
+
+        Where it `is_secured`, brokers also listen at `SECURED_PORT`, where a client's certificate,
+        by `show_certificate`, says who it is; rules may be `stale_ms_max` old there. No other port
+        than that of `KAFKA_PORT` may be open beside it.
+        """
+        self._is_secured = is_secured
+        self._stale_ms_max = stale_ms_max
         self.world = world
         self.options = options or SimOptions()
         self.names = name_brokers(self.options.brokers)
@@ -102,6 +125,9 @@ class SimCluster:
         self._gateways: dict[str, dict[int, Gateway]] = {}
         self._make_gateways = dict(gateways)
         self._machines = {name: world.add_machine(name) for name in self.names}
+        if is_secured:
+            for name, machine in self._machines.items():
+                machine.host.tls[SECURED] = _tls_of(name)
         self._retired: str | None = None
         #: The machine whose disk may give anything, for as long as it may.
         self._distrusted = self.options.damaged
@@ -110,6 +136,16 @@ class SimCluster:
     def addresses(self) -> list[Address]:
         """Where clients find the brokers."""
         return [Address(name, KAFKA_PORT) for name in self.names]
+
+    @property
+    def secured_addresses(self) -> list[Address]:
+        """Where clients find the brokers that are known by a certificate."""
+        return [Address(name, SECURED_PORT) for name in self.names]
+
+    def show_certificate(self, machine: Machine, user: str) -> str:
+        """Give a client's machine a user's certificate; return its name for `ListenOptions`."""
+        machine.host.tls[user] = _tls_of(user)
+        return user
 
     def trusted(self) -> list[tuple[str, Broker]]:
         """Return the brokers that run, but for one on a damaged machine."""
@@ -230,6 +266,8 @@ class SimCluster:
             if (port in EARLY) == early:
                 protocol = PROTOCOLS.get(port, str(port))
                 gateway.start(default_listener(protocol, Address(name, port)))
+                if port == KAFKA_PORT and self._is_secured:
+                    gateway.start(_secured_listener(name))
 
     def _start_again(self, machine: Machine) -> None:
         machine.kill()
@@ -246,6 +284,14 @@ class SimCluster:
 
     def _id(self, name: str) -> NodeId:
         return NodeId(self.options.broker_ids[self.names.index(name)])
+
+    def _listeners(self, name: str) -> tuple[Listener, ...]:
+        found = [
+            default_listener(protocol, Address(name, port))
+            for port, protocol in PROTOCOLS.items()
+            if port in self._make_gateways
+        ]
+        return (*found, _secured_listener(name)) if self._is_secured else tuple(found)
 
     def _config(self, name: str) -> BrokerConfig:
         controllers: dict[NodeId, Address | None] = {
@@ -265,6 +311,7 @@ class SimCluster:
             # Clocks of brokers jump back by a day: they would take nothing that clients say is new.
             "log.message.timestamp.after.max.ms": INT64_MAX,
             "broker.session.timeout.ms": self.options.session_timeout_ms,
+            "authorization.stale.ms.max": self._stale_ms_max,
         }
         if {"compaction", "throttles"} & set(self.options.activities):
             options |= _COMPACTION
@@ -274,11 +321,7 @@ class SimCluster:
             node=self._id(name),
             cluster_id="sim",
             peer_address=Address(name, PEER_PORT),
-            listeners=tuple(
-                default_listener(protocol, Address(name, port))
-                for port, protocol in PROTOCOLS.items()
-                if port in self._make_gateways
-            ),
+            listeners=self._listeners(name),
             controllers=controllers,
             secrets=(SECRET,),
             timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),
@@ -294,6 +337,28 @@ class SimCluster:
                 free_bytes_min=8 * _KIB,
             ),
         )
+
+
+def _secured_listener(name: str) -> Listener:
+    return Listener(
+        protocol=KAFKA,
+        name=SECURED,
+        advertised=Address(name, SECURED_PORT),
+        tls=SECURED,
+        access=AccessMode.REQUIRED,
+        log_in_by=LogInBy.CERTIFICATE,
+    )
+
+
+def _tls_of(name: str) -> SimTls:
+    certificate = PeerCertificate(
+        subject=f"CN={name}",
+        issuer="sim",
+        serial=1,
+        not_after_ms=INT64_MAX,
+        attributes=(("commonName", name),),
+    )
+    return SimTls(certificate=certificate, trusted=frozenset({"sim"}))
 
 
 def _for_clients(gateways: Mapping[int, Gateway]) -> list[Gateway]:

@@ -47,7 +47,10 @@ export async function run(main) {
   const kafka = new Kafka({
     clientId: 'kafkajs',
     brokers: given.bootstrap_servers.split(','),
-    sasl: given.sasl,
+    // A token of OAUTHBEARER comes from a function, which JSON has not.
+    sasl: given.sasl?.token
+      ? { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: given.sasl.token }) }
+      : given.sasl,
     // Files, by their names in Node's TLS: ca, cert, key.
     ssl: given.ssl && Object.fromEntries(
       Object.entries(given.ssl).map(([name, path]) => [name, readFileSync(path)]),

@@ -30,6 +30,7 @@ from kafkaesque.access.principals import ANONYMOUS, ANY_USER, Principal
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from kafkaesque.access.scram_server import ScramContext, ScramServer
+from kafkaesque.access.scram_verifiers import verifier_of_password
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.state import AccessState
 from kafkaesque.model.errors import ConfigError, InvalidRequest
@@ -241,3 +242,14 @@ def test_options_that_contradict_each_other_are_refused() -> None:
         TokenConfig(lifetime_ms_max=10, expiry_ms=11)
     with pytest.raises(ConfigError):
         TokenConfig(expiry_ms=0)
+
+
+def test_a_user_made_for_a_token_is_external_until_another_credential_comes() -> None:
+    state = AccessState()
+    state = state.apply_all(plan_credential(state, make()))
+    assert state.users["alice"].is_external
+    verifier = verifier_of_password(
+        SCRAM_MECHANISMS["SCRAM-SHA-256"], "alice", Secret(b"secret"), b"a salt of tests", 4096
+    )
+    state = state.apply_all(plan_credential(state, verifier))
+    assert not state.users["alice"].is_external

@@ -357,3 +357,12 @@ def test_a_refused_client_does_not_get_in_by_a_second_token() -> None:
     one = server()
     assert isinstance(one.step(write_bearer(Secret.of("x.y.z")), NOW_MS), Challenge)
     assert isinstance(one.step(write_bearer(Secret.of(token())), NOW_MS), Failure)
+
+
+def test_a_user_that_is_there_for_a_delegation_token_alone_is_still_the_providers() -> None:
+    external = User(name="carol", is_external=True)
+    assert isinstance(present(token(), state_of(users=(external,))), Success)
+    disabled = User(name="carol", is_external=True, is_disabled=True)
+    outcome = present(token(), state_of(users=(disabled,)))
+    assert isinstance(outcome, Failure)
+    assert outcome.reason is FailureReason.DISABLED

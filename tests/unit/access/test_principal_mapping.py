@@ -8,8 +8,8 @@ import pytest
 
 from kafkaesque.access.distinguished_names import write_name
 from kafkaesque.access.principal_mapping import (
+    CertificateNames,
     CertificateRefused,
-    PeerCertificate,
     PrincipalMapping,
     read_mapping_rules,
 )
@@ -24,15 +24,15 @@ DUKE = (
 )
 
 
-def certificate(*uris: str, name: tuple[tuple[str, str], ...] = ()) -> PeerCertificate:
-    return PeerCertificate(subject=name, uris=uris)
+def certificate(*uris: str, name: tuple[tuple[str, str], ...] = ()) -> CertificateNames:
+    return CertificateNames(subject=name, uris=uris)
 
 
 def cn(*values: str) -> tuple[tuple[str, str], ...]:
     return tuple(("commonName", each) for each in values)
 
 
-def name_of(given: PeerCertificate, rules: str = "") -> str:
+def name_of(given: CertificateNames, rules: str = "") -> str:
     return PrincipalMapping("main", rules).name_of(given)
 
 
@@ -50,7 +50,7 @@ def name_of(given: PeerCertificate, rules: str = "") -> str:
     ],
     ids=str,
 )
-def test_a_certificate_names_a_user(given: PeerCertificate, expected: str) -> None:
+def test_a_certificate_names_a_user(given: CertificateNames, expected: str) -> None:
     assert name_of(given) == expected
 
 
@@ -80,7 +80,7 @@ def test_a_certificate_names_a_user(given: PeerCertificate, expected: str) -> No
     ],
     ids=str,
 )
-def test_a_certificate_that_names_nobody_here(given: PeerCertificate) -> None:
+def test_a_certificate_that_names_nobody_here(given: CertificateNames) -> None:
     with pytest.raises(CertificateRefused):
         name_of(given)
     with pytest.raises(CertificateRefused):

@@ -6,6 +6,7 @@ import asyncio
 import struct
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from kafkaesque.protocols.kafka.messages.produce_request import (
 )
 from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.loop import new_loop, report_to
+from kafkaesque.runtime.network import RealNetwork
 from kafkaesque.storage.config import StorageConfig
 
 PATIENCE_S = 90.0
@@ -77,6 +79,7 @@ class LiveBroker:
     def __init__(self, cluster: LiveCluster, config: BrokerConfig, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.world = RealEnv(cluster.loop, root, cluster.on_fatal)
+        cluster.teach(self.world.network)
         self.broker = Broker(env=self.world.env, config=config, report=cluster.reports.append)
         self.chassis = make_chassis(self.broker.doors, cluster.reports.append)
         self.gateway = KafkaGateway(self.broker.doors, self.chassis)
@@ -133,11 +136,16 @@ class LiveCluster:
         access: AccessMode = AccessMode.OPEN,
         secrets: Sequence[bytes] = (),
         super_users: Sequence[Principal] = (),
+        listening: Mapping[str, Any] | None = None,
+        teach: Callable[[RealNetwork], None] = lambda network: None,
+        mapping_rules: str = "",
     ) -> None:
+        """`listening` changes the listeners, and `teach` tells networks what they need for it."""
         self.loop = new_loop()
         report_to(self.loop, self.on_fatal)
         self.reports: list[str] = []
         self.fatal: list[BaseException] = []
+        self.teach = teach
         #: What tests have opened, and `close` closes.
         self.closers: list[Callable[[], None]] = []
         self._correlation_id = 0
@@ -152,8 +160,14 @@ class LiveCluster:
                 rack=(racks or {}).get(node),
                 peer_address=peers[node],
                 listeners=[
-                    default_listener(KAFKA, Address("127.0.0.1", ports[node].kafka), access=access)
+                    replace(
+                        default_listener(
+                            KAFKA, Address("127.0.0.1", ports[node].kafka), access=access
+                        ),
+                        **(listening or {}),
+                    )
                 ],
+                principal_mapping_rules=mapping_rules,
                 secrets=tuple(secrets),
                 super_users=tuple(super_users),
                 controllers=peers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -58,13 +59,20 @@ class LoginRefused(Exception):
 class Client:
     """One connection."""
 
-    def __init__(self, cluster: LiveCluster, *, node: int = 1, client_id: str = "test") -> None:
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        *,
+        node: int = 1,
+        client_id: str = "test",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._cluster = cluster
         self._client_id = client_id
         self._count = 0
         address = cluster.nodes[node].address
         self._reader, self._writer = cluster.loop.run_until_complete(
-            asyncio.open_connection(*address)
+            asyncio.open_connection(*address, ssl=tls)
         )
         cluster.closers.append(self.close)
 

@@ -63,7 +63,14 @@ FREE = {key for key in HANDLERS if not ROWS[key].needs} | {ApiKey.DESCRIBE_CLUST
 SHOWING = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
 #: No error has a place in their oldest versions, or none is known there.
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
-NAMING = [key for key in sorted(HANDLERS) if key not in FREE]
+#: What is one's own needs no rule: see `test_delegation_tokens.py`.
+OWN = {
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
+NAMING = [key for key in sorted(HANDLERS) if key not in FREE and key not in OWN]
 
 
 def name_of(key: int) -> str:

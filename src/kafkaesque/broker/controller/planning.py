@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 
+from kafkaesque.access.decisions import Judge
+from kafkaesque.access.state import AccessState
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.voters import ControllerVoters
+from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.planner import Plan, PlanInputs, plan
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.commands import ControllerCommand
 from kafkaesque.env import Env
 from kafkaesque.model.ids import NodeId, Offset, TopicId
@@ -39,13 +43,16 @@ class Planning:
         self._voters = voters
         self._new_topic_id = new_topic_id
         self._applied_offset = applied_offset
+        self._judge = Judge(AccessState(), config.super_users)
 
     def plan(self, state: ClusterState, command: ControllerCommand) -> Plan:
         """Return records and an answer.
 
         Raises:
-            RequestRefused: the command cannot be carried out.
+            RequestRefused: the command cannot be carried out, or its client may not have it.
         """
+        if isinstance(command, ClientCommand) and command.on_behalf_of is not None:
+            check_rights(state, command, self._judge_of(state.access))
         inputs = PlanInputs(
             alive=[node for node in state.brokers if self._peers.is_alive(node)],
             expected_brokers=max(len(state.brokers), len(self._voters.current())),
@@ -60,6 +67,11 @@ class Planning:
             incarnation=self._incarnation_of,
         )
         return plan(state, command, inputs)
+
+    def _judge_of(self, access: AccessState) -> Judge:
+        if self._judge.rules_epoch != access.rules_epoch:
+            self._judge = self._judge.after(access)
+        return self._judge
 
     def _incarnation_of(self, node: NodeId) -> int | None:
         """Return which process of a broker is alive, as far as this one hears of it."""

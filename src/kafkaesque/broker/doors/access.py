@@ -1,11 +1,25 @@
 """Who may do what, and who is who: one judge for all ports of a broker."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
 
-from kafkaesque.access.authentication import Authentication, Success, find_lapse
+from kafkaesque.access.authentication import (
+    Authentication,
+    Failure,
+    FailureReason,
+    Success,
+    find_lapse,
+)
 from kafkaesque.access.decisions import Decision, Judge
+from kafkaesque.access.external import check_certificate
 from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.access.principal_mapping import (
+    CertificateNames,
+    CertificateRefused,
+    PrincipalMapping,
+)
 from kafkaesque.access.principals import Principal
 from kafkaesque.access.sasl_mechanisms import (
     NONCE_BYTES,
@@ -21,9 +35,14 @@ from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
+from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
+from kafkaesque.env.certificate import PeerCertificate
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
+
+#: Allows nothing to anybody.
+_NOBODY: Final = Judge(AccessState(), ())
 
 
 class Access:
@@ -34,7 +53,9 @@ class Access:
         "_clock",
         "_controller",
         "_dice",
+        "_freshness",
         "_judge",
+        "_mapping",
         "_metadata",
         "_on_changed",
         "run",
@@ -48,11 +69,12 @@ class Access:
         metadata: MetadataView,
         controller: ControllerClient,
         follower: MetadataFollower,
+        freshness: AccessFreshness,
         keys: ClusterKeys,
         verified: VerifiedPasswords,
         disk: Disk,
         super_users: Collection[Principal],
-        jwt: JwtVerifier | None = None,
+        mapping: PrincipalMapping,
     ) -> None:
         self._clock = clock
         self._dice = dice
@@ -61,11 +83,14 @@ class Access:
         #: Runs work off the loop, as `Disk.run` does: checking a password takes milliseconds.
         self.run: Callable[[Callable[[], object], Callable[[object, Exception | None], None]], None]
         self.run = disk.run
+        self._freshness = freshness
+        freshness.on_stale = self._tell_changed
         self._on_changed: list[Callable[[], None]] = []
         follower.on_access_changed = self._tell_changed
+        self._mapping = mapping
         self._judge = Judge(AccessState(), super_users)
         self._checkers = Checkers(
-            access=lambda: metadata.state.access, keys=keys, verified=verified, jwt=jwt
+            access=lambda: metadata.state.access, keys=keys, verified=verified
         )
 
     @property
@@ -74,8 +99,15 @@ class Access:
         return self._metadata.state.access
 
     @property
+    def is_stale(self) -> bool:
+        """Whether users and rules are older here than they may be: nobody is to be let in."""
+        return self._freshness.is_stale
+
+    @property
     def judge(self) -> Judge:
-        """Who decides now; ask anew for each request."""
+        """Who decides now; ask anew for each request. With rules that are too old: nobody may."""
+        if self._freshness.is_stale:
+            return _NOBODY
         judge, state = self._judge, self._metadata.state.access
         if judge.rules_epoch != state.rules_epoch:
             judge = self._judge = judge.after(state)
@@ -105,9 +137,11 @@ class Access:
         *,
         host: str,
         is_encrypted: bool,
-        certificate_name: str | None = None,
+        certificate: PeerCertificate | None = None,
     ) -> Authentication:
         """Return an authentication that waits for the client's first message.
+
+        `certificate` is what TLS has verified, for mechanisms that go by it.
 
         Raises:
             MechanismRefused: not one that the client was offered.
@@ -115,13 +149,41 @@ class Access:
         client = Client(
             host=host,
             is_encrypted=is_encrypted,
-            certificate_name=certificate_name,
+            certificate_name=self._name_of(certificate),
             nonce=self._dice.unique_bytes(NONCE_BYTES),
         )
         return start_authentication(mechanism, enabled, self._checkers, client)
 
+    def authenticate_certificate(
+        self, certificate: PeerCertificate, host: str
+    ) -> Success | Failure:
+        """Return the outcome for a client that shows a certificate, which TLS has verified."""
+        name = self._name_of(certificate)
+        if name is None:
+            return Failure(reason=FailureReason.UNKNOWN)
+        outcome = check_certificate(self.state, name, host, self._clock.wall_ms())
+        if isinstance(outcome, Failure):
+            return outcome
+        ends_ms = [each for each in (outcome.expires_ms, certificate.not_after_ms) if each]
+        return replace(outcome, expires_ms=min(ends_ms), is_certificate=True)
+
+    def _name_of(self, certificate: PeerCertificate | None) -> str | None:
+        if certificate is None:
+            return None
+        names = CertificateNames(subject=certificate.attributes, uris=certificate.uris)
+        try:
+            return self._mapping.name_of(names)
+        except CertificateRefused:
+            return None
+
+    def check_tokens_with(self, jwt: JwtVerifier) -> None:
+        """Take the tokens that this verifier believes, from the next log-in on."""
+        self._checkers = replace(self._checkers, jwt=jwt)
+
     def must_leave(self, success: Success, host: str) -> bool:
         """Tell whether a client that was let in may stay no longer; ask when access has changed."""
+        if self.is_stale:
+            return True
         return find_lapse(self.state, success, host, self._clock.wall_ms()) is not None
 
     def on_changed(self, callback: Callable[[], None]) -> None:

@@ -1,11 +1,14 @@
 """What the controller decides of access, as records of the metadata's log."""
 
+from typing import Final
+
 import msgspec
 
 from kafkaesque.access import planner
 from kafkaesque.access.credentials import CredentialId, DelegationToken
+from kafkaesque.access.delegation_tokens import ended_tokens
 from kafkaesque.access.errors import TokenExpired
-from kafkaesque.access.records import AnyAccessRecord
+from kafkaesque.access.records import AnyAccessRecord, CredentialRemoved
 from kafkaesque.access.rules import Rule
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -26,9 +29,12 @@ from kafkaesque.broker.requests.access_commands import (
     UseTotpStep,
 )
 
+#: Delegation tokens that are over and go when the next one is made.
+ENDED_REMOVED_MAX: Final = 100
+
 
 def plan_access(
-    state: ClusterState, command: AccessCommand
+    state: ClusterState, command: AccessCommand, wall_ms: int
 ) -> tuple[list[AccessChanged], tuple[Rule, ...]]:
     """Return the records, and the rules that they remove by a filter.
 
@@ -40,6 +46,11 @@ def plan_access(
     removed: tuple[Rule, ...] = ()
     if isinstance(command, RemoveRules):
         removed, records = planner.plan_filtered_removal(state.access, command.wanted)
+    elif isinstance(command, PutCredential) and isinstance(command.credential, DelegationToken):
+        # Nothing else removes those that are over, and nobody makes one without coming by here.
+        ended = ended_tokens(state.access, wall_ms)[:ENDED_REMOVED_MAX]
+        removals: list[AnyAccessRecord] = [CredentialRemoved(id=each) for each in ended]
+        records = [*removals, *_plan(state.access.apply_all(removals), command)]
     else:
         records = _plan(state.access, command)
     return [AccessChanged(change=each) for each in records], removed

@@ -156,7 +156,7 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
         RequestRefused: the command cannot be done; the message says why.
     """
     if isinstance(command, AccessCommand):
-        access_changes, removed = plan_access(state, command)
+        access_changes, removed = plan_access(state, command, inputs.wall_ms)
         return Plan(records=list(access_changes), result=RemovedRules(removed=removed))
     match command:
         case RegisterBroker():

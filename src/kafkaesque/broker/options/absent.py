@@ -14,6 +14,7 @@ _ZOOKEEPER: Final = "there is no ZooKeeper"
 _RAFT: Final = "[controllers] of the file and kafkaesque cluster controllers say who votes"
 _TIMESTAMPS: Final = "see message.timestamp.before.max.ms and message.timestamp.after.max.ms"
 _SASL: Final = "access and sasl.mechanisms of the file's [[listener]] say it"
+_OAUTH: Final = "sasl.oauthbearer keys in the file's [broker] say it"
 _TLS: Final = "the file has a section [tls], and tls keys in [[listener]] tables"
 _SHARE: Final = "there are no share groups"
 _STREAMS: Final = "there are no groups of Kafka Streams' own protocol"
@@ -49,15 +50,18 @@ _ABSENT_BROKER: Final[Mapping[str, str]] = {
     "offsets.commit.required.acks": "offsets are committed by the majority",
     "process.roles": "every broker serves clients; see kafkaesque cluster controllers",
     "unclean.leader.election.interval.ms": "it takes place when it has to",
+    "delegation.token.expiry.check.interval.ms": "tokens that are over go when one is made",
+    "delegation.token.master.key": "tokens are drawn, and have no key",
+    "delegation.token.secret.key": "tokens are drawn, and have no key",
     "early.start.listeners": _ADDRESS,
     "principal.builder.class": "there are no classes of one's own",
     "security.providers": _TLS,
+    "ssl.principal.mapping.rules": "it is ssl.principal.mapping.rules in the file's [broker]",
     "super.users": "it is super.users in the file's [broker]",
 }
 
 #: Broker options that come in families; the first part of the name is enough.
 _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
-    "delegation.token.": "there are no delegation tokens yet",
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
     "remote.fetch.": _TIERED,
@@ -67,6 +71,7 @@ _ABSENT_FAMILIES: Final[Mapping[str, str]] = {
     "remote.log.metadata.": _TIERED,
     "remote.log.reader.": _TIERED,
     "remote.log.storage.manager.": _TIERED,
+    "sasl.oauthbearer.": _OAUTH,
     "sasl.": _SASL,
     "share.coordinator.": _SHARE,
     "ssl.": _TLS,

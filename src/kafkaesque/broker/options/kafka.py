@@ -94,6 +94,36 @@ def _each(names: Iterable[str], prefix: str, type_: OptionType, why: str) -> tup
 
 HONOURED_OPTIONS = (
     Option(
+        name="authorization.stale.ms.max",
+        type=LONG,
+        default=60_000,
+        minimum=1_000,
+        maximum=INT64_MAX,
+        dynamic=False,
+        doc="How old the rules may be by which a broker lets clients in. One that has heard of no "
+        "controller for longer admits nobody, and closes the connections of those who have logged "
+        "in. Without a listener that asks for a log-in it means nothing. See "
+        "[Security](security.md).",
+    ),
+    Option(
+        name="delegation.token.expiry.time.ms",
+        type=LONG,
+        default=24 * 60 * 60 * 1000,
+        minimum=1,
+        maximum=2**53,
+        dynamic=False,
+        doc="A delegation token ends after this, unless it is renewed.",
+    ),
+    Option(
+        name="delegation.token.max.lifetime.ms",
+        type=LONG,
+        default=7 * 24 * 60 * 60 * 1000,
+        minimum=1,
+        maximum=2**53,
+        dynamic=False,
+        doc="A delegation token ends after this in any case.",
+    ),
+    Option(
         name="delete.topic.enable",
         type=BOOLEAN,
         default=True,

@@ -11,10 +11,10 @@ from kafkaesque.access.credentials import AnyCredential
 from kafkaesque.access.principals import User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule
-from kafkaesque.broker.peers.messages import PeerRequest
+from kafkaesque.broker.requests.client_command import ClientCommand
 
 
-class PutUser(PeerRequest, frozen=True, tag="put-user", kw_only=True):
+class PutUser(ClientCommand, frozen=True, tag="put-user", kw_only=True):
     """Let a user exist, and be so."""
 
     user: User
@@ -22,68 +22,68 @@ class PutUser(PeerRequest, frozen=True, tag="put-user", kw_only=True):
     epoch: int | None = None
 
 
-class RemoveUser(PeerRequest, frozen=True, tag="remove-user", kw_only=True):
+class RemoveUser(ClientCommand, frozen=True, tag="remove-user", kw_only=True):
     """Remove a user and all credentials."""
 
     name: str
     epoch: int | None = None
 
 
-class PutRole(PeerRequest, frozen=True, tag="put-role", kw_only=True):
+class PutRole(ClientCommand, frozen=True, tag="put-role", kw_only=True):
     """Let a role exist, and be so."""
 
     role: Role
     epoch: int | None = None
 
 
-class RemoveRole(PeerRequest, frozen=True, tag="remove-role", kw_only=True):
+class RemoveRole(ClientCommand, frozen=True, tag="remove-role", kw_only=True):
     """Remove a role and its rules."""
 
     name: str
     epoch: int | None = None
 
 
-class PutCredential(PeerRequest, frozen=True, tag="put-credential", kw_only=True):
+class PutCredential(ClientCommand, frozen=True, tag="put-credential", kw_only=True):
     """Add a credential, or replace the one of its id; its user is made if there is none."""
 
     credential: AnyCredential
     epoch: int | None = None
 
 
-class RemoveCredential(PeerRequest, frozen=True, tag="remove-credential", kw_only=True):
+class RemoveCredential(ClientCommand, frozen=True, tag="remove-credential", kw_only=True):
     """Remove a credential."""
 
     id: str
     epoch: int | None = None
 
 
-class AddRules(PeerRequest, frozen=True, tag="add-rules", kw_only=True):
+class AddRules(ClientCommand, frozen=True, tag="add-rules", kw_only=True):
     """Add rules; those that there are already are passed over."""
 
     rules: tuple[Rule, ...]
 
 
-class RemoveRules(PeerRequest, frozen=True, tag="remove-rules", kw_only=True):
+class RemoveRules(ClientCommand, frozen=True, tag="remove-rules", kw_only=True):
     """Remove the rules that a filter is for; answered with `RemovedRules`."""
 
     wanted: AclFilter
 
 
-class UseTotpStep(PeerRequest, frozen=True, tag="use-totp-step", kw_only=True):
+class UseTotpStep(ClientCommand, frozen=True, tag="use-totp-step", kw_only=True):
     """Use up a step of a second factor, at whichever broker it was shown."""
 
     credential_id: str
     step: int
 
 
-class UseRecoveryCode(PeerRequest, frozen=True, tag="use-recovery-code", kw_only=True):
+class UseRecoveryCode(ClientCommand, frozen=True, tag="use-recovery-code", kw_only=True):
     """Use up a recovery code."""
 
     credential_id: str
     digest: bytes
 
 
-class ExtendToken(PeerRequest, frozen=True, tag="extend-token", kw_only=True):
+class ExtendToken(ClientCommand, frozen=True, tag="extend-token", kw_only=True):
     """Let a delegation token end at another time, as the broker that was asked has decided."""
 
     id: str

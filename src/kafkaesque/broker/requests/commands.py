@@ -4,6 +4,7 @@ import msgspec
 
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
+from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
@@ -26,13 +27,13 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     endpoints: dict[str, tuple[str, str, int]] = msgspec.field(default_factory=dict)
 
 
-class RemoveBroker(PeerRequest, frozen=True, tag="remove-broker", kw_only=True):
+class RemoveBroker(ClientCommand, frozen=True, tag="remove-broker", kw_only=True):
     """A broker that holds nothing and is stopped leaves the cluster for good."""
 
     node: int
 
 
-class ChangeControllers(PeerRequest, frozen=True, tag="change-controllers", kw_only=True):
+class ChangeControllers(ClientCommand, frozen=True, tag="change-controllers", kw_only=True):
     """Let a broker vote in the controllers' group, or no more; done when that is written down."""
 
     node: int
@@ -45,7 +46,7 @@ class AskControllers(PeerRequest, frozen=True, tag="ask-controllers"):
     """Who votes in the controllers' group, and how far everybody has its log; for its leader."""
 
 
-class RaiseFeature(PeerRequest, frozen=True, tag="raise-feature", kw_only=True):
+class RaiseFeature(ClientCommand, frozen=True, tag="raise-feature", kw_only=True):
     """Let the cluster use what a level of a feature brings."""
 
     name: str
@@ -53,7 +54,7 @@ class RaiseFeature(PeerRequest, frozen=True, tag="raise-feature", kw_only=True):
     validate_only: bool = False
 
 
-class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
+class CreateTopic(ClientCommand, frozen=True, tag="create-topic", kw_only=True):
     """Create a topic; -1 stands for the broker's default."""
 
     name: str
@@ -69,14 +70,14 @@ class CreateTopic(PeerRequest, frozen=True, tag="create-topic", kw_only=True):
     doubtful_ids: tuple[bytes, ...] = ()
 
 
-class DeleteTopic(PeerRequest, frozen=True, tag="delete-topic", kw_only=True):
+class DeleteTopic(ClientCommand, frozen=True, tag="delete-topic", kw_only=True):
     """Delete a topic with all it holds; by name, or by id where the name is None."""
 
     name: str | None = None
     topic_id: bytes = bytes(16)
 
 
-class CreatePartitions(PeerRequest, frozen=True, tag="create-partitions", kw_only=True):
+class CreatePartitions(ClientCommand, frozen=True, tag="create-partitions", kw_only=True):
     """Raise the number of partitions to `count`; records that are there stay where they are."""
 
     name: str
@@ -95,7 +96,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
     operation: str = "set"
 
 
-class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
+class ChangeConfig(ClientCommand, frozen=True, tag="change-config", kw_only=True):
     """Change options of a topic, or of a broker or all brokers where the topic is None."""
 
     topic: str | None = None
@@ -107,7 +108,7 @@ class ChangeConfig(PeerRequest, frozen=True, tag="change-config", kw_only=True):
     validate_only: bool = False
 
 
-class ChangeGroupConfig(PeerRequest, frozen=True, tag="change-group-config", kw_only=True):
+class ChangeGroupConfig(ClientCommand, frozen=True, tag="change-group-config", kw_only=True):
     """Change options of a group, whether it exists or not; for the rest see `ChangeConfig`."""
 
     group: str
@@ -123,7 +124,7 @@ class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
 
 
-class ChangeQuotas(PeerRequest, frozen=True, tag="change-quotas", kw_only=True):
+class ChangeQuotas(ClientCommand, frozen=True, tag="change-quotas", kw_only=True):
     """Change client quotas of an entity; those that are not named stay."""
 
     #: Pairs of type and name; None is the default of the type.
@@ -194,14 +195,14 @@ class WantedReplicas(msgspec.Struct, frozen=True, kw_only=True):
     replicas: list[int] | None
 
 
-class MoveReplicas(PeerRequest, frozen=True, tag="move-replicas", kw_only=True):
+class MoveReplicas(ClientCommand, frozen=True, tag="move-replicas", kw_only=True):
     """Have replicas of partitions moved; each is taken or refused by itself."""
 
     partitions: list[WantedReplicas]
     may_change_factor: bool = True
 
 
-class AskMoves(PeerRequest, frozen=True, tag="ask-moves"):
+class AskMoves(ClientCommand, frozen=True, tag="ask-moves"):
     """Which replicas move, as whoever leads the controllers knows."""
 
 

@@ -18,6 +18,7 @@ from kafkaesque.server.config_checks import (
     find_own_seed,
     look_at_seeds,
 )
+from kafkaesque.server.oauth_settings import load_verifier
 from kafkaesque.server.tls_settings import TLS_OPTIONS
 
 app = new_app()
@@ -74,6 +75,8 @@ def broker(
             check_data_directory(loaded)
             check_addresses(loaded)
             load_all(loaded.tls)
+            if loaded.oauth is not None:
+                load_verifier(loaded.oauth)
     except ConfigError as error:
         raise wrong_usage(str(error)) from None
     if check:

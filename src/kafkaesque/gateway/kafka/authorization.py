@@ -54,7 +54,7 @@ def _whole(*operations: Operation) -> Row:
     return Row(_cluster(*operations))
 
 
-#: Sends no names, asks for none, and comes before the log-in.
+#: Sends no names, asks for none, and comes before the log-in; or asks for what is one's own.
 _FREE: Final = Row(())
 
 _CONFIGS: Final = (Need(_O.DESCRIBE_CONFIGS, _T.TOPIC), Need(_O.DESCRIBE_CONFIGS, _T.GROUP))
@@ -153,10 +153,26 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DELETE_ACLS: _whole(_O.ALTER),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _whole(_O.ALTER),
+    # These ask by themselves: nothing is needed for one's own tokens, and for those that one may
+    # renew; the rest is asked of the owner, or of the token.
+    ApiKey.CREATE_DELEGATION_TOKEN: Row((Need(_O.CREATE_TOKENS, _T.USER),)),
+    ApiKey.RENEW_DELEGATION_TOKEN: _FREE,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _FREE,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Row(
+        (Need(_O.DESCRIBE, _T.DELEGATION_TOKEN), Need(_O.DESCRIBE_TOKENS, _T.USER))
+    ),
 }
 
-#: APIs whose handlers ask for each topic themselves.
-ASKING_HANDLERS: Final = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA))
+#: APIs whose handlers ask for each topic, or token, themselves.
+ASKING_HANDLERS: Final = frozenset(
+    (
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.METADATA,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    )
+)
 
 
 def make_guards(handled: Iterable[int]) -> Mapping[int, Guard]:

@@ -34,7 +34,8 @@ def on_unregister_broker(context: Context, call: Call) -> None:
             answer.error_code, answer.error_message = code_of(outcome), message_of(outcome)
         call.answer(answer)
 
-    context.doors.cluster.submit(RemoveBroker(node=request.broker_id), TIMEOUT_MS, on_outcome)
+    command = call.on_behalf(RemoveBroker(node=request.broker_id))
+    context.doors.cluster.submit(command, TIMEOUT_MS, on_outcome)
 
 
 #: From this version on, a success is told once and not for each feature.
@@ -51,9 +52,11 @@ def on_update_features(context: Context, call: Call) -> None:
     refusals: list[RequestRefused] = []
     pieces: list[Piece] = []
     if not request.validate_only and len(updates) > 1:
-        pieces += [_update(context, request, each, refusals, is_trial=True) for each in updates]
+        pieces += [
+            _update(context, call, request, each, refusals, is_trial=True) for each in updates
+        ]
     pieces += [
-        _update(context, request, each, refusals, is_trial=request.validate_only)
+        _update(context, call, request, each, refusals, is_trial=request.validate_only)
         for each in updates
     ]
 
@@ -72,6 +75,7 @@ def on_update_features(context: Context, call: Call) -> None:
 
 def _update(
     context: Context,
+    call: Call,
     request: UpdateFeaturesRequest,
     update: FeatureUpdateKey,
     refusals: list[RequestRefused],
@@ -88,7 +92,7 @@ def _update(
         name=update.feature, level=update.max_version_level, validate_only=is_trial
     )
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    piece = command_piece(context.doors, command, timeout_ms, on_outcome)
+    piece = command_piece(context.doors, call.on_behalf(command), timeout_ms, on_outcome)
 
     def run(on_done: Callable[[], None]) -> None:
         if refusals:

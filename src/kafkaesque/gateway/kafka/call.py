@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from kafkaesque.broker.metadata.client_quotas import ANONYMOUS_USER
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.chassis.login import OnStep
+from kafkaesque.chassis.rights import CommandT
 from kafkaesque.env.disk import Buffer, FileRange
 from kafkaesque.gateway.kafka.throttling import Meter
 from kafkaesque.protocols.kafka.api import RequestHeader
@@ -119,6 +120,11 @@ class Call:
         if self.prepared is not None:
             return self.prepared.message
         return read_request(self.header, self.frame)
+
+    def on_behalf(self, command: CommandT) -> CommandT:
+        """Return a command for the controller that says for whom it is, where that is known."""
+        rights = self.connection.rights
+        return command if rights is None else rights.sign(command)
 
     def prepare(self, message: Any, amend: Callable[[Any], None] | None = None) -> None:
         """Have the handler read this message, and change its answer, after earlier changes."""

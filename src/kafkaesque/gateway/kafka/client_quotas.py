@@ -142,7 +142,8 @@ def on_alter_client_quotas(context: Context, call: Call) -> None:
     pieces: list[Piece] = []
     for entry, result in zip(request.entries, results, strict=True):
         try:
-            command = _command(entry, seen, validate_only=request.validate_only)
+            validate_only = request.validate_only
+            command = call.on_behalf(_command(entry, seen, validate_only=validate_only))
         except RequestRefused as refusal:
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
         else:

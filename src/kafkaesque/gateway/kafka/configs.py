@@ -221,6 +221,7 @@ def on_incremental_alter_configs(context: Context, call: Call) -> None:
 
     _alter(
         context.doors,
+        call,
         results,
         command_of,
         lambda: call.answer(IncrementalAlterConfigsResponse(responses=results)),
@@ -242,6 +243,7 @@ def on_alter_configs(context: Context, call: Call) -> None:
 
     _alter(
         context.doors,
+        call,
         results,
         command_of,
         lambda: call.answer(AlterConfigsResponse(responses=results)),
@@ -291,6 +293,7 @@ def _command(
 
 def _alter(
     doors: Doors,
+    call: Call,
     results: Sequence[ChangeResult | ReplaceResult],
     command_of: Callable[[int], _Command],
     answer: Callable[[], None],
@@ -305,7 +308,7 @@ def _alter(
         try:
             if counts[result.resource_type, result.resource_name] > 1:
                 raise InvalidRequest("the resource is named more than once")
-            command = command_of(place)
+            command = call.on_behalf(command_of(place))
         except RequestRefused as refusal:
             result.error_code, result.error_message = code_of(refusal), message_of(refusal)
             on_done()

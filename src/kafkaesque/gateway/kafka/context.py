@@ -22,6 +22,7 @@ class Context:
         "quotas",
         "sessions",
         "supported",
+        "tokens_under_way",
         "topic_creator",
     )
 
@@ -36,6 +37,8 @@ class Context:
         )
         self.metadata_cache: Final = MetadataCache()
         self.topic_creator: Final = TopicCreator(doors)
+        #: Ids of the delegation tokens that are being made.
+        self.tokens_under_way: Final[set[str]] = set()
         keys = set(handled)
         self.supported: Final[Mapping[int, VersionRange]] = _only(SUPPORTED, keys)
         self.advertised: Final[Mapping[int, VersionRange]] = _only(ADVERTISED, keys)

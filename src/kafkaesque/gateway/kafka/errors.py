@@ -1,5 +1,6 @@
 """Which of Kafka's error codes says what has gone wrong: chosen here and nowhere else."""
 
+from kafkaesque.access import errors as access_errors
 from kafkaesque.gateway.kafka.topics import TopicForbidden
 from kafkaesque.groups.errors import GroupError
 from kafkaesque.model import errors, record_errors
@@ -13,6 +14,14 @@ MESSAGE_LENGTH_MAX = 1_000
 _CODES: dict[type[Exception], ErrorCode] = {
     errors.UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     TopicForbidden: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    errors.ClusterNotAuthorized: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    errors.TopicNotAuthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    errors.GroupNotAuthorized: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    errors.TokenNotAuthorized: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    access_errors.TokenUnknown: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    access_errors.TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
+    access_errors.TokenOwnerMismatch: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+    access_errors.TokenRequestNotAllowed: ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.LeaderNotAvailable: ErrorCode.LEADER_NOT_AVAILABLE,

@@ -8,6 +8,7 @@ from kafkaesque.broker.listeners import KAFKA, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
+from kafkaesque.chassis.logins import TOO_OLD
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.gateway.kafka.authorization import make_guards
 from kafkaesque.gateway.kafka.call import Call
@@ -50,6 +51,7 @@ class KafkaGateway(Gateway):
             idle_ms_max=lambda: int(option("connections.max.idle.ms")),
             access=listener.access,
             mechanisms=listener.mechanisms,
+            log_in_by=listener.log_in_by,
             is_local=listener.is_local,
         )
         make = partial(KafkaConnection, self.context, self.handle)
@@ -77,4 +79,8 @@ class KafkaGateway(Gateway):
         if rights is None:
             connection.note_no_login()
             return True
+        if self.context.doors.access.is_stale:
+            # It is on its way out; whoever was paused has not been told yet.
+            connection.refuse(TOO_OLD)
+            return False
         return self._guards[key](rights, self.context, call)

@@ -8,7 +8,6 @@ from kafkaesque.gateway.kafka.call import Call
 from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.api import ApiKey
 
-_NO_TOKENS = "there are no delegation tokens yet"
 _NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clients' metrics"
 _NO_SHARE_GROUPS = "there are no share groups yet"
 _NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
@@ -43,6 +42,10 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DELETE_ACLS: _later("rules", "on_delete_acls"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_describe"),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_alter"),
+    ApiKey.CREATE_DELEGATION_TOKEN: _later("delegation_tokens", "on_create"),
+    ApiKey.RENEW_DELEGATION_TOKEN: _later("delegation_tokens", "on_renew"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _later("delegation_tokens", "on_expire"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _later("delegation_tokens", "on_describe"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -97,10 +100,6 @@ HANDLERS: Mapping[int, Handler] = {
 #: APIs of Apache Kafka's brokers that are not carried out, and why. ApiVersions does not name them,
 #: and a request closes its connection, as Kafka has it. `docs/kafka-apis.md` is made of this.
 NOT_CARRIED_OUT: Mapping[int, str] = {
-    38: _NO_TOKENS,  # CreateDelegationToken
-    39: _NO_TOKENS,  # RenewDelegationToken
-    40: _NO_TOKENS,  # ExpireDelegationToken
-    41: _NO_TOKENS,  # DescribeDelegationToken
     71: _NO_TELEMETRY,  # GetTelemetrySubscriptions
     72: _NO_TELEMETRY,  # PushTelemetry
     ApiKey.SHARE_GROUP_HEARTBEAT: _NO_SHARE_GROUPS,
@@ -129,6 +128,8 @@ DIFFERENCES: Mapping[int, str] = {
     "(KIP-1242), is not there yet; clients ask with version 4",
     ApiKey.SASL_HANDSHAKE: "ApiVersions names version 0 as well, as Kafka's does; a request in it, "
     "after which bytes without frames would come, closes its connection",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "the HMAC of a token is empty: only its hash is kept, and "
+    "whoever has created it was shown it once",
     ApiKey.TXN_OFFSET_COMMIT: "version 6, which names topics by their ids, is not there yet; "
     "clients commit with version 5",
     ApiKey.DELETE_GROUPS: "version 3, which adds a message to each error, is not there yet; "

@@ -285,7 +285,7 @@ class _MetadataAnswer:
             if self._rights is not None:
                 legal, forbidden = self._creatable(legal, self._rights)
                 codes.update(dict.fromkeys(forbidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            self._context.topic_creator.maybe_create(legal)
+            self._context.topic_creator.maybe_create(legal, self._rights)
         return [
             MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
             for name, code in codes.items()

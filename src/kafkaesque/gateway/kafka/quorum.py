@@ -145,7 +145,7 @@ def on_add_raft_voter(context: Context, call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(context.doors, request.voter_id, request.timeout_ms, is_added=True)
+    change = _Change(context.doors, call, request.voter_id, request.timeout_ms, is_added=True)
     change.waits = request.ack_when_committed
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
@@ -160,15 +160,18 @@ def on_remove_raft_voter(context: Context, call: Call) -> None:
             answer.error_code, answer.error_message = code_of(refusal), message_of(refusal)
         call.answer(answer)
 
-    change = _Change(context.doors, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
+    change = _Change(context.doors, call, request.voter_id, REMOVE_TIMEOUT_MS, is_added=False)
     change.start(request.cluster_id, request.voter_directory_id, on_done)
 
 
 class _Change:
     """A change of who votes, on its way."""
 
-    def __init__(self, doors: Doors, node: int, timeout_ms: int, *, is_added: bool) -> None:
+    def __init__(
+        self, doors: Doors, call: Call, node: int, timeout_ms: int, *, is_added: bool
+    ) -> None:
         self._doors = doors
+        self._call = call
         self._node = NodeId(node)
         self._is_added = is_added
         self._timeout_ms = max(0, min(timeout_ms, TIMEOUT_MS_MAX))
@@ -199,7 +202,7 @@ class _Change:
         command = ChangeControllers(
             node=self._node, directory_id=directory_id, is_added=self._is_added
         )
-        self._doors.cluster.submit(command, self._timeout_ms, on_outcome)
+        self._doors.cluster.submit(self._call.on_behalf(command), self._timeout_ms, on_outcome)
 
     def _wait(self, on_done: OnDone) -> None:
         clock = self._doors.clock

@@ -54,7 +54,7 @@ def on_alter_partition_reassignments(context: Context, call: Call) -> None:
 
     command = MoveReplicas(partitions=wanted, may_change_factor=may_change_factor)
     timeout_ms = max(0, min(request.timeout_ms, TIMEOUT_MS_MAX))
-    context.doors.cluster.submit(command, timeout_ms, on_outcome)
+    context.doors.cluster.submit(call.on_behalf(command), timeout_ms, on_outcome)
 
 
 def _answer(
@@ -105,7 +105,9 @@ def on_list_partition_reassignments(context: Context, call: Call) -> None:
         call.answer(answer)
 
     context.doors.cluster.submit(
-        AskMoves(), max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)), on_outcome
+        call.on_behalf(AskMoves()),
+        max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)),
+        on_outcome,
     )
 
 

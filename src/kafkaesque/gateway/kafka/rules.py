@@ -109,7 +109,8 @@ def on_create_acls(context: Context, call: Call) -> None:
         call.answer(CreateAclsResponse(results=results))
 
     if rules:
-        context.doors.access.submit(AddRules(rules=tuple(rules)), TIMEOUT_MS, on_done)
+        command = call.on_behalf(AddRules(rules=tuple(rules)))
+        context.doors.access.submit(command, TIMEOUT_MS, on_done)
     else:
         call.answer(CreateAclsResponse(results=results))
 
@@ -128,7 +129,8 @@ def on_delete_acls(context: Context, call: Call) -> None:
                     result.matching_acls = [_removed(write_binding(r)) for r in outcome.removed]
                 on_piece()
 
-            context.doors.access.submit(RemoveRules(wanted=wanted), TIMEOUT_MS, on_done)
+            command = call.on_behalf(RemoveRules(wanted=wanted))
+            context.doors.access.submit(command, TIMEOUT_MS, on_done)
 
         return run
 

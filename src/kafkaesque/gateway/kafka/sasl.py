@@ -10,6 +10,7 @@ from typing import Final
 from kafkaesque.access.authentication import Challenge, Failure, Success
 from kafkaesque.access.principals import ANONYMOUS
 from kafkaesque.access.sasl_mechanisms import MechanismRefused
+from kafkaesque.broker.listeners import LogInBy
 from kafkaesque.chassis.login import Login, OnStep
 from kafkaesque.gateway.kafka.call import Call, Caller
 from kafkaesque.gateway.kafka.context import Context
@@ -42,6 +43,11 @@ def on_sasl_handshake(context: Context, call: Call) -> None:
     if connection.sasl is not None:
         connection.refuse("a log-in was begun within a log-in")
         return
+    if connection.shared.options.log_in_by is LogInBy.CERTIFICATE:
+        # As Kafka's SSL listeners answer.
+        call.answer(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+        _hang_up(connection)
+        return
     mechanisms = _offered(context, connection)
     if request.mechanism not in mechanisms or _is_switched(connection, request.mechanism):
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -68,7 +74,8 @@ def _offered(context: Context, connection: Caller) -> tuple[str, ...]:
 
 def _is_switched(connection: Caller, mechanism: str) -> bool:
     """Tell whether a client that has logged in wants to do so in another way."""
-    return connection.login is not None and mechanism != connection.mechanism
+    login = connection.login
+    return login is not None and not login.is_certificate and mechanism != connection.mechanism
 
 
 def on_sasl_authenticate(context: Context, call: Call) -> None:

@@ -96,7 +96,7 @@ def on_alter(context: Context, call: Call) -> None:
     asked: list[_Change] = [*request.deletions, *request.upsertions]
     for each in asked:
         changes.setdefault(each.name, []).append(each)
-    pieces = [_UserChange(context, name, of_user) for name, of_user in changes.items()]
+    pieces = [_UserChange(context, call, name, of_user) for name, of_user in changes.items()]
 
     def answer() -> None:
         results = [piece.result for piece in pieces]
@@ -108,10 +108,11 @@ def on_alter(context: Context, call: Call) -> None:
 class _UserChange:
     """The changes of one user."""
 
-    __slots__ = ("_changes", "_context", "result")
+    __slots__ = ("_call", "_changes", "_context", "result")
 
-    def __init__(self, context: Context, name: str, changes: list[_Change]) -> None:
+    def __init__(self, context: Context, call: Call, name: str, changes: list[_Change]) -> None:
         self._context = context
+        self._call = call
         self._changes = changes
         self.result = AlterUserScramCredentialsResult(name, 0, None)
 
@@ -172,4 +173,4 @@ class _UserChange:
             else:
                 self._submit(commands, on_done)
 
-        self._context.doors.access.submit(command, TIMEOUT_MS, on_outcome)
+        self._context.doors.access.submit(self._call.on_behalf(command), TIMEOUT_MS, on_outcome)

@@ -125,7 +125,9 @@ def on_create_topics(context: Context, call: Call) -> None:
             _refuse(result, refusal)
         else:
             on_outcome = _on_created(doors, result, validate_only=request.validate_only)
-            pieces.append(command_piece(doors, command, request.timeout_ms, on_outcome))
+            pieces.append(
+                command_piece(doors, call.on_behalf(command), request.timeout_ms, on_outcome)
+            )
     Queue(
         doors.clock,
         pieces,
@@ -241,7 +243,7 @@ def on_delete_topics(context: Context, call: Call) -> None:
     quota = MutationQuota(call, strict_from=_DELETION_STRICT_FROM)
     deletion = _Deletion(context.doors, asked, quota)
     pieces = [
-        command_piece(context.doors, command, request.timeout_ms, on_outcome)
+        command_piece(context.doors, call.on_behalf(command), request.timeout_ms, on_outcome)
         for command, on_outcome in deletion.commands
     ]
     Queue(
@@ -356,7 +358,7 @@ def on_create_partitions(context: Context, call: Call) -> None:
             except QuotaUsedUp as refusal:
                 _refuse(result, refusal)
                 continue
-        command = _growth(topic, validate_only=request.validate_only)
+        command = call.on_behalf(_growth(topic, validate_only=request.validate_only))
         on_outcome = _on_grown(result)
         pieces.append(command_piece(context.doors, command, request.timeout_ms, on_outcome))
     Queue(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkaesque.broker.requests.commands import CreateTopic
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import LeaderNotAvailable
 
 #: Topics that one request may bring into being; the client asks again for the others.
@@ -26,8 +27,8 @@ class TopicCreator:
         """The names that are being created."""
         return list(self._under_way)
 
-    def maybe_create(self, names: Sequence[str]) -> None:
-        """Begin to create topics with legal names, if that is switched on."""
+    def maybe_create(self, names: Sequence[str], rights: Rights | None = None) -> None:
+        """Begin to create topics with legal names, if that is switched on, for a client."""
         if not self._doors.configuration.get("auto.create.topics.enable"):
             return
         begun = 0
@@ -40,7 +41,7 @@ class TopicCreator:
             if name in INTERNAL_TOPICS:
                 self._create_internal(name)
             else:
-                self._create(name)
+                self._create(name, rights)
 
     def _create_internal(self, name: str) -> None:
         """Internal topics have a maker of their own, who knows what they are like."""
@@ -51,10 +52,12 @@ class TopicCreator:
         except LeaderNotAvailable:
             pass  # It is being created, which was the purpose.
 
-    def _create(self, name: str) -> None:
+    def _create(self, name: str, rights: Rights | None) -> None:
         self._under_way[name] = None
 
         def on_done(_: object) -> None:
             self._under_way.pop(name, None)
 
-        self._doors.cluster.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_done)
+        command = CreateTopic(name=name)
+        signed = command if rights is None else rights.sign(command)
+        self._doors.cluster.submit(signed, CREATE_TIMEOUT_MS, on_done)

@@ -44,6 +44,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -110,6 +114,10 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     35: (1, 5, 2, "describe_log_dirs"),
     36: (0, 2, 2, "sasl_authenticate"),
     37: (0, 3, 2, "create_partitions"),
+    38: (1, 3, 2, "create_delegation_token"),
+    39: (1, 2, 2, "renew_delegation_token"),
+    40: (1, 2, 2, "expire_delegation_token"),
+    41: (1, 3, 2, "describe_delegation_token"),
     42: (0, 2, 2, "delete_groups"),
     43: (0, 2, 2, "elect_leaders"),
     44: (0, 1, 1, "incremental_alter_configs"),

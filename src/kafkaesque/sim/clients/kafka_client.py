@@ -32,7 +32,7 @@ OnResponse = Callable[[Any], None]
 class BrokerLink:
     """A connection to one broker; answers come in the order of the requests."""
 
-    def __init__(self, env: Env, address: Address) -> None:
+    def __init__(self, env: Env, address: Address, tls: str = "") -> None:
         self._env = env
         self.address = address
         self._connection: Connection | None = None
@@ -40,7 +40,7 @@ class BrokerLink:
         self._correlation = 0
         self.is_closed = False
         self._unsent: list[bytes] = []
-        options = ListenOptions(framing=Framing.LENGTH_PREFIXED)
+        options = ListenOptions(framing=Framing.LENGTH_PREFIXED, tls=tls)
         env.network.connect(address, options, self, lambda _: self.close())
 
     def send(self, api_key: int, version: int, message: Any, on_response: OnResponse) -> None:

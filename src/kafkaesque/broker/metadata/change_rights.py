@@ -1,0 +1,205 @@
+"""The controller asks once more whether a client may change what it wants changed.
+
+The broker that it is connected with has asked by its own copy of the rules, which may be behind:
+it was taken away from somebody, and that broker has not heard of it. The controller's copy has all
+that was decided before this command.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kafkaesque.access.credentials import CredentialId, DelegationToken
+from kafkaesque.access.decisions import Judge
+from kafkaesque.access.delegation_tokens import is_party
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.requests.access_commands import (
+    AddRules,
+    ExtendToken,
+    PutCredential,
+    PutRole,
+    PutUser,
+    RemoveCredential,
+    RemoveRole,
+    RemoveRules,
+    RemoveUser,
+    UseRecoveryCode,
+    UseTotpStep,
+)
+from kafkaesque.broker.requests.client_command import ClientCommand, OnBehalfOf
+from kafkaesque.broker.requests.commands import (
+    AskMoves,
+    ChangeConfig,
+    ChangeControllers,
+    ChangeGroupConfig,
+    ChangeQuotas,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    MoveReplicas,
+    RaiseFeature,
+    RemoveBroker,
+)
+from kafkaesque.model.errors import (
+    ClusterNotAuthorized,
+    GroupNotAuthorized,
+    InvariantBroken,
+    NotAuthorized,
+    TokenNotAuthorized,
+    TopicNotAuthorized,
+)
+from kafkaesque.model.ids import TopicId
+
+
+class _Case:
+    """A command, whom it is for, and the rules of now."""
+
+    def __init__(
+        self, state: ClusterState, command: ClientCommand, client: OnBehalfOf, judge: Judge
+    ) -> None:
+        self.state: Final = state
+        #: Its fields depend on its type, by which the row was found.
+        self.command: Final[Any] = command
+        self.client: Final = client
+        self._judge: Final = judge
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        client = self.client
+        return self._judge.decide(client.who, client.host, operation, kind, name).allowed
+
+    def may_cluster(self, operation: Operation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+#: Returns why it is refused; None where it is allowed.
+_Rule = Callable[[_Case], NotAuthorized | None]
+
+
+def _cluster(operation: Operation) -> _Rule:
+    def rule(case: _Case) -> NotAuthorized | None:
+        if case.may_cluster(operation):
+            return None
+        return ClusterNotAuthorized("Cluster authorization failed.")
+
+    return rule
+
+
+def _topic_refusal() -> NotAuthorized:
+    return TopicNotAuthorized("Topic authorization failed.")
+
+
+def _creation(case: _Case) -> NotAuthorized | None:
+    operation, name = Operation.CREATE, case.command.name
+    if case.may_cluster(operation) or case.may(operation, ResourceType.TOPIC, name):
+        return None
+    return _topic_refusal()
+
+
+def _deletion(case: _Case) -> NotAuthorized | None:
+    name = case.command.name
+    if name is None:
+        topic = case.state.topics_by_id.get(TopicId(case.command.topic_id))
+        if topic is None:
+            return None  # It is answered that there is none.
+        name = topic.name
+    is_allowed = case.may(Operation.DELETE, ResourceType.TOPIC, name)
+    return None if is_allowed else _topic_refusal()
+
+
+def _growth(case: _Case) -> NotAuthorized | None:
+    is_allowed = case.may(Operation.ALTER, ResourceType.TOPIC, case.command.name)
+    return None if is_allowed else _topic_refusal()
+
+
+def _config(case: _Case) -> NotAuthorized | None:
+    topic = case.command.topic
+    if topic is None:
+        return _cluster(Operation.ALTER_CONFIGS)(case)
+    is_allowed = case.may(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic)
+    return None if is_allowed else _topic_refusal()
+
+
+def _group_config(case: _Case) -> NotAuthorized | None:
+    if case.may(Operation.ALTER_CONFIGS, ResourceType.GROUP, case.command.group):
+        return None
+    return GroupNotAuthorized("Group authorization failed.")
+
+
+def _new_credential(case: _Case) -> NotAuthorized | None:
+    """A token for oneself needs nothing; one that is there is nobody's to replace."""
+    made = case.command.credential
+    if not isinstance(made, DelegationToken):
+        return _cluster(Operation.ALTER)(case)
+    is_new = made.id not in case.state.access.credentials
+    is_own = made.requester == case.client.principal == f"User:{made.user}"
+    is_allowed = is_own or (
+        made.requester == case.client.principal
+        and case.may(Operation.CREATE_TOKENS, ResourceType.USER, made.user)
+    )
+    return None if is_new and is_allowed else _token_refusal()
+
+
+def _token_change(case: _Case) -> NotAuthorized | None:
+    """Whoever has to do with a token may end it; other credentials are the administrators'."""
+    found = case.state.access.credentials.get(CredentialId(case.command.id))
+    if isinstance(found, DelegationToken):
+        return None if is_party(found, case.client.who) else _token_refusal()
+    if isinstance(case.command, ExtendToken):
+        return None  # It is answered that there is none.
+    return _cluster(Operation.ALTER)(case)
+
+
+def _token_refusal() -> NotAuthorized:
+    return TokenNotAuthorized("Delegation token authorization failed.")
+
+
+def _nothing(case: _Case) -> NotAuthorized | None:
+    return None
+
+
+_RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
+    CreateTopic: _creation,
+    DeleteTopic: _deletion,
+    CreatePartitions: _growth,
+    ChangeConfig: _config,
+    ChangeGroupConfig: _group_config,
+    ChangeQuotas: _cluster(Operation.ALTER_CONFIGS),
+    MoveReplicas: _cluster(Operation.ALTER),
+    AskMoves: _cluster(Operation.DESCRIBE),
+    RaiseFeature: _cluster(Operation.ALTER),
+    ChangeControllers: _cluster(Operation.ALTER),
+    RemoveBroker: _cluster(Operation.ALTER),
+    PutUser: _cluster(Operation.ALTER),
+    RemoveUser: _cluster(Operation.ALTER),
+    PutRole: _cluster(Operation.ALTER),
+    RemoveRole: _cluster(Operation.ALTER),
+    PutCredential: _new_credential,
+    RemoveCredential: _token_change,
+    ExtendToken: _token_change,
+    AddRules: _cluster(Operation.ALTER),
+    RemoveRules: _cluster(Operation.ALTER),
+    # One's own code, which is used up by a log-in.
+    UseTotpStep: _nothing,
+    UseRecoveryCode: _nothing,
+}
+
+
+def has_rule(kind: type[ClientCommand]) -> bool:
+    """Tell whether it is known what a command needs."""
+    return kind in _RULES
+
+
+def check_rights(state: ClusterState, command: object, judge: Judge) -> None:
+    """Check that whoever asked for a command may have it carried out now.
+
+    Raises:
+        NotAuthorized: no rule allows it, by the controller's copy.
+    """
+    if not isinstance(command, ClientCommand) or command.on_behalf_of is None:
+        return
+    rule = _RULES.get(type(command))
+    if rule is None:
+        raise InvariantBroken(f"no row says what {type(command).__name__} needs")
+    refusal = rule(_Case(state, command, command.on_behalf_of, judge))
+    if refusal is not None:
+        raise refusal
