@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkaesque.access.principals import Principal
+from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
@@ -61,6 +62,8 @@ class BrokerConfig:
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: The keys of the key keeper `file`, the one that wraps first; empty: there is no keeper.
+    keeper_keys: tuple[Secret, ...] = field(default=(), repr=False)
     #: Who may do everything, whatever the rules say, such as `User:admin`.
     super_users: tuple[Principal, ...] = ()
     #: Peer addresses of any brokers; without them, those of the controllers.

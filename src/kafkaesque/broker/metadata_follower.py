@@ -27,6 +27,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.options.tables import TOPIC_OPTIONS
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -57,6 +58,7 @@ class MetadataFollower:
         partitions: PartitionTable,
         tables: Sequence[RegisteredTables],
         recovery: GroupRecovery,
+        topic_keys: TopicKeys,
         registration: Registration,
         reports: Reports,
     ) -> None:
@@ -71,6 +73,7 @@ class MetadataFollower:
         self._partitions = partitions
         self._tables = tables
         self._recovery = recovery
+        self._topic_keys = topic_keys
         self._registration = registration
         self._reports = reports
         #: Called once, in a later turn, when this process's registration is committed.
@@ -83,6 +86,7 @@ class MetadataFollower:
     def on_state_loaded(self, state: ClusterState) -> None:
         """The state is what a snapshot says, of this disk or of the controller."""
         self._refresh_options(state)
+        self._topic_keys.follow()
         for kind in self._tables:
             kind.tables.on_state_loaded(state)
         for topic in state.topics.values():
@@ -136,6 +140,7 @@ class MetadataFollower:
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case AccessChanged():
+                self._topic_keys.follow()
                 self.on_access_changed()
             case _:
                 self._recovery.on_record(record)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
+from kafkaesque.access.secret import Secret
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.listeners import Listener, check_access
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
@@ -23,6 +24,7 @@ from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 from kafkaesque.server.certificates import TlsSettings
+from kafkaesque.server.keeper_file import read_keeper_keys
 from kafkaesque.server.listeners import (
     PORT_MAX,
     access_option,
@@ -137,6 +139,14 @@ SERVER_OPTIONS = OptionTable(
             doc="File with the cluster's secret on one line, or on two lines while it is being "
             "changed. With it, brokers find one another by gossip, and admit nobody without "
             "it.",
+        ),
+        Option(
+            name="key.keeper.file",
+            type=STRING,
+            default="",
+            doc="File with the keys that wrap the keys of encrypted topics, the same for every "
+            "broker: 32 random bytes each, in base64, one on a line. The first one wraps; the "
+            "others unwrap what was wrapped before.",
         ),
         Option(
             name="log.level",
@@ -279,6 +289,7 @@ def _make(
     secret_file = str(values["cluster.secret.file"])
     first_controllers: dict[NodeId, Address | None] = {}
     secrets: tuple[bytes, ...] = ()
+    keeper_keys: tuple[Secret, ...] = ()
     seeds: tuple[Address, ...] = ()
     super_users: tuple[Principal, ...] = ()
     all_tls: list[TlsSettings] = []
@@ -295,6 +306,9 @@ def _make(
         first_controllers = _controllers(controllers, node, peer_address)
     with _gathered(faults):
         secrets = read_secrets(Path(secret_file)) if secret_file else ()
+    with _gathered(faults):
+        keeper_file = str(values["key.keeper.file"])
+        keeper_keys = read_keeper_keys(Path(keeper_file)) if keeper_file else ()
     with _gathered(faults):
         seeds = _seeds(str(values["seeds"]))
     with _gathered(faults):
@@ -315,6 +329,7 @@ def _make(
         listeners=listeners,
         controllers=first_controllers,
         secrets=secrets,
+        keeper_keys=keeper_keys,
         seeds=seeds,
         super_users=super_users,
         options=parsed_options,
