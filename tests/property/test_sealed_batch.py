@@ -99,9 +99,7 @@ def test_a_sealed_batch_is_a_valid_one_that_nobody_looks_into(
 ) -> None:
     hidden, header = sealed(batch_of(made, chosen, 0))
     for walk in (False, True):
-        found, end, fault = tested.scan_batches(
-            hidden, 0, len(hidden), 2**31 - 1, 100, False, walk
-        )
+        found, end, fault = tested.scan_batches(hidden, 0, len(hidden), 2**31 - 1, 100, False, walk)
         assert (found, end, fault) == ([tuple(header)], len(hidden), Fault.NONE)
     with pytest.raises(BatchSealed):
         decode_batch(hidden, 1 << 20)

@@ -32,7 +32,8 @@ def _found(options: SimOptions, seeds: range = range(5)) -> list[str]:
 
 
 def _plant_read(
-    monkeypatch: pytest.MonkeyPatch, choose: Callable[[Partition, int, Sequence[Any]], Sequence[Any]]
+    monkeypatch: pytest.MonkeyPatch,
+    choose: Callable[[Partition, int, Sequence[Any]], Sequence[Any]],
 ) -> None:
     """Let brokers give out other ranges of a client's topic than they should."""
 

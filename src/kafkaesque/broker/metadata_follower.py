@@ -86,7 +86,7 @@ class MetadataFollower:
     def on_state_loaded(self, state: ClusterState) -> None:
         """The state is what a snapshot says, of this disk or of the controller."""
         self._refresh_options(state)
-        self._topic_keys.follow()
+        self._topic_keys.follow(state.access)
         for kind in self._tables:
             kind.tables.on_state_loaded(state)
         for topic in state.topics.values():
@@ -140,7 +140,7 @@ class MetadataFollower:
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case AccessChanged():
-                self._topic_keys.follow()
+                self._topic_keys.follow(self._metadata.state.access)
                 self.on_access_changed()
             case _:
                 self._recovery.on_record(record)

@@ -15,6 +15,7 @@ from kafkaesque.access.key_keeper import KeyKeeper
 from kafkaesque.access.sealed import WrappedKey, topic_key_name, topic_of_key
 from kafkaesque.access.sealing import KEY_BYTES
 from kafkaesque.access.secret import Secret
+from kafkaesque.access.state import AccessState
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.life import Life
@@ -105,9 +106,9 @@ class TopicKeys:
 
     # -- following the metadata
 
-    def follow(self) -> None:
+    def follow(self, access: AccessState) -> None:
         """Access has changed: take up what keys there are now."""
-        keys = self._metadata.state.access.keys
+        keys = access.keys
         if keys is self._seen:
             return
         self._seen = keys
