@@ -84,7 +84,8 @@ def test_what_is_opened_is_what_was_sealed(
     hidden, header = sealed(batch)
     assert len(hidden) == len(batch) + SEAL_BYTES
     assert header == read_batch_header(hidden)
-    assert is_sealed(hidden) and not is_sealed(batch)
+    assert is_sealed(hidden)
+    assert not is_sealed(batch)
     assert key_version(hidden, header) == 2
     assert BatchOpener(KEYS).open(hidden, header) == batch
     plain = read_batch_header(batch)
@@ -112,7 +113,8 @@ def test_no_producer_may_send_one(tested: ModuleType) -> None:
     hidden, _ = sealed(PLAIN)
     assign_offsets(hidden, 0, 0, -1)
     found, _, fault = tested.scan_batches(hidden, 0, len(hidden), 2**31 - 1, 100, True, True)
-    assert not found and fault == Fault.RESERVED_BITS
+    assert not found
+    assert fault == Fault.RESERVED_BITS
     with pytest.raises(InvalidRecord):
         check_batches(hidden, 1 << 20)
 

@@ -1,6 +1,6 @@
 """Jepsen's anomalies of polls and sends: for each a broker with a planted bug that is found out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest

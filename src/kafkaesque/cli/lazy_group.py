@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "group": "Consumer groups: list, describe, reset-offsets, delete.",
     "user": "Users who log in: create, list, delete.",
     "rule": "Rules of who may do what: create, list, delete.",
+    "key": "Keys of encrypted topics: list, rotate, rewrap, shred.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",
     "archive": "Tables of topics: history, compact, vacuum, backfill.",

@@ -69,6 +69,11 @@ class PartitionSealing:
         """Whether the topic has keys, so that batches may be sealed."""
         return self._keys.is_known(self._topic_id)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all of the topic's keys are here, if it has any."""
+        return self._keys.is_complete(self._topic_id)
+
     def if_any_is_sealed(self, batches: Sequence[AppendedBatch]) -> "PartitionSealing | None":
         """Return itself if one of these batches is sealed."""
         return self if any(is_sealed(each.data) for each in batches) else None
@@ -230,7 +235,7 @@ class PartitionSealing:
 
     def for_compaction(self, *, is_encrypted: bool) -> CompactionSealing | None:
         """Return what a run needs to open and to seal; None where that is not here yet."""
-        if not self._keys.is_complete(self._topic_id):
+        if not self.is_ready:
             return None
         keys = self._batch_keys()
         return CompactionSealing(
