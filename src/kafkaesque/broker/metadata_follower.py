@@ -9,6 +9,7 @@ from kafkaesque.broker.joining.gossip_driver import GossipDriver
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
+from kafkaesque.broker.metadata.features import LEVEL_WITH_ACCESS, METADATA
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
@@ -87,6 +88,7 @@ class MetadataFollower:
         """The state is what a snapshot says, of this disk or of the controller."""
         self._refresh_options(state)
         self._topic_keys.follow(state.access)
+        self._seal_gossip(state)
         for kind in self._tables:
             kind.tables.on_state_loaded(state)
         for topic in state.topics.values():
@@ -108,6 +110,7 @@ class MetadataFollower:
             case BrokerRegistered():
                 self.on_broker_registered(record)
             case FeatureLevelChanged():
+                self._seal_gossip(self._metadata.state)
                 self._registration.maybe_renew()
             case BrokerRemoved():
                 # Not within the turn of the controller's group: others lose a peer by it.
@@ -161,6 +164,11 @@ class MetadataFollower:
             self._life.is_ready = True
             if not self._life.is_stopping:
                 self._clock.call_soon(self.on_ready)
+
+    def _seal_gossip(self, state: ClusterState) -> None:
+        """Seal gossip from when no broker may be there that could not open it."""
+        if self._gossip is not None:
+            self._gossip.set_sealing(state.level(METADATA) >= LEVEL_WITH_ACCESS)
 
     def _topic(self, topic_id: bytes) -> TopicState | None:
         return self._metadata.state.topics_by_id.get(TopicId(topic_id))

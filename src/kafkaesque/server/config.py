@@ -289,7 +289,6 @@ def _make(
     secret_file = str(values["cluster.secret.file"])
     first_controllers: dict[NodeId, Address | None] = {}
     secrets: tuple[bytes, ...] = ()
-    keeper_keys: tuple[Secret, ...] = ()
     seeds: tuple[Address, ...] = ()
     super_users: tuple[Principal, ...] = ()
     all_tls: list[TlsSettings] = []
@@ -306,9 +305,7 @@ def _make(
         first_controllers = _controllers(controllers, node, peer_address)
     with _gathered(faults):
         secrets = read_secrets(Path(secret_file)) if secret_file else ()
-    with _gathered(faults):
-        keeper_file = str(values["key.keeper.file"])
-        keeper_keys = read_keeper_keys(Path(keeper_file)) if keeper_file else ()
+    keeper_keys = _keeper_keys(str(values["key.keeper.file"]), faults)
     with _gathered(faults):
         seeds = _seeds(str(values["seeds"]))
     with _gathered(faults):
@@ -342,6 +339,12 @@ def _make(
         broker=config,
         tls=tuple(all_tls),
     )
+
+
+def _keeper_keys(path: str, faults: list[str]) -> tuple[Secret, ...]:
+    with _gathered(faults):
+        return read_keeper_keys(Path(path)) if path else ()
+    return ()
 
 
 def _listeners(
