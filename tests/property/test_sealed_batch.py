@@ -182,10 +182,10 @@ def test_what_can_be_opened_before_it_is_given() -> None:
     old = BatchKeys(topic_id=TOPIC, partition=3, versions={1: b"1" * 32})
     data = sealed(PLAIN, old)[0] + sealed(PLAIN)[0] + PLAIN
     batches = scan_batches(data).batches
-    assert BatchOpener(old).open_all(data, batches) == PLAIN
-    assert BatchOpener(KEYS).open_all(data, batches) == PLAIN * 3
+    assert BatchOpener(old).open_all(data, batches, bytearray) == PLAIN
+    assert BatchOpener(KEYS).open_all(data, batches, bytearray) == PLAIN * 3
     with pytest.raises(KeyShredded):
-        BatchOpener(old).open_all(data, batches[1:])
+        BatchOpener(old).open_all(data, batches[1:], bytearray)
 
 
 def test_no_two_batches_of_a_sealer_have_one_nonce() -> None:
@@ -198,3 +198,13 @@ def test_no_two_batches_of_a_sealer_have_one_nonce() -> None:
 def test_keys_are_not_printed() -> None:
     assert "1111" not in repr(KEYS)
     assert Attribute.SEALED == 1 << 14
+
+
+def test_the_same_salt_elsewhere_is_another_key() -> None:
+    """Or two partitions that draw the same salt would share nonces."""
+    elsewhere = [
+        BatchKeys(topic_id=TOPIC, partition=4, versions=KEYS.versions),
+        BatchKeys(topic_id=bytes(16), partition=3, versions=KEYS.versions),
+    ]
+    bodies = {bytes(sealed(PLAIN, keys)[0][90:-16]) for keys in (KEYS, *elsewhere)}
+    assert len(bodies) == 3

@@ -22,10 +22,10 @@ Opening gives the bytes that were sealed, checksum and all. Control batches stay
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkaesque.model import batch as layout
 from kafkaesque.model.batch import (
@@ -45,6 +45,8 @@ from kafkaesque.model.record_errors import KeyShredded, SealDamaged
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+MadeT = TypeVar("MadeT", bound=bytearray)
 
 FORMAT: Final = 1
 KEY_BYTES: Final = 32
@@ -134,10 +136,10 @@ class BatchSealer:
         out = bytearray(made.size_bytes)
         HEADER.pack_into(out, 0, *made[1:-1])
         aad = _authenticated(self._keys, made.base_offset, out, prefix)
-        body = self._cipher.encrypt(nonce, view[header.at + HEADER_BYTES : header.end], aad)
         records_at = HEADER_BYTES + _PREFIX_BYTES
         out[HEADER_BYTES:records_at] = prefix
-        out[records_at:] = body
+        records = view[header.at + HEADER_BYTES : header.end]
+        self._cipher.encrypt_into(nonce, records, aad, memoryview(out)[records_at:])
         return out, made._replace(crc=_put_checksum(out))
 
 
@@ -157,40 +159,49 @@ class BatchOpener:
             KeyShredded: the version of the key that has sealed it is not among the keys.
             SealDamaged: it is not what was sealed, or not for this place.
         """
-        view = memoryview(buffer)
+        return self.open_all(buffer, [header], bytearray)
+
+    def open_all(
+        self, buffer: Buffer, batches: list[BatchHeader], make: Callable[[int], MadeT]
+    ) -> MadeT:
+        """Return batches that lie one after another, in the clear, in what `make` makes.
+
+        Where the first ones can be opened and a later one cannot, what comes before it. There is
+        one buffer for all, as memory that is asked for and given back costs more than opening.
+
+        Raises:
+            KeyShredded, SealDamaged: the first one cannot be opened.
+        """
+        out = make(sum(map(_opened_bytes, batches)))
+        view, room, at = memoryview(buffer), memoryview(out), 0
+        for header in batches:
+            end = at + _opened_bytes(header)
+            try:
+                self._open_into(room[at:end], view, header)
+            except (KeyShredded, SealDamaged):
+                if not at:
+                    raise
+                break
+            at = end
+        room.release()
+        del out[at:]
+        return out
+
+    def _open_into(self, out: memoryview, view: memoryview, header: BatchHeader) -> None:
         if not header.attributes & _SEALED:
-            return bytearray(view[header.at : header.end])
+            out[:] = view[header.at : header.end]
+            return
         version, salt, counter = _read_prefix(view, header)
         prefix = view[header.at + HEADER_BYTES : header.at + HEADER_BYTES + _PREFIX_BYTES]
         head = view[header.at : header.at + HEADER_BYTES]
         aad = _authenticated(self.keys, header.base_offset, head, bytes(prefix))
         body = view[header.at + HEADER_BYTES + _PREFIX_BYTES : header.end]
-        payload = self._decrypt(header, (version, salt), counter, body, aad)
-        out = bytearray(HEADER_BYTES) + payload
+        self._decrypt(header, (version, salt), counter, body, aad, out[HEADER_BYTES:])
         plain = header._replace(
             batch_length=len(out) - LENGTH_OVERHEAD, attributes=header.attributes & ~_SEALED
         )
         HEADER.pack_into(out, 0, *plain[1:-1])
         _put_checksum(out)
-        return out
-
-    def open_all(self, buffer: Buffer, batches: list[BatchHeader]) -> bytearray:
-        """Return batches that lie one after another, in the clear.
-
-        Where the first ones can be opened and a later one cannot, what comes before it.
-
-        Raises:
-            KeyShredded, SealDamaged: the first one cannot be opened.
-        """
-        out = bytearray()
-        for header in batches:
-            try:
-                out += self.open(buffer, header)
-            except (KeyShredded, SealDamaged):
-                if not out:
-                    raise
-                break
-        return out
 
     def _decrypt(
         self,
@@ -199,7 +210,8 @@ class BatchOpener:
         counter: int,
         body: memoryview,
         aad: bytes,
-    ) -> bytes:
+        out: memoryview,
+    ) -> None:
         from cryptography.exceptions import InvalidTag
 
         cipher = self._ciphers.get(sealed_by)
@@ -215,7 +227,7 @@ class BatchOpener:
                 self._ciphers.clear()
             cipher = self._ciphers[sealed_by] = _make_cipher(self.keys, *sealed_by)
         try:
-            return cipher.decrypt(_NONCE.pack(0, counter), body, aad)
+            cipher.decrypt_into(_NONCE.pack(0, counter), body, aad, out)
         except (InvalidTag, ValueError):
             raise SealDamaged(
                 f"the batch at offset {header.base_offset} is not what was sealed for this place",
@@ -254,7 +266,14 @@ def _read_prefix(view: memoryview, header: BatchHeader) -> tuple[int, bytes, int
     return version, salt, counter
 
 
-def _put_checksum(out: bytearray) -> int:
+def _opened_bytes(header: BatchHeader) -> int:
+    """Return how long a batch is in the clear; of one that is cut, at least a header."""
+    if not header.attributes & _SEALED:
+        return header.size_bytes
+    return max(HEADER_BYTES, header.size_bytes - SEAL_BYTES)
+
+
+def _put_checksum(out: bytearray | memoryview) -> int:
     checksum = crc32c(memoryview(out)[layout.CHECKED_START :])
     out[MAGIC_END:CHECKED_START] = checksum.to_bytes(4, "big")
     return checksum

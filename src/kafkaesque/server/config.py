@@ -344,7 +344,6 @@ def _make(
 def _keeper_keys(path: str, faults: list[str]) -> tuple[Secret, ...]:
     with _gathered(faults):
         return read_keeper_keys(Path(path)) if path else ()
-    return ()
 
 
 def _listeners(

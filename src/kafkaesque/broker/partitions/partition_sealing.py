@@ -157,7 +157,7 @@ class PartitionSealing:
         if opener is None:
             opener = self._opener = BatchOpener(self._batch_keys())
         try:
-            return OpenedBatches(opener.open_all(data, batches))
+            return opener.open_all(data, batches, OpenedBatches)
         except KeyShredded as refusal:
             if self._keys.may_come(self._topic_id, refusal.version):
                 raise self._keys.missing(self._topic_id, refusal.version) from None
