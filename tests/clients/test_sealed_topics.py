@@ -150,7 +150,27 @@ def test_a_table_is_compacted_and_stays_sealed(cluster: SealingCluster) -> None:
     read = consume_all(servers, topic)
     assert {message.key(): message.value() for message in read} == expected
     assert len(read) < 1_000, "what is over was left out"
+    stop_and_look(cluster, topic)
     assert files_with(cluster, HIDDEN) == []
+
+
+def stop_and_look(cluster: SealingCluster, topic: str) -> None:
+    """Have the offline tools look at the replicas, which have compacted each by itself."""
+    for broker in cluster.brokers:
+        broker.stop()
+    homes = [str(broker.log_path.parent / "data") for broker in cluster.brokers]
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "log"]
+    done = subprocess.run([*command, "verify", *homes], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    dump = [*command, "dump", homes[0], "--partition", f"{topic}-0", "--records"]
+    for words in ([], ["--json"]):
+        shown = subprocess.run([*dump, *words], capture_output=True, text=True, check=False)
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        assert "SEALED" in shown.stdout.upper()
+        assert HIDDEN.decode() not in shown.stdout
+    for broker in cluster.brokers:
+        broker.start()
+    cluster.wait_until_ready()
 
 
 def test_encryption_is_set_and_taken_back_by_its_option(cluster: SealingCluster) -> None:
