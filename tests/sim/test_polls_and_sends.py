@@ -1,6 +1,6 @@
 """Jepsen's anomalies of polls and sends: for each a broker with a planted bug that is found out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -32,13 +32,14 @@ def _found(options: SimOptions, seeds: range = range(5)) -> list[str]:
 
 
 def _plant_read(
-    monkeypatch: pytest.MonkeyPatch, choose: Callable[[Partition, int, list[Any]], list[Any]]
+    monkeypatch: pytest.MonkeyPatch,
+    choose: Callable[[Partition, int, Sequence[Any]], Sequence[Any]],
 ) -> None:
     """Let brokers give out other ranges of a client's topic than they should."""
 
     def read(
         self: Partition, offset: Offset, bytes_max: int, end: Offset | None = None
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
         right = READ_NOW(self, offset, bytes_max, end)
         if not right or self.state.topic_partition.topic != "events":
             return right
@@ -47,14 +48,14 @@ def _plant_read(
     monkeypatch.setattr(Partition, "read_now", read)
 
 
-def _starts(ranges: list[Any]) -> list[Offset]:
+def _starts(ranges: Sequence[Any]) -> list[Offset]:
     """Return where the batches of an answer begin."""
     data = b"".join(each.file.read_blocking(each.position, each.length) for each in ranges)
     return [Offset(header.base_offset) for header in scan_batches(data).batches]
 
 
 def test_a_broker_that_answers_from_a_later_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    def later(self: Partition, offset: int, right: list[Any]) -> list[Any]:
+    def later(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         starts = _starts(right)
         return (READ_NOW(self, starts[1], 4_000) or right) if len(starts) > 1 else right
 
@@ -64,7 +65,7 @@ def test_a_broker_that_answers_from_a_later_offset(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_broker_that_leaves_something_out_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def holed(self: Partition, offset: int, right: list[Any]) -> list[Any]:
+    def holed(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         starts = _starts(right)
         if len(starts) < 3:
             return right
@@ -78,7 +79,7 @@ def test_a_broker_that_leaves_something_out_of_an_answer(monkeypatch: pytest.Mon
 def test_a_broker_that_answers_from_an_earlier_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     hit: set[int] = set()
 
-    def earlier(self: Partition, offset: int, right: list[Any]) -> list[Any]:
+    def earlier(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         # Once at each place, or a reader would never get on.
         if offset < 60 or offset in hit:
             return right
@@ -91,7 +92,7 @@ def test_a_broker_that_answers_from_an_earlier_offset(monkeypatch: pytest.Monkey
 
 
 def test_a_broker_that_repeats_itself_within_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(self: Partition, offset: int, right: list[Any]) -> list[Any]:
+    def twice(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         return [*right, *right]
 
     _plant_read(monkeypatch, twice)
@@ -100,7 +101,7 @@ def test_a_broker_that_repeats_itself_within_an_answer(monkeypatch: pytest.Monke
 
 
 def test_a_broker_that_keeps_the_end_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    def short(self: Partition, offset: int, right: list[Any]) -> list[Any]:
+    def short(self: Partition, offset: int, right: Sequence[Any]) -> Sequence[Any]:
         return right if offset < 100 else []
 
     _plant_read(monkeypatch, short)
@@ -143,7 +144,7 @@ def test_a_broker_that_counts_one_too_many(monkeypatch: pytest.MonkeyPatch) -> N
     assert any(what.startswith("events: inconsistent offsets") for what in found), found
 
 
-def _encode(header: BatchHeader, records: list[Any], skipped: int = 0) -> bytearray:
+def _encode(header: BatchHeader, records: Sequence[Any], skipped: int = 0) -> bytearray:
     """Return a producer's batch with other records, of which so many come before."""
     options = BatchOptions(
         producer_id=header.producer_id,

@@ -241,6 +241,24 @@ export interface Header {
   value: Content;
 }
 
+/** All versions of all topics' keys, by topic and version. */
+export interface KeyList {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  keys: KeyView[];
+}
+
+/** A version of an encrypted topic's key, as it is wrapped. */
+export interface KeyView {
+  topic: string;
+  version: number;
+  seals: boolean;
+  keeper: string;
+  keeper_key: string;
+  is_here: boolean;
+}
+
 /** Listeners. */
 export interface ListenerList {
   as_of: number;

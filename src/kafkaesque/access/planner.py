@@ -35,6 +35,8 @@ from kafkaesque.access.records import (
     CredentialPut,
     CredentialRemoved,
     ExpiryChanged,
+    KeyPut,
+    KeyRemoved,
     RecoveryCodeUsed,
     RevocationForgotten,
     RolePut,
@@ -47,6 +49,7 @@ from kafkaesque.access.records import (
 )
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule, check_rule
+from kafkaesque.access.sealed import WrappedKey
 from kafkaesque.access.state import AccessState
 from kafkaesque.model.errors import InvalidRequest, OverBound
 
@@ -57,6 +60,8 @@ CREDENTIALS_MAX: Final = 200_000
 CREDENTIALS_PER_USER_MAX: Final = 1_000
 ROLES_PER_USER_MAX: Final = 64
 REVOKED_MAX: Final = 100_000
+#: Versions of all keys together.
+KEYS_MAX: Final = 100_000
 DESCRIPTION_LENGTH_MAX: Final = 1_000
 
 Records = list[AnyAccessRecord]
@@ -287,6 +292,46 @@ def plan_revocation(state: AccessState, serial: str, not_after_ms: int, now_ms: 
         *(RevocationForgotten(serial=each) for each in ended),
         CertificateRevoked(serial=serial, not_after_ms=not_after_ms),
     ]
+
+
+def plan_key(state: AccessState, key: WrappedKey, *, is_rewrapped: bool) -> Records:
+    """Return the records that add a key's next version, or wrap one anew that there is.
+
+    Raises:
+        InvalidRequest: another version is the next one, or there is none to be wrapped anew.
+        OverBound: there are as many keys as there may be.
+    """
+    newest = newest_version(state, key.name)
+    if is_rewrapped:
+        if (key.name, key.version) not in state.keys:
+            raise InvalidRequest(f"there is no version {key.version} of the key {key.name}")
+    elif key.version != newest + 1:
+        raise InvalidRequest(
+            f"the next version of the key {key.name} is {newest + 1}, not {key.version}"
+        )
+    else:
+        _check_bound("keys", len(state.keys), KEYS_MAX)
+    return [KeyPut(key=key)]
+
+
+def plan_key_removal(state: AccessState, name: str, version: int) -> Records:
+    """Return the records that remove a version: what it has sealed can never be read again.
+
+    Raises:
+        InvalidRequest: there is none, or it is the newest one, which seals.
+    """
+    if (name, version) not in state.keys:
+        raise InvalidRequest(f"there is no version {version} of the key {name}")
+    if version == newest_version(state, name):
+        raise InvalidRequest(
+            f"version {version} of the key {name} is the newest one, which seals: rotate it first"
+        )
+    return [KeyRemoved(name=name, version=version)]
+
+
+def newest_version(state: AccessState, name: str) -> int:
+    """Return a key's newest version; 0 where there is none."""
+    return max((version for key, version in state.keys if key == name), default=0)
 
 
 def _check_epoch(known: User | Role | AnyCredential | None, epoch: int | None) -> None:

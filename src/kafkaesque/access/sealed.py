@@ -1,6 +1,22 @@
 """What is sealed by a key of the cluster: ciphertext, and which key opens it."""
 
+from typing import Final
+
 import msgspec
+
+_TOPIC_PREFIX: Final = "topic/"
+
+
+def topic_key_name(topic_id: bytes) -> str:
+    """Return the name of a topic's key."""
+    return _TOPIC_PREFIX + topic_id.hex()
+
+
+def topic_of_key(name: str) -> bytes | None:
+    """Return the id of the topic that a key is for; None where it is another key."""
+    if not name.startswith(_TOPIC_PREFIX):
+        return None
+    return bytes.fromhex(name.removeprefix(_TOPIC_PREFIX))
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kafkaesque.access.principal_mapping import read_mapping_rules
 from kafkaesque.access.principals import Principal
+from kafkaesque.access.secret import Secret
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
@@ -62,6 +63,8 @@ class BrokerConfig:
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: The keys of the key keeper `file`, the one that wraps first; empty: there is no keeper.
+    keeper_keys: tuple[Secret, ...] = field(default=(), repr=False)
     #: Who may do everything, whatever the rules say, such as `User:admin`.
     super_users: tuple[Principal, ...] = ()
     #: Kafka's `ssl.principal.mapping.rules`; empty: the common name.

@@ -9,6 +9,7 @@ from kafkaesque.broker.joining.gossip_driver import GossipDriver
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import ClusterState, TopicState
+from kafkaesque.broker.metadata.features import LEVEL_WITH_ACCESS, METADATA
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
@@ -27,6 +28,7 @@ from kafkaesque.broker.metadata.records import (
 )
 from kafkaesque.broker.options.tables import TOPIC_OPTIONS
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.reports import Reports
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
@@ -57,6 +59,7 @@ class MetadataFollower:
         partitions: PartitionTable,
         tables: Sequence[RegisteredTables],
         recovery: GroupRecovery,
+        topic_keys: TopicKeys,
         registration: Registration,
         reports: Reports,
     ) -> None:
@@ -71,6 +74,7 @@ class MetadataFollower:
         self._partitions = partitions
         self._tables = tables
         self._recovery = recovery
+        self._topic_keys = topic_keys
         self._registration = registration
         self._reports = reports
         #: Called once, in a later turn, when this process's registration is committed.
@@ -83,6 +87,8 @@ class MetadataFollower:
     def on_state_loaded(self, state: ClusterState) -> None:
         """The state is what a snapshot says, of this disk or of the controller."""
         self._refresh_options(state)
+        self._topic_keys.follow(state.access)
+        self._seal_gossip(state)
         for kind in self._tables:
             kind.tables.on_state_loaded(state)
         for topic in state.topics.values():
@@ -104,6 +110,7 @@ class MetadataFollower:
             case BrokerRegistered():
                 self.on_broker_registered(record)
             case FeatureLevelChanged():
+                self._seal_gossip(self._metadata.state)
                 self._registration.maybe_renew()
             case BrokerRemoved():
                 # Not within the turn of the controller's group: others lose a peer by it.
@@ -136,6 +143,7 @@ class MetadataFollower:
             case ClientQuotaChanged():
                 self.on_quotas_changed()
             case AccessChanged():
+                self._topic_keys.follow(self._metadata.state.access)
                 self.on_access_changed()
             case _:
                 self._recovery.on_record(record)
@@ -156,6 +164,11 @@ class MetadataFollower:
             self._life.is_ready = True
             if not self._life.is_stopping:
                 self._clock.call_soon(self.on_ready)
+
+    def _seal_gossip(self, state: ClusterState) -> None:
+        """Seal gossip from when no broker may be there that could not open it."""
+        if self._gossip is not None:
+            self._gossip.set_sealing(state.level(METADATA) >= LEVEL_WITH_ACCESS)
 
     def _topic(self, topic_id: bytes) -> TopicState | None:
         return self._metadata.state.topics_by_id.get(TopicId(topic_id))

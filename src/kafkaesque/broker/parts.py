@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from kafkaesque.access.key_keeper import FileKeyKeeper
 from kafkaesque.access.principal_mapping import PrincipalMapping
 from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
 from kafkaesque.access.secret import Secret
@@ -41,6 +42,7 @@ from kafkaesque.broker.partitions.batch_checks import BatchChecks
 from kafkaesque.broker.partitions.forwarder import Forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.link import PeerNetwork
@@ -214,6 +216,17 @@ class BrokerParts:
     def _make_partitions(self) -> None:
         clock, disk = self.env.clock, self.env.disk
         self.batch_checks = BatchChecks(disk, clock)
+        keeper_keys, draw = self.config.keeper_keys, self.env.dice.unique_bytes
+        self.topic_keys = TopicKeys(
+            clock=clock,
+            dice=self.env.dice,
+            disk=disk,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            keeper=FileKeyKeeper(keeper_keys, draw) if keeper_keys else None,
+            life=self.life,
+            reports=self.reports,
+        )
         self.partitions = PartitionTable(
             node=self.node,
             clock=clock,
@@ -227,6 +240,8 @@ class BrokerParts:
             activity=self.activity,
             reports=self.reports,
             events=self,
+            keys=self.topic_keys,
+            dice=self.env.dice,
         )
         self.forwarder = Forwarder(
             node=self.node,
@@ -416,6 +431,7 @@ class BrokerParts:
             partitions=self.partitions,
             tables=self.tables,
             recovery=self.group_recovery,
+            topic_keys=self.topic_keys,
             registration=self.registration,
             reports=self.reports,
         )
@@ -482,6 +498,7 @@ class BrokerParts:
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
             ),
             access=self._make_access(),
+            keys=self.topic_keys,
             configuration=Configuration(
                 config=config, options=options, follower=self.metadata_follower
             ),

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kafkaesque.cli import tls
+from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
@@ -18,6 +19,8 @@ from kafkaesque.protocols.kafka.messages.describe_configs_request import (
 
 TIMEOUT_S: Final = 5.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+#: What a change has to have, so that no web page sends it.
+_CHANGE_HEADER: Final = "X-Kafkaesque-Request"
 _CONFIGS: Final = 4
 _BROKER: Final = 4
 
@@ -48,6 +51,44 @@ def _admin_address(number: int, host: str, port: int) -> str:
         )
     values = [str(each.value or "") for result in answer.results for each in result.configs]
     return values[0] if values else ""
+
+
+def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[T]) -> T:
+    """Change something at the first broker that has an admin port; return what it says of it.
+
+    Raises:
+        CommandFailed: no broker has such a port, or it refuses; the message says why.
+    """
+    for number, host, port in brokers:
+        try:
+            admin = _admin_address(number, host, port)
+            if not admin:
+                continue
+            connection = _connection(admin)
+            try:
+                connection.request(method, path, headers={_CHANGE_HEADER: "cli"})
+                answer = connection.getresponse()
+                content = answer.read(ANSWER_BYTES_MAX)
+            finally:
+                connection.close()
+        except (OSError, EOFError, MalformedRequest, HTTPException):
+            continue
+        if answer.status in (200, 201):
+            return msgspec.json.decode(content, type=kind)
+        raise CommandFailed(msgspec.json.decode(content, type=_Refusal).message)
+    raise CommandFailed("no broker has an admin port that answers (admin.port)")
+
+
+class _Refusal(msgspec.Struct):
+    message: str = "the broker refuses"
+
+
+def _connection(admin: str) -> HTTPConnection:
+    host, _, port = admin.rpartition(":")
+    context = tls.context()
+    if context is not None:
+        return HTTPSConnection(host, int(port), timeout=TIMEOUT_S, context=context)
+    return HTTPConnection(host, int(port), timeout=TIMEOUT_S)
 
 
 def get_page(admin: str, path: str, kind: type[T]) -> T | None:

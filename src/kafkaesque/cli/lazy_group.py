@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "user": "Users who log in: create, list, delete.",
     "rule": "Rules of who may do what: create, list, delete.",
     "token": "Delegation tokens: create, list, renew, revoke.",
+    "key": "Keys of encrypted topics: list, rotate, rewrap, shred.",
     "txn": "Transactions: list, describe, producers, abort.",
     "pipeline": "Data pipelines on Spark: init, dry-run, run, status, search.",
     "archive": "Tables of topics: history, compact, vacuum, backfill.",

@@ -299,6 +299,10 @@ class MembershipCore:
 
     # -- events
 
+    def set_sealing(self, is_sealing: bool) -> None:
+        """Seal frames from now on, or only sign them."""
+        self._keyring.is_sealing = is_sealing
+
     def note_life(self, node: NodeId, life: int) -> None:
         """A life of another node has shown itself elsewhere: earlier ones are to hear of it."""
         self._replays.note_life(node, life)

@@ -67,6 +67,7 @@ cdef enum:
     CONTROL = 0x20
     HORIZON = 0x40
     RESERVED = 0xFF80
+    HIDDEN = 0x4007  # framed otherwise: compressed or sealed
     # Columns up to this size grow by more than is needed.
     DOUBLED_BYTES_MAX = 1 << 26
 
@@ -388,7 +389,7 @@ cdef int _scan_one(
     _read_header(p, header)
     latest[0] = header.max_timestamp
     fault = _header_fault(header, produced)
-    if fault or not walk or header.attributes & CODEC_MASK:
+    if fault or not walk or header.attributes & HIDDEN:
         return fault
     fault = _walk(
         p + HEADER_BYTES,

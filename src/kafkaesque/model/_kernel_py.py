@@ -50,6 +50,8 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _HORIZON = 0x40
 _RESERVED = 0xFF80
+#: Records that are framed otherwise, or cannot be looked into: compressed or sealed.
+_HIDDEN = 0x4007
 
 #: One parsed record: timestamp delta, offset delta, key start and length, value start and length,
 #: header start and count. Starts are positions in the payload, a length of -1 is null.
@@ -100,7 +102,7 @@ def scan_batches(
         size = fields[1] + LENGTH_OVERHEAD
         fault = _header_fault(fields, produced)
         latest = fields[8]
-        if not fault and walk and not fields[5] & _CODEC_MASK:
+        if not fault and walk and not fields[5] & _HIDDEN:
             try:
                 payload = bytes(view[at + HEADER_BYTES : at + size])
                 walked = _walk(payload, fields[12], fields[6], fields[7], produced)

@@ -12,7 +12,7 @@ from kafkaesque.model import compression, kernel
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.compression import Codec
-from kafkaesque.model.record_errors import Fault, fail, record_error
+from kafkaesque.model.record_errors import BatchSealed, Fault, fail, record_error
 
 HEADER = Struct(">qiibIhiqqqhii")
 #: Bytes before the first record.
@@ -55,9 +55,12 @@ class Attribute(IntEnum):
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40
+    #: Beyond Kafka's: the records are sealed, see `model.sealed_batch`. No client sees it.
+    SEALED = 0x4000
 
 
 _CODEC_MASK = int(Attribute.CODEC_MASK)
+_SEALED = int(Attribute.SEALED)
 
 
 class BatchHeader(NamedTuple):
@@ -136,6 +139,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether the records are a broker's marks, which consumers skip."""
         return self.attributes & Attribute.CONTROL != 0
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the records are ciphertext."""
+        return self.attributes & Attribute.SEALED != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -288,9 +296,12 @@ def read_payload(buffer: Buffer, batch: BatchHeader, decompressed_bytes_max: int
         UnknownCompression: there is no such codec.
         CorruptBatch: the compressed data is broken.
         DecompressionTooLarge: more than `decompressed_bytes_max`.
+        BatchSealed: it has to be opened first.
     """
     if batch.end > len(buffer):
         fail(Fault.INCOMPLETE, batch.at)
+    if batch.attributes & _SEALED:
+        raise BatchSealed(f"the batch at offset {batch.base_offset} is sealed", batch.at)
     payload = memoryview(buffer)[batch.at + HEADER_BYTES : batch.end]
     codec = batch.attributes & Attribute.CODEC_MASK
     if not codec:

@@ -110,6 +110,10 @@ class StorageFailed(RequestRefused):
     """The disk below this partition failed; the broker serves it no longer."""
 
 
+class TopicKeyMissing(StorageFailed):
+    """This broker does not have the key that a sealed batch needs; another one may have it."""
+
+
 class TopicExists(RequestRefused):
     """A topic of that name exists."""
 

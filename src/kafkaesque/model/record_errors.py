@@ -29,6 +29,25 @@ class IncompleteBatch(CorruptBatch):
     """The buffer ends before the batch does: a torn tail, or a fetch answer cut at its limit."""
 
 
+class BatchSealed(RecordError):
+    """The records are ciphertext, and were to be read without opening them first."""
+
+
+class SealDamaged(CorruptBatch):
+    """A sealed batch does not open: it was changed, moved, or sealed for another place."""
+
+
+class KeyShredded(RecordError):
+    """The key that has sealed a batch was removed, so that nobody can read it any more.
+
+    Kafka's answer to a client: CORRUPT_MESSAGE, at which clients give up. `version` is the key's.
+    """
+
+    def __init__(self, message: str, at: int = 0, version: int = 0) -> None:
+        super().__init__(message, at)
+        self.version = version
+
+
 class UnsupportedMagic(RecordError):
     """A message set of format v0 or v1.
 

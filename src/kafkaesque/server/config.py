@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
+from kafkaesque.access.secret import Secret
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.listeners import Listener, LogInBy, check_access
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
@@ -23,6 +24,7 @@ from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 from kafkaesque.server.certificates import TlsSettings
+from kafkaesque.server.keeper_file import read_keeper_keys
 from kafkaesque.server.listeners import (
     PORT_MAX,
     access_option,
@@ -154,6 +156,14 @@ SERVER_OPTIONS = OptionTable(
             doc="File with the cluster's secret on one line, or on two lines while it is being "
             "changed. With it, brokers find one another by gossip, and admit nobody without "
             "it.",
+        ),
+        Option(
+            name="key.keeper.file",
+            type=STRING,
+            default="",
+            doc="File with the keys that wrap the keys of encrypted topics, the same for every "
+            "broker: 32 random bytes each, in base64, one on a line. The first one wraps; the "
+            "others unwrap what was wrapped before.",
         ),
         Option(
             name="log.level",
@@ -314,6 +324,7 @@ def _make(
         first_controllers = _controllers(controllers, node, peer_address)
     with _gathered(faults):
         secrets = read_secrets(Path(secret_file)) if secret_file else ()
+    keeper_keys = _keeper_keys(str(values["key.keeper.file"]), faults)
     with _gathered(faults):
         seeds = _seeds(str(values["seeds"]))
     with _gathered(faults):
@@ -335,6 +346,7 @@ def _make(
         listeners=listeners,
         controllers=first_controllers,
         secrets=secrets,
+        keeper_keys=keeper_keys,
         seeds=seeds,
         super_users=super_users,
         principal_mapping_rules=str(values["ssl.principal.mapping.rules"]),
@@ -359,6 +371,11 @@ def _oauth(
     except ConfigError as error:
         faults.append(str(error))
         return None
+
+
+def _keeper_keys(path: str, faults: list[str]) -> tuple[Secret, ...]:
+    with _gathered(faults):
+        return read_keeper_keys(Path(path)) if path else ()
 
 
 def _listeners(

@@ -10,6 +10,7 @@ from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.listeners import KAFKA
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.env.disk import Buffer
 from kafkaesque.gateway.kafka.cluster_view import ClusterView
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.ids import Offset
@@ -164,7 +165,10 @@ def read_table(partition: Partition) -> dict[bytes, tuple[int, bytes]]:
 
     What was aborted does not count: compaction takes it away, on each replica when its time comes.
     """
-    data = read_committed(partition)
+    data: Buffer = read_committed(partition)
+    batches = scan_batches(data).batches
+    if any(header.is_sealed for header in batches):
+        data = partition.sealing.open(data, batches)
     aborted = _find_aborted(data)
     table: dict[bytes, tuple[int, bytes]] = {}
     for header in scan_batches(data).batches:
@@ -178,7 +182,7 @@ def read_table(partition: Partition) -> dict[bytes, tuple[int, bytes]]:
     return table
 
 
-def _find_aborted(data: bytes) -> set[int]:
+def _find_aborted(data: Buffer) -> set[int]:
     """Return where the batches lie whose transactions were aborted."""
     aborted: set[int] = set()
     #: By producer, the batches of the transaction that is open.

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from kafkaesque.access.secret import Secret
 from kafkaesque.admin.gateway import AdminGateway
 from kafkaesque.admin.process_facts import ProcessFacts
 from kafkaesque.broker.broker import Broker
@@ -46,6 +47,8 @@ SECURED_PORT: Final = 9093
 #: The name of that listener, and of what it speaks TLS by.
 SECURED: Final = "secured"
 SECRET: Final = b"only for the simulator"
+#: Wraps the keys of encrypted topics.
+KEEPER_KEY: Final = Secret(b"only for the simulator, 32 bytes")
 #: A broker that cannot start, or whose disk failed, is started again by its operator after this.
 RETRY_START_MS: Final = 1_000
 #: A broker that was stopped is started again after this.
@@ -324,6 +327,7 @@ class SimCluster:
             listeners=self._listeners(name),
             controllers=controllers,
             secrets=(SECRET,),
+            keeper_keys=(KEEPER_KEY,) if self.options.is_encrypted else (),
             timings=PeerTimings(heartbeat_ms=self.options.heartbeat_ms),
             membership=MembershipConfig(probe_ms=self.options.probe_ms),
             options=options,

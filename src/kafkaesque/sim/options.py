@@ -109,6 +109,8 @@ class SimOptions:
     #: A group that has lost its majority is recovered after this long.
     session_timeout_ms: int = 9_000
     write_caching: bool = False
+    #: Clients' topics are encrypted at rest.
+    is_encrypted: bool = False
     activities: tuple[str, ...] = ()
     #: With "namesakes": clocks go right, so that it is known whose an offset is (ADR 22).
     steady_clocks: bool = False

@@ -28,6 +28,8 @@ def lasting_topics(seed: int, options: SimOptions) -> list[TopicSpec]:
     configs = {"min.insync.replicas": str(options.min_insync)}
     if options.write_caching:
         configs["write.caching"] = "true"
+    if options.is_encrypted:
+        configs["encryption"] = "aes256-gcm"
     replicas, in_flight = min(options.replicas, options.brokers), options.in_flight
     specs = [
         TopicSpec(

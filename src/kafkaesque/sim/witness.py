@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.replication.raft_driver import Replica
 from kafkaesque.model.batch import BatchHeader, scan_batches
 from kafkaesque.model.checksum import crc32c
@@ -79,6 +80,8 @@ class Witness:
         committed = self._committed.setdefault(here, {})
         partition = broker.partitions.get(group)
         is_compacted = partition is not None and partition.config.is_compacted
+        if partition is not None and not partition.sealing.is_ready:
+            return  # It has just been started, and its keys are still being unwrapped.
         position = max(looked.get(here, 0), log.start_offset)
         while position < end:
             ranges = log.locate_blocking(Offset(position), READ_BYTES, end)
@@ -90,7 +93,7 @@ class Witness:
                 self._findings.note(f"{name}: group {group} is damaged after offset {position}")
                 return
             for batch in scan.batches:
-                for offset, found in _said(batch, data, is_compacted=is_compacted):
+                for offset, found in _said(batch, data, partition, is_compacted=is_compacted):
                     known = committed.setdefault(offset, found)
                     if known != found:
                         self._findings.note(
@@ -102,13 +105,19 @@ class Witness:
 
 
 def _said(
-    batch: BatchHeader, data: bytes, *, is_compacted: bool
+    batch: BatchHeader, data: bytes, partition: Partition | None, *, is_compacted: bool
 ) -> Iterator[tuple[int, tuple[int, int]]]:
     epoch = batch.partition_leader_epoch
     if not is_compacted:
         yield batch.base_offset, (batch.crc, epoch)
         return
-    for record in decode_batch(data, RECORDS_BYTES_MAX, at=batch.at):
+    opened = partition.sealing.open(data, [batch]) if partition and batch.is_sealed else None
+    records = (
+        decode_batch(data, RECORDS_BYTES_MAX, at=batch.at)
+        if opened is None
+        else decode_batch(opened, RECORDS_BYTES_MAX)
+    )
+    for record in records:
         yield record.offset, (crc32c(b"%r %r" % (record.key, record.value)), epoch)
 
 

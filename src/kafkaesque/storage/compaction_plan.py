@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.model.sealed_batch import BatchKeys
 from kafkaesque.storage.config import DAY_MS, GIB, KIB, MIB
 
 #: No tombstone or marker waits for anything.
@@ -75,6 +76,17 @@ class CleanState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSealing:
+    """What a run over a topic with keys needs; the keys are in the clear."""
+
+    keys: BatchKeys
+    #: Random, and for this run alone.
+    salt: bytes
+    #: Whether what is written anew is sealed although it was not.
+    seals_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """One run over one log."""
 
@@ -93,6 +105,8 @@ class CompactionPlan:
     #: Per live producer the last offset of its last batch, whose sequence number must not be lost;
     #: to be filled in by the driver. A marker counts where there is no data.
     producers: Mapping[int, int] = field(default_factory=dict)
+    #: To be filled in by the driver where the topic has keys.
+    sealing: CompactionSealing | None = None
 
     @property
     def end_offset(self) -> int:

@@ -21,18 +21,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaesque.env.disk import BlockingDisk, Buffer, File
-from kafkaesque.model.batch import BatchHeader
+from kafkaesque.model.batch import Attribute, BatchHeader
 from kafkaesque.model.batch_encoder import BatchOptions, encode_empty_batch
 from kafkaesque.model.batch_filter import filter_batch
 from kafkaesque.model.record_errors import RecordError
 from kafkaesque.model.records import RecordColumns
+from kafkaesque.model.sealed_batch import BatchSealer, seal_made
 from kafkaesque.storage.compaction_plan import NO_HORIZON, CompactionPlan, SourceSegment
 from kafkaesque.storage.errors import StorageCorrupt
 from kafkaesque.storage.key_table import (
     AbortedTable,
     KeyTable,
     columns_of,
+    is_readable,
     keys_of,
+    opener_of,
     pieces,
     read_keys,
 )
@@ -236,12 +239,17 @@ class _Output:
 class _Cleaner:
     """Decides about one batch after another, from the log's beginning on."""
 
-    __slots__ = ("_aborted", "_open", "_plan", "_table", "held_offset", "horizon_ms")
+    __slots__ = ("_aborted", "_open", "_opener", "_plan", "_sealer", "_table", "held_offset",
+                 "horizon_ms")  # fmt: skip
 
     def __init__(self, plan: CompactionPlan, table: KeyTable) -> None:
         self._plan = plan
         self._table = table
         self._aborted = AbortedTable(plan.aborted)
+        self._opener = opener_of(plan)
+        sealing = plan.sealing
+        is_sealing = sealing is not None and sealing.keys.newest
+        self._sealer = BatchSealer(sealing.keys, sealing.salt) if sealing and is_sealing else None
         #: Producers of which a batch was left whose transaction's marker is still to come.
         self._open: set[int] = set()
         #: When the first tombstone or marker that was kept may go.
@@ -260,6 +268,9 @@ class _Cleaner:
             return True
         if header.is_control:
             return self._clean_marker(path, data, header)
+        if not is_readable(self._opener, data, header):
+            # Its key was shredded. What it says of keys nobody knows, so it goes with retention.
+            return True
         kept = self._clean_data(path, data, header)
         if header.is_transactional and kept is not None:
             self._open.add(header.producer_id)
@@ -298,14 +309,14 @@ class _Cleaner:
             return self._left_of(header)
         if len(live) == header.record_count:
             return True
-        columns = columns_of(path, data, header)
+        columns = columns_of(path, data, header, self._opener)
         wanted = set(live)
         rows = [row for row, offset in enumerate(columns.offsets) if offset in wanted]
-        return _filter(path, header, columns, rows)
+        return self._filter(path, header, columns, rows)
 
     def _clean_records(self, path: str, data: bytes, header: BatchHeader) -> Kept | None:
         """Clean any batch, looking at each record."""
-        columns = columns_of(path, data, header)
+        columns = columns_of(path, data, header, self._opener)
         is_over = self._is_over(header)
         last_of = self._table.offsets.get
         rows: list[int] = []
@@ -370,7 +381,23 @@ class _Cleaner:
             self.horizon_ms = min(self.horizon_ms, horizon_ms)
         if new_horizon_ms is None and len(rows) == header.record_count:
             return True
-        return _filter(path, header, columns, rows, new_horizon_ms)
+        return self._filter(path, header, columns, rows, new_horizon_ms)
+
+    def _filter(
+        self,
+        path: str,
+        header: BatchHeader,
+        columns: RecordColumns,
+        rows: Rows,
+        horizon_ms: int | None = None,
+    ) -> bytearray:
+        """Return what stays of a batch; sealed if it was, or is to be."""
+        is_sealed, sealer, sealing = header.is_sealed, self._sealer, self._plan.sealing
+        header = header._replace(attributes=header.attributes & ~Attribute.SEALED)
+        kept = _filter(path, header, columns, rows, horizon_ms)
+        if sealer is None or sealing is None or header.is_control:
+            return kept
+        return seal_made(sealer, kept) if is_sealed or sealing.seals_all else kept
 
 
 def _filter(

@@ -16,6 +16,7 @@ from kafkaesque.env.disk import BlockingDisk
 from kafkaesque.model.batch import BATCH_BYTES_MAX, BatchHeader, scan_batches
 from kafkaesque.model.record_errors import Fault, RecordError
 from kafkaesque.model.records import RecordColumns, decode_columns, gather_keys
+from kafkaesque.model.sealed_batch import BatchOpener, key_version
 from kafkaesque.storage.compaction_plan import AbortedColumns, CompactionPlan
 from kafkaesque.storage.errors import StorageCorrupt
 
@@ -133,13 +134,36 @@ def pieces(disk: BlockingDisk, path: str, size: int) -> Iterator[tuple[bytes, li
         file.close()
 
 
-def columns_of(path: str, data: bytes, header: BatchHeader) -> RecordColumns:
-    """Return a batch's records as columns.
+def opener_of(plan: CompactionPlan) -> BatchOpener | None:
+    """Return what opens a log's sealed batches; None where none are."""
+    return None if plan.sealing is None else BatchOpener(plan.sealing.keys)
+
+
+def is_readable(opener: BatchOpener | None, data: bytes, header: BatchHeader) -> bool:
+    """Tell whether a batch is in the clear, or can be opened: its key may be shredded.
+
+    Raises:
+        StorageCorrupt: it is sealed in a way that is not known.
+    """
+    if not header.is_sealed:
+        return True
+    try:
+        return opener is not None and key_version(data, header) in opener.keys.versions
+    except RecordError as error:
+        raise StorageCorrupt(str(error)) from error
+
+
+def columns_of(
+    path: str, data: bytes, header: BatchHeader, opener: BatchOpener | None = None
+) -> RecordColumns:
+    """Return a batch's records as columns, those of a sealed one in the clear.
 
     Raises:
         StorageCorrupt: they are not what the header says.
     """
     try:
+        if header.is_sealed and opener is not None:
+            return decode_columns(opener.open(data, header), DECOMPRESSED_BYTES_MAX)
         return decode_columns(data, DECOMPRESSED_BYTES_MAX, at=header.at)
     except RecordError as error:
         raise StorageCorrupt(
@@ -165,6 +189,7 @@ def read_keys(disk: BlockingDisk, plan: CompactionPlan) -> Generator[int, None, 
     """
     table = KeyTable(plan.end_offset)
     aborted = AbortedTable(plan.aborted)
+    opener = opener_of(plan)
     for source in plan.sources:
         if source.end_offset <= plan.clean_end:
             continue
@@ -173,7 +198,9 @@ def read_keys(disk: BlockingDisk, plan: CompactionPlan) -> Generator[int, None, 
             for header in batches:
                 if header.base_offset < plan.clean_end or header.is_control or aborted.has(header):
                     continue
-                columns = columns_of(path, data, header)
+                if not is_readable(opener, data, header):
+                    continue
+                columns = columns_of(path, data, header, opener)
                 if not _note(table, columns, header.base_offset, plan.options.key_bytes_max):
                     table.end_offset = header.base_offset
                     return table

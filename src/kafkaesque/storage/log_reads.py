@@ -7,6 +7,7 @@ from kafkaesque.env.disk import Buffer
 from kafkaesque.model.errors import OffsetNotAvailable
 from kafkaesque.model.ids import Offset, Term
 from kafkaesque.model.records import decode_batch
+from kafkaesque.model.sealed_batch import is_sealed
 from kafkaesque.storage.batch_header import HEADER_BYTES, BatchPlace, read_place
 from kafkaesque.storage.entries import EntryKind, EntryLike, LogEntry, Mark
 from kafkaesque.storage.errors import EntriesGone, StorageCorrupt
@@ -313,7 +314,7 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> Steps[Found | None]:
             )
             if place is None:
                 break
-            found = yield from _first_in_batch(segment, position, place, timestamp, start)
+            found = yield from _first_in_batch(log, segment, position, place, timestamp, start)
             if found is not None:
                 return found
             position += place.size_bytes
@@ -325,9 +326,16 @@ def _is_newer(place: BatchPlace, timestamp: int, start_offset: int) -> bool:
 
 
 def _first_in_batch(
-    segment: Segment, position: int, place: BatchPlace, timestamp: int, start_offset: int
+    log: LogState,
+    segment: Segment,
+    position: int,
+    place: BatchPlace,
+    timestamp: int,
+    start_offset: int,
 ) -> Steps[Found | None]:
-    data = yield ReadRequest(segment.path, position, place.size_bytes)
+    data: Buffer = yield ReadRequest(segment.path, position, place.size_bytes)
+    if log.open_sealed is not None and is_sealed(data):
+        data = log.open_sealed(data)
     for record in decode_batch(data, DECOMPRESSED_BYTES_MAX):
         if record.timestamp_ms >= timestamp and record.offset >= start_offset:
             return record.timestamp_ms, Offset(record.offset)

@@ -1,6 +1,8 @@
 """What a log knows of itself without reading: where it begins and ends, its terms and its files."""
 
-from kafkaesque.env.disk import Disk
+from collections.abc import Callable
+
+from kafkaesque.env.disk import Buffer, Disk
 from kafkaesque.model.ids import Index, NodeId, Offset, Term
 from kafkaesque.storage.entries import EntryLike, HardState, LogIdentity, TermSpan
 from kafkaesque.storage.file_pool import FilePool
@@ -25,6 +27,7 @@ class LogState(SharedLog):
         "commit_hint",
         "hard_state",
         "layout",
+        "open_sealed",
         "positions",
         "segments",
     )
@@ -41,6 +44,8 @@ class LogState(SharedLog):
         self.commit_hint = Index(0)
         #: Counts what only moves them: a search that was under way is made again.
         self.layout = 0
+        #: Returns a sealed batch in the clear, or raises a `RequestRefused`.
+        self.open_sealed: Callable[[Buffer], Buffer] | None = None
         #: Batches that wait for their segment; None: files are as they should be.
         self._held: Run | None = None
         #: While held: how far segments can be read.

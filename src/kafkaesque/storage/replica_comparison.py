@@ -203,7 +203,13 @@ def _difference(
 
 
 def _is_same_records(batch: DumpedBatch, other: DumpedBatch) -> bool:
-    """Return whether batches of a compacted log agree about the records that both still have."""
+    """Return whether batches of a compacted log agree about the records that both still have.
+
+    Each replica seals what it writes anew with a salt of its own, and without keys nobody can
+    compare what is sealed: then they are taken for the same.
+    """
+    if batch.header.is_sealed or other.header.is_sealed:
+        return True
     try:
         records = {each.offset: each for each in decode_batch(batch.data, DECOMPRESSED_BYTES_MAX)}
         return all(

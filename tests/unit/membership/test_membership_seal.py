@@ -103,3 +103,46 @@ def test_a_life_that_was_seen_elsewhere_outdates_earlier_ones() -> None:
     assert guard.admit(ONE, 9, 1) is Freshness.REPLAYED
     guard.note_life(ONE, 7)
     assert guard.life_of(ONE) == 9
+
+
+def hiding(*secrets: bytes, cluster: str = "ours") -> Keyring:
+    keyring = Keyring(cluster, secrets)
+    keyring.is_sealing = True
+    return keyring
+
+
+def test_a_sealed_frame_cannot_be_read_and_is_believed_by_all_with_the_secret() -> None:
+    frame = sealed(hiding(OLD))
+    assert b"packet" in sealed(Keyring("ours", [OLD]))
+    assert b"packet" not in frame
+    for reader in (Keyring("ours", [OLD]), hiding(OLD), hiding(NEW, OLD)):
+        assert reader.open(frame) == (ONE, TWO, 7, 1, b"packet")
+    assert hiding(OLD).open(sealed(Keyring("ours", [OLD]))).packet == b"packet"
+
+
+def test_no_byte_of_a_sealed_frame_can_be_changed() -> None:
+    frame = sealed(hiding(OLD))
+    for place in range(len(frame)):
+        changed = bytearray(frame)
+        changed[place] ^= 0x40
+        with pytest.raises(FrameRefused):
+            hiding(OLD).open(bytes(changed))
+    for size in range(len(frame)):
+        with pytest.raises(FrameRefused):
+            hiding(OLD).open(frame[:size])
+
+
+def test_a_sealed_frame_of_strangers_is_refused() -> None:
+    assert refusal(hiding(OLD), sealed(hiding(OLD, cluster="theirs"))) is Refusal.OTHER_CLUSTER
+    assert refusal(hiding(OLD), sealed(hiding(OTHER))) is Refusal.UNKNOWN_KEY
+    # Signed and sealed are not to be taken for one another.
+    frame = sealed(Keyring("ours", [OLD]))
+    assert refusal(hiding(OLD), b"\x02" + frame[1:]) is Refusal.FORGED
+    assert refusal(hiding(OLD), b"\x01" + sealed(hiding(OLD))[1:]) is Refusal.FORGED
+
+
+def test_another_frame_has_another_nonce() -> None:
+    ring = hiding(OLD)
+    nonces = {ring.seal(ONE, TWO, 7, number, b"packet")[31:43] for number in range(50)}
+    nonces |= {ring.seal(ONE, TWO, 7, 1, b"%d" % each)[31:43] for each in range(50)}
+    assert len(nonces) == 100

@@ -211,7 +211,7 @@ def test_what_a_member_missed_itself_does_not_count() -> None:
         ({"probe_ms": 0}, "probe_ms must be at least 1, not 0"),
         ({"suspicion_ms_max": 10}, "suspicion_ms_min .5000. must not exceed suspicion_ms_max .10."),
         ({"refusals": 5}, "refusals must be at most 4, not 5"),
-        ({"frame_bytes_max": 100}, "frame_bytes_max must be from 1074 to 16384, not 100"),
+        ({"frame_bytes_max": 100}, "frame_bytes_max must be from 1086 to 16384, not 100"),
     ],
     ids=["range", "order", "accusers", "frame"],
 )

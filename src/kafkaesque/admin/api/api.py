@@ -17,12 +17,14 @@ from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.context import CensusDesk, Context
 from kafkaesque.admin.api.fan_out import FanOut, PartServer
 from kafkaesque.admin.api.groups import GroupPages
+from kafkaesque.admin.api.keys import KeyPages
 from kafkaesque.admin.api.plots import PlotPages
 from kafkaesque.admin.api.reading import MessagePages
 from kafkaesque.admin.api.router import Router
 from kafkaesque.admin.api.routes import (
     cluster_routes,
     group_routes,
+    key_routes,
     message_routes,
     plot_routes,
     topic_routes,
@@ -84,6 +86,7 @@ def make_routes(context: Context, plots: PlotPages) -> list[Route]:
         *cluster_routes(ClusterPages(context)),
         *topic_routes(topics, changes),
         *message_routes(MessagePages(context, topics), changes, SearchPages(context)),
+        *key_routes(KeyPages(context, topics)),
         *group_routes(GroupPages(context)),
         *plot_routes(plots),
     ]

@@ -12,6 +12,7 @@ from kafkaesque.admin.api.changes import (
 )
 from kafkaesque.admin.api.cluster import ClusterPages
 from kafkaesque.admin.api.groups import GroupPages
+from kafkaesque.admin.api.keys import KeyPages
 from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.plots import LiveEvent, LiveQuery, PlotPages, SeriesQuery, SeriesView
 from kafkaesque.admin.api.reading import MessagePage, MessagePages, MessagesQuery
@@ -26,6 +27,7 @@ from kafkaesque.admin.api.values import (
     DoctorView,
     GroupList,
     GroupView,
+    KeyList,
     ListenerList,
     TopicGroups,
     TopicList,
@@ -149,6 +151,47 @@ def topic_routes(pages: TopicPages, changes: ChangePages) -> list[Route]:
             handle=pages.list_groups,
             query=ListQuery,
             result=TopicGroups,
+        ),
+    ]
+
+
+def key_routes(pages: KeyPages) -> list[Route]:
+    """Return the operations on the keys of encrypted topics."""
+    return [
+        Route(
+            method="GET",
+            path="/keys",
+            name="listKeys",
+            summary="Versions of the keys of encrypted topics",
+            handle=pages.list_keys,
+            result=KeyList,
+        ),
+        Route(
+            method="POST",
+            path="/keys/rewrap",
+            name="rewrapKeys",
+            summary="Wrap all keys by the key keeper's newest key",
+            handle=pages.rewrap_keys,
+            query=DryRun,
+            result=Change,
+        ),
+        Route(
+            method="POST",
+            path="/topics/{topic}/keys",
+            name="rotateKey",
+            summary="Seal what is produced from now on with a new version of a topic's key",
+            handle=pages.rotate_key,
+            query=DryRun,
+            result=Change,
+        ),
+        Route(
+            method="DELETE",
+            path="/topics/{topic}/keys/{version}",
+            name="shredKey",
+            summary="Remove a version of a topic's key: what it has sealed is unreadable for good",
+            handle=pages.shred_key,
+            query=DryRun,
+            result=Change,
         ),
     ]
 

@@ -419,3 +419,23 @@ class DoctorView(View, frozen=True, kw_only=True):
     """What is wrong, as far as brokers know it themselves."""
 
     findings: list[Finding]
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of an encrypted topic's key, as it is wrapped."""
+
+    topic: str
+    version: int
+    #: Whether it seals new batches.
+    seals: bool
+    #: Which keeper has wrapped it, and with which key of its own.
+    keeper: str
+    keeper_key: str
+    #: Whether the broker that answers has it unwrapped.
+    is_here: bool
+
+
+class KeyList(View, frozen=True, kw_only=True):
+    """All versions of all topics' keys, by topic and version."""
+
+    keys: list[KeyView]

@@ -13,6 +13,7 @@ from kafkaesque.broker.doors.publishing import Publishing
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
+from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.env.clock import Clock
 from kafkaesque.env.dice import Dice
 from kafkaesque.env.network import Network
@@ -34,6 +35,8 @@ class Doors:
     groups: Groups
     transactions: Transactions
     access: Access
+    #: The topics' keys: versions, rotation, shredding.
+    keys: TopicKeys
     configuration: Configuration
     condition: Condition
     parts: Parts

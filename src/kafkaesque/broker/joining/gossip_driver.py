@@ -185,6 +185,10 @@ class GossipDriver:
         """This process's number, greater than those of earlier ones."""
         return self._core.own.life
 
+    def set_sealing(self, is_sealing: bool) -> None:
+        """Seal what is sent from now on, or only sign it; both are believed."""
+        self._core.set_sealing(is_sealing)
+
     def note_life(self, node: NodeId, life: int) -> None:
         """A process of another broker has greeted this one with its number."""
         self._core.note_life(node, life)

@@ -19,9 +19,11 @@ from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
     PutCredential,
+    PutKey,
     PutRole,
     PutUser,
     RemoveCredential,
+    RemoveKey,
     RemoveRole,
     RemoveRules,
     RemoveUser,
@@ -80,6 +82,10 @@ def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:
             return planner.plan_recovery_code(state, credential_id, command.digest)
         case ExtendToken():
             return _plan_extension(state, command)
+        case PutKey():
+            return planner.plan_key(state, command.key, is_rewrapped=command.is_rewrapped)
+        case RemoveKey():
+            return planner.plan_key_removal(state, command.name, command.version)
         case RemoveRules():
             return planner.plan_filtered_removal(state, command.wanted)[1]
 

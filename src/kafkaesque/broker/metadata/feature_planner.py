@@ -99,6 +99,15 @@ def check_may_change_access(state: ClusterState) -> None:
     _check_level(state, "users and rules can be stored", LEVEL_WITH_ACCESS)
 
 
+def check_may_encrypt(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release would send to clients as it lies on the disk.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "topics can be encrypted", LEVEL_WITH_ACCESS)
+
+
 def check_may_set_group_options(state: ClusterState) -> None:
     """Refuse what brokers of an earlier release could not read.
 

@@ -6,6 +6,8 @@ Pure functions over `ClusterState`; nothing is proposed here.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kafkaesque.access.records import KeyRemoved
+from kafkaesque.access.sealed import topic_key_name
 from kafkaesque.broker.metadata.access_planner import plan_access
 from kafkaesque.broker.metadata.client_quotas import ENTITIES_MAX, check_quota, make_entity
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS, ClusterState, TopicState
@@ -16,6 +18,7 @@ from kafkaesque.broker.metadata.controller_planner import (
     wanted_controllers,
 )
 from kafkaesque.broker.metadata.feature_planner import (
+    check_may_encrypt,
     check_may_move,
     check_may_set_group_options,
     plan_first_levels,
@@ -30,6 +33,7 @@ from kafkaesque.broker.metadata.move_planner import (
 )
 from kafkaesque.broker.metadata.placement import place_partitions
 from kafkaesque.broker.metadata.records import (
+    AccessChanged,
     AnyMetadataRecord,
     BrokerConfigChanged,
     BrokerRegistered,
@@ -53,6 +57,7 @@ from kafkaesque.broker.metadata.recovery_planner import (
     plan_told,
 )
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name, find_collision
+from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
 from kafkaesque.broker.options.groups import (
     GROUP_OPTIONS,
     GROUPS_MAX,
@@ -281,6 +286,7 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         )
     configs = _checked_topic({}, _with_policy(command.name, command.configs), inputs)
     _check_policy(command.name, {}, configs)
+    _check_encryption(state, command.name, {}, configs)
     if command.assignments is not None:
         if command.partition_count not in (-1,) or command.replication_factor not in (-1,):
             raise InvalidRequest("give either replica assignments or counts, not both")
@@ -389,6 +395,18 @@ def _check_policy(name: str, before: Mapping[str, str], after: Mapping[str, str]
         )
 
 
+def _check_encryption(
+    state: ClusterState, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    """Let no topic be encrypted of which some broker could not read what is encrypted."""
+    wanted = after.get(ENCRYPTION, NONE)
+    if wanted in (NONE, before.get(ENCRYPTION)):
+        return
+    if name in INTERNAL_TOPICS:
+        raise InvalidConfig(f"{name} is an internal topic, and cannot be encrypted")
+    check_may_encrypt(state)
+
+
 def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
     if command.name is None:
         return state.topic_by_id(TopicId(command.topic_id))
@@ -397,8 +415,15 @@ def _named_topic(state: ClusterState, command: DeleteTopic) -> TopicState:
 
 def _plan_deletion(state: ClusterState, command: DeleteTopic, inputs: PlanInputs) -> Plan:
     topic = _named_topic(state, command)
+    deleted = TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)
+    key_name = topic_key_name(topic.topic_id)
+    keys = [
+        AccessChanged(change=KeyRemoved(name=name, version=version))
+        for name, version in state.access.keys
+        if name == key_name
+    ]
     return Plan(
-        records=[TopicDeleted(topic_id=topic.topic_id, name=topic.name, at_ms=inputs.wall_ms)],
+        records=[deleted, *keys],
         result=_topic_result(topic),
     )
 
@@ -488,6 +513,7 @@ def _plan_config(state: ClusterState, command: ChangeConfig, inputs: PlanInputs)
         topic = state.topic(command.topic)
         configs = _changed(TOPIC_OPTIONS, topic.configs, command)
         _check_policy(topic.name, topic.configs, configs)
+        _check_encryption(state, topic.name, topic.configs, configs)
         configs = _checked_topic(topic.configs, configs, inputs)
         record = TopicConfigChanged(topic_id=topic.topic_id, configs=configs)
     else:

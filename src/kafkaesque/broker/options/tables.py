@@ -8,6 +8,7 @@ from dataclasses import replace
 from kafkaesque.broker.options.absent import absent_broker_option, absent_topic_option
 from kafkaesque.broker.options.cleaner import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
 from kafkaesque.broker.options.compression import TOPIC_COMPRESSION_OPTIONS
+from kafkaesque.broker.options.encryption import TOPIC_ENCRYPTION_OPTIONS
 from kafkaesque.broker.options.kafka import KAFKA_OPTIONS
 from kafkaesque.broker.options.log import BROKER_UNIT_OPTIONS, TOPIC_LOG_OPTIONS, UNITS
 from kafkaesque.broker.options.replication import (
@@ -154,6 +155,7 @@ TOPIC_OPTIONS = OptionTable(
             "its first record until it is aborted, though it may have been committed "
             "(kafkaesque txn producers TOPIC:PARTITION --open, then txn abort).",
         ),
+        *TOPIC_ENCRYPTION_OPTIONS,
         *TOPIC_CLEANER_OPTIONS,
         *TOPIC_LOG_OPTIONS,
         *TOPIC_REPLICATION_OPTIONS,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from kafkaesque.broker.options.encryption import ENCRYPTION, NONE
 from kafkaesque.broker.options.tables import TOPIC_OPTIONS
 from kafkaesque.model.compression import Codec
 from kafkaesque.model.errors import ConfigError
@@ -40,6 +41,8 @@ class TopicConfig:
     timestamp_after_max_ms: int
     unclean_leader_election: bool
     write_caching: bool
+    #: Whether batches are sealed before they are written.
+    is_encrypted: bool
     min_cleanable_dirty_ratio: float
     delete_retention_ms: int
     min_compaction_lag_ms: int
@@ -104,6 +107,7 @@ def make_topic_config(
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         unclean_leader_election=bool(value("unclean.leader.election.enable")),
         write_caching=bool(value("write.caching")),
+        is_encrypted=value(ENCRYPTION) != NONE,
         min_cleanable_dirty_ratio=float(value("min.cleanable.dirty.ratio")),
         delete_retention_ms=number("delete.retention.ms"),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),

@@ -29,7 +29,7 @@ from kafkaesque.model.batch import (
     walk_compressed_quickly,
     walk_payload,
 )
-from kafkaesque.model.errors import OverBound, RequestRefused
+from kafkaesque.model.errors import NotLeader, OverBound, RequestRefused
 from kafkaesque.model.recompression import recompress
 from kafkaesque.model.record_errors import (
     BatchTooLarge,
@@ -148,6 +148,32 @@ def check_produced(
         batch = walked
     _check_columns(records, config, earliest_ms)
     return batch
+
+
+def use_check(
+    owner: object,
+    check: LongCheck,
+    records: Records,
+    config: TopicConfig,
+    earliest_ms: int | None,
+) -> BatchHeader | LongCheck:
+    """Return what was found off the loop, if that is still what counts.
+
+    Raises:
+        NotLeader: the partition was reopened meanwhile.
+        RecordError: what the check has found.
+    """
+    if check.owner is not owner:
+        raise NotLeader("the partition was reopened while the batch was being checked")
+    error = check.take_error()
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
+    if check.checked is None or check.config != config:
+        return check_produced(owner, records, config, earliest_ms)
+    return check.checked.header
 
 
 def _check_columns(records: Records, config: TopicConfig, earliest_ms: int | None) -> None:

@@ -9,13 +9,14 @@ refusal says that nothing was appended; from the append on there is the result, 
 (`RequestTimedOut`), for what one leader has appended the next one may have, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
@@ -31,7 +32,7 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
-from kafkaesque.env.disk import Disk, FileRange
+from kafkaesque.env.disk import Buffer, Disk
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
     NotEnoughReplicasAfterAppend,
@@ -267,8 +268,10 @@ class Forwarder:
                 )
             )
 
-        def on_located(ranges: list[FileRange] | Exception) -> None:
-            if isinstance(ranges, Exception):
+        def on_located(ranges: Sequence[Located] | Exception) -> None:
+            if isinstance(ranges, RequestRefused):
+                on_done(ranges)
+            elif isinstance(ranges, Exception):
                 on_done(StorageFailed(f"the log cannot be read: {ranges}"))
             else:
                 self._read_ranges(ranges, answer, on_done)
@@ -282,17 +285,21 @@ class Forwarder:
 
     def _read_ranges(
         self,
-        ranges: list[FileRange],
+        ranges: Sequence[Located],
         on_read: Callable[[bytes], None],
         on_failed: OnFetched,
     ) -> None:
         """Read ranges one after the other, without waiting where they are in memory."""
-        pieces: list[bytes] = []
+        pieces: list[Buffer] = []
         left = list(ranges)
 
         def step() -> None:
             while left:
                 piece = left[0]
+                if isinstance(piece, OpenedBatches):
+                    pieces.append(piece)
+                    left.pop(0)
+                    continue
                 cached = piece.file.read_cached(piece.position, piece.length)
                 if cached is None:
                     self._disk.read(piece.file, piece.position, piece.length, on_piece)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.options.topic_config import TopicConfig
-from kafkaesque.broker.partitions.batch_checks import LongCheck, check_produced
+from kafkaesque.broker.partitions.batch_checks import LongCheck, check_produced, use_check
+from kafkaesque.broker.partitions.partition_sealing import Located, PartitionSealing
 from kafkaesque.broker.partitions.partition_tables import PartitionTables
 from kafkaesque.broker.partitions.producers import PartitionProducers
 from kafkaesque.broker.partitions.record_times import RecordTimes
@@ -23,19 +24,20 @@ from kafkaesque.broker.partitions.refused_batches import GAPS_MS, RefusedBatches
 from kafkaesque.broker.partitions.waiting_produces import (
     OnProduced,
     WaitingProduce,
+    add_in_order,
     answer_until,
-    insert_in_order,
+    expire,
 )
 from kafkaesque.broker.replication.raft_replica import Replica
 from kafkaesque.broker.replication.replica import AppendedBatch
 from kafkaesque.broker.requests.commands import ProduceResult
 from kafkaesque.env.clock import Clock
-from kafkaesque.env.disk import FileRange
 from kafkaesque.model.batch import Attribute, BatchHeader, read_batch_header
 from kafkaesque.model.batch_encoder import EndMarker, MarkerType, encode_end_marker
 from kafkaesque.model.errors import (
     DiskFailed,
     FencedLeaderEpoch,
+    LeaderNotAvailable,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
@@ -44,7 +46,6 @@ from kafkaesque.model.errors import (
     OutOfOrderSequence,
     OverBound,
     RequestRefused,
-    RequestTimedOut,
     StorageFailed,
     TransactionalIdMissing,
     UnknownLeaderEpoch,
@@ -60,7 +61,7 @@ WAITING_PRODUCES_MAX = 50_000
 WATCHERS_MAX = 20_000
 
 #: Refusals after which a client sends the same batch again.
-_FOR_THE_MOMENT = (NotEnoughReplicas, NotLeader, StorageFailed)
+_FOR_THE_MOMENT = (LeaderNotAvailable, NotEnoughReplicas, NotLeader, StorageFailed)
 
 _TRANSACTIONAL = int(Attribute.TRANSACTIONAL)
 
@@ -75,6 +76,7 @@ class Partition:
         config: TopicConfig,
         clock: Clock,
         producers: PartitionProducers,
+        sealing: PartitionSealing,
         on_leadership: Callable[["Partition"], None],
         activity: Activity,
     ) -> None:
@@ -97,6 +99,11 @@ class Partition:
         #: nobody led.
         self._gaps_until_ms = 0
         self._refused = RefusedBatches(clock.now_ms)
+        self.sealing = sealing
+        #: The same where batches are to be sealed, and where they may have to be opened.
+        self._seals: PartitionSealing | None = None
+        self._opens: PartitionSealing | None = None
+        self.on_keys_changed()
         #: Those that live on this partition, if there are any.
         self.tables: PartitionTables | None = None
         #: Told of each committed end of a transaction, while this broker leads: producer id, and
@@ -107,6 +114,16 @@ class Partition:
         """The topic's options have changed."""
         self.config = config
         self._times.forget()
+        self.on_keys_changed()
+
+    def on_keys_changed(self) -> None:
+        """The topic's keys, or whether it is encrypted, have changed."""
+        self.sealing.on_keys_changed()
+        self._seals = self.sealing if self.config.is_encrypted else None
+        if self._seals is not None or self.sealing.has_keys:
+            self._opens = self.sealing
+        if self._seals is not None and self.is_leader:
+            self._seals.want_key()
 
     # -- who we are
 
@@ -276,7 +293,8 @@ class Partition:
             raise NotEnoughReplicas(f"{WAITING_PRODUCES_MAX} requests wait for {self.name}")
         if checked is None:
             return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
-        return self._use_check(checked, records)
+        earliest_ms = self._times.earliest_ms(self.config)
+        return use_check(self, checked, records, self.config, earliest_ms)
 
     def _append_checked(
         self,
@@ -293,7 +311,10 @@ class Partition:
             append_time_ms = None
         else:
             append_time_ms = self._clock.wall_ms() if self.config.append_time else None
-            appended = replica.append(records, batch, append_time_ms)
+            if (seals := self._seals) is None:
+                appended = replica.append(records, batch, append_time_ms)
+            else:
+                appended = seals.append(replica, records, batch, append_time_ms)
             base_offset, next_offset, _ = appended
             # At once, not when it is in the log: the next request of the same turn follows on it.
             self.producers.note(batch, base_offset)
@@ -364,22 +385,6 @@ class Partition:
         state = self.state
         return min(self.config.min_insync_replicas, len(state.settled), len(state.wanted))
 
-    def _use_check(
-        self, checked: LongCheck, records: bytearray | memoryview
-    ) -> BatchHeader | LongCheck:
-        """Return what was found off the loop, if that is still what counts."""
-        if checked.owner is not self:
-            raise NotLeader(f"{self.name} was reopened while the batch was being checked")
-        error = checked.take_error()
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error
-        if checked.checked is None or checked.config != self.config:
-            return check_produced(self, records, self.config, self._times.earliest_ms(self.config))
-        return checked.checked.header
-
     def _check_in_sync(self, replica: Replica) -> None:
         wanted = self._min_insync
         if wanted > 1:
@@ -437,23 +442,12 @@ class Partition:
             return
         waiting = self._waiting_commit if acks == -1 else self._waiting_durable
         item = WaitingProduce(next_offset, self._clock.now_ms() + timeout_ms, result, on_done)
-        if waiting and waiting[-1].next_offset > next_offset:
-            # A repeated batch waits for where it was first: keep the queue in offset order.
-            insert_in_order(waiting, item)
-        else:
-            waiting.append(item)
+        add_in_order(waiting, item)
 
     def expire_waiting(self, now_ms: int) -> None:
         """Answer requests whose time is up; called every now and then."""
         for waiting in (self._waiting_commit, self._waiting_durable):
-            if not waiting or all(item.deadline_ms > now_ms for item in waiting):
-                continue
-            expired = [item for item in waiting if item.deadline_ms <= now_ms]
-            kept = [item for item in waiting if item.deadline_ms > now_ms]
-            waiting.clear()
-            waiting.extend(kept)
-            for item in expired:
-                item.on_done(RequestTimedOut("not acknowledged within the request's timeout"))
+            expire(waiting, now_ms)
 
     @property
     def has_waiting(self) -> bool:
@@ -506,7 +500,7 @@ class Partition:
 
     def read_now(
         self, offset: Offset, bytes_max: int, end: Offset | None = None
-    ) -> list[FileRange] | None:
+    ) -> Sequence[Located] | None:
         """Return committed batches from `offset` on, or None if that needs the disk: `read_later`.
 
         The first batch is returned even if it alone is longer than `bytes_max`. Batches after `end`
@@ -515,6 +509,8 @@ class Partition:
         limit = self._read_limit(end)
         if offset >= limit:
             return []
+        if self._opens is not None:
+            return self._opens.read_now(self.log, offset, bytes_max, limit)
         return self.log.locate(offset, bytes_max, limit)
 
     def _read_limit(self, end: Offset | None) -> Offset:
@@ -524,17 +520,21 @@ class Partition:
         self,
         offset: Offset,
         bytes_max: int,
-        on_done: Callable[[list[FileRange] | Exception], None],
+        on_done: Callable[[Sequence[Located] | Exception], None],
         end: Offset | None = None,
     ) -> None:
         """Do the same off the loop."""
 
-        def on_located(found: list[FileRange] | Exception) -> None:
+        def on_located(found: Sequence[Located] | Exception) -> None:
             if isinstance(found, DiskFailed | StorageCorrupt):
                 self._replica().on_unreadable(found)
             on_done(found)
 
-        self.log.locate_async(offset, bytes_max, self._read_limit(end), on_located)
+        limit, opens = self._read_limit(end), self._opens
+        if opens is not None:
+            opens.read_later(self.log, offset, bytes_max, limit, on_located)
+        else:
+            self.log.locate_async(offset, bytes_max, limit, on_located)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
         """Return the newest leader epoch that is not after `epoch`, and the offset after its end.
@@ -575,6 +575,8 @@ class Partition:
         self._gaps_until_ms = self._clock.now_ms() + GAPS_MS if end_offset else 0
         if self.tables is not None:
             self.tables.on_leading(self._replica())
+        if self._seals is not None:
+            self._seals.begin_leadership()
         self._on_leadership(self)
 
     def on_following(self, term: int, leader: NodeId | None) -> None:
@@ -600,6 +602,9 @@ class Partition:
         self.producers.on_appended(batches)
         if self.tables is not None:
             self.tables.on_appended(batches)
+        if self._opens is None and not self.is_leader:
+            # The metadata here may be behind, and not say yet that the topic has keys.
+            self._opens = self.sealing.if_any_is_sealed(batches)
 
     def on_truncated(self, end_offset: Offset) -> None:
         """See `ReplicaListener`."""

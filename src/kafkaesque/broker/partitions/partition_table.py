@@ -13,12 +13,15 @@ from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
 from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_sealing import PartitionSealing
 from kafkaesque.broker.partitions.partition_tables import PartitionTableKinds, PartitionTables
 from kafkaesque.broker.partitions.producers import PartitionProducers
+from kafkaesque.broker.partitions.topic_keys import TopicKeys
 from kafkaesque.broker.replication.leaders_table import LeadersTable
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.reports import Reports
 from kafkaesque.env.clock import Clock
+from kafkaesque.env.dice import Dice
 from kafkaesque.env.disk import Disk
 from kafkaesque.model.checksum import crc32c
 from kafkaesque.model.errors import DiskFailed, LeaderNotAvailable, NotLeader, RequestRefused
@@ -94,6 +97,8 @@ class PartitionTable:
         leaders: LeadersTable,
         activity: Activity,
         events: PartitionEvents,
+        keys: TopicKeys,
+        dice: Dice,
     ) -> None:
         self._clock = clock
         self._metadata = metadata
@@ -107,6 +112,9 @@ class PartitionTable:
         self._leaders = leaders
         self._activity = activity
         self._events = events
+        self._keys = keys
+        self._dice = dice
+        keys.on_changed = self._on_keys_changed
         self._partitions: dict[GroupId, Partition] = {}
         #: Kinds of tables that live on partitions; complete before the first is opened.
         self.table_kinds: list[PartitionTableKinds] = []
@@ -353,6 +361,7 @@ class PartitionTable:
             return replace(
                 config,
                 compression=None,
+                is_encrypted=False,
                 timestamp_before_max_ms=INT64_MAX,
                 timestamp_after_max_ms=INT64_MAX,
             )
@@ -399,12 +408,20 @@ class PartitionTable:
             config=config,
             clock=self._clock,
             producers=producers,
+            sealing=PartitionSealing(
+                state.topic_id,
+                state.partition,
+                keys=self._keys,
+                disk=self._disk,
+                dice=self._dice,
+            ),
             on_leadership=self._events.on_leadership,
             activity=self._activity,
         )
         tables = [kind.make_host(self._clock) for kind in self.table_kinds if kind.is_for(state)]
         if tables:
             partition.tables = PartitionTables(tables, producers.note_control)
+        log.open_sealed = partition.sealing.open_one
         partition.restore(log)
         self._partitions[state.group] = partition
         is_new = log.last_index == 0
@@ -467,6 +484,10 @@ class PartitionTable:
                 )
                 partition.replica.set_min_insync(config.min_insync_replicas)
                 partition.replica.set_write_caching(config.write_caching)
+
+    def _on_keys_changed(self) -> None:
+        for partition in self._partitions.values():
+            partition.on_keys_changed()
 
     # -- every now and then
 

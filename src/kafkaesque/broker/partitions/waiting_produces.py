@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkaesque.broker.requests.commands import ProduceResult
-from kafkaesque.model.errors import RequestRefused
+from kafkaesque.model.errors import RequestRefused, RequestTimedOut
 from kafkaesque.model.ids import Offset
 
 OnProduced = Callable[[ProduceResult | RequestRefused], None]
@@ -24,12 +24,24 @@ class WaitingProduce:
     on_done: OnProduced
 
 
-def insert_in_order(waiting: deque[WaitingProduce], item: WaitingProduce) -> None:
-    """Put an item where its offset belongs."""
+def add_in_order(waiting: deque[WaitingProduce], item: WaitingProduce) -> None:
+    """Put an item where its offset belongs: a repeated batch waits for where it was first."""
     position = len(waiting)
     while position > 0 and waiting[position - 1].next_offset > item.next_offset:
         position -= 1
     waiting.insert(position, item)
+
+
+def expire(waiting: deque[WaitingProduce], now_ms: int) -> None:
+    """Answer all whose time is up, whatever their offset."""
+    if not waiting or all(item.deadline_ms > now_ms for item in waiting):
+        return
+    expired = [item for item in waiting if item.deadline_ms <= now_ms]
+    kept = [item for item in waiting if item.deadline_ms > now_ms]
+    waiting.clear()
+    waiting.extend(kept)
+    for item in expired:
+        item.on_done(RequestTimedOut("not acknowledged within the request's timeout"))
 
 
 def answer_until(waiting: deque[WaitingProduce], mark: Offset) -> None:

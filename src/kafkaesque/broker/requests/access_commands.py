@@ -11,6 +11,7 @@ from kafkaesque.access.credentials import AnyCredential
 from kafkaesque.access.principals import User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule
+from kafkaesque.access.sealed import WrappedKey
 from kafkaesque.broker.requests.client_command import ClientCommand
 
 
@@ -90,6 +91,20 @@ class ExtendToken(ClientCommand, frozen=True, tag="extend-token", kw_only=True):
     expires_ms: int
 
 
+class PutKey(ClientCommand, frozen=True, tag="put-key", kw_only=True):
+    """Add the next version of a key, or wrap one anew that there is."""
+
+    key: WrappedKey
+    is_rewrapped: bool = False
+
+
+class RemoveKey(ClientCommand, frozen=True, tag="remove-key", kw_only=True):
+    """Remove a version of a key: what it has sealed is shredded."""
+
+    name: str
+    version: int
+
+
 class RemovedRules(msgspec.Struct, frozen=True, kw_only=True, tag="removed-rules"):
     """The rules that there are no more; empty where none was removed by a filter."""
 
@@ -108,4 +123,6 @@ AccessCommand = (
     | UseTotpStep
     | UseRecoveryCode
     | ExtendToken
+    | PutKey
+    | RemoveKey
 )

@@ -192,6 +192,12 @@ class LogCleaner:
         known = partition.producers.before_compaction(plan.end_offset)
         if known is None:
             return False
+        sealing = partition.sealing
+        if sealing.has_keys:
+            found = sealing.for_compaction(is_encrypted=partition.config.is_encrypted)
+            if found is None:
+                return False  # a key that it needs is still being unwrapped, or cannot be
+            plan = replace(plan, sealing=found)
         plan = replace(plan, aborted=known.aborted, producers=known.last_offsets)
         self._run = _Run(
             self,

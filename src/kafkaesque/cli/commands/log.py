@@ -298,9 +298,22 @@ def _record_lines(
     name: str, identity: "LogIdentity | None", batch: "DumpedBatch", offset_min: int
 ) -> Iterator[Line]:
     from kafkaesque.model.records import decode_batch
+    from kafkaesque.model.sealed_batch import key_version
 
-    if batch.header.is_control:
+    header = batch.header
+    if header.is_control:
         return  # the end of a transaction, and no message
+    if header.is_sealed:
+        yield {
+            "topic": name if identity is None else identity.topic,
+            "partition": None if identity is None else identity.partition,
+            "offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "timestamp_ms": header.max_timestamp_ms,
+            "records": header.record_count,
+            "sealed_by_version": key_version(batch.data, header._replace(at=0)),
+        }
+        return
     for record in decode_batch(batch.data, DECOMPRESSED_BYTES_MAX):
         if record.offset >= offset_min:
             yield {

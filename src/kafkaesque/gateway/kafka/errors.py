@@ -56,6 +56,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     record_errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     # As in Kafka, for which there is no batch then: sending it again would not help.
     record_errors.IncompleteBatch: ErrorCode.INVALID_RECORD,
+    record_errors.KeyShredded: ErrorCode.CORRUPT_MESSAGE,
     record_errors.UnsupportedMagic: ErrorCode.INVALID_RECORD,
     record_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     record_errors.KeysMissing: ErrorCode.INVALID_RECORD,

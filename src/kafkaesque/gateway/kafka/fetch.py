@@ -8,14 +8,14 @@ partitions is spread over turns of the loop. Nothing polls. Who reads committed 
 gets what lies before the last stable offset, and is told which transactions in it were aborted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.env.clock import Timer
-from kafkaesque.env.disk import FileRange
 from kafkaesque.gateway.kafka.call import Call, Part
 from kafkaesque.gateway.kafka.errors import code_of
 from kafkaesque.gateway.kafka.fetch_sessions import (
@@ -233,7 +233,7 @@ class _Fetch:
         left = self._bytes_max - self._bytes
         return min(left, partition_max_bytes)
 
-    def _within_limit(self, ranges: list[FileRange]) -> list[FileRange]:
+    def _within_limit(self, ranges: Sequence[Located]) -> Sequence[Located]:
         """Drop a batch that is longer than what is left, unless the answer were empty."""
         size = sum(piece.length for piece in ranges)
         left = self._bytes_max - self._bytes
@@ -241,8 +241,8 @@ class _Fetch:
 
     def _on_located(
         self, wanted: SessionPartition, partition: Partition, aborted: Aborted | None = None
-    ) -> Callable[[list[FileRange] | Exception], None]:
-        def on_located(found: list[FileRange] | Exception) -> None:
+    ) -> Callable[[Sequence[Located] | Exception], None]:
+        def on_located(found: Sequence[Located] | Exception) -> None:
             index = wanted.asked.partition
             if isinstance(found, RequestRefused):
                 self._take(wanted, self._refused(wanted, found))
@@ -260,7 +260,7 @@ class _Fetch:
         self,
         partition: Partition,
         index: int,
-        ranges: list[FileRange],
+        ranges: Sequence[Located],
         diverging: tuple[int, int] | None = None,
         aborted: Aborted | None = None,
     ) -> PartitionFetched:

@@ -1,0 +1,145 @@
+"""`kafkaesque key`: the keys of encrypted topics."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    YesOption,
+    new_app,
+    wrong_usage,
+)
+from kafkaesque.cli.screen import Screen, Table
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.admin_pages import BrokerAddress
+
+app = new_app(help="Keys of encrypted topics: list, rotate, rewrap, shred.")
+
+_API: Final = "/api/v1"
+TopicArgument = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="An encrypted topic.", show_default=False)
+]
+
+
+class _Key(msgspec.Struct):
+    topic: str
+    version: int
+    seals: bool
+    keeper: str
+    keeper_key: str
+    is_here: bool
+
+
+class _Keys(msgspec.Struct):
+    keys: list[_Key]
+
+
+class _Change(msgspec.Struct):
+    what: str
+
+
+@app.command("list")
+def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
+    """List all versions of the keys of encrypted topics.
+
+    \b
+    Example:
+      kafkaesque key list
+    """
+    from kafkaesque.cli.admin_pages import read_page
+    from kafkaesque.cli.failure import CommandFailed
+
+    page = read_page(_brokers(bootstrap), f"{_API}/keys", _Keys)
+    if page is None:
+        raise CommandFailed("no broker has an admin port that answers (admin.port)")
+    rows = [
+        (
+            each.topic,
+            str(each.version),
+            "seals" if each.seals else "opens",
+            f"{each.keeper} {each.keeper_key}",
+        )
+        for each in page.keys
+    ]
+    Screen(json=json).show(
+        Table(columns=("TOPIC", "VERSION", "USE", "WRAPPED BY"), rows=rows),
+        [msgspec.structs.asdict(each) for each in page.keys],
+    )
+
+
+@app.command()
+def rotate(
+    topic: TopicArgument,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Seal what is produced from now on with a new version of a topic's key.
+
+    \b
+    Example:
+      kafkaesque key rotate orders
+    """
+    _change("POST", f"/topics/{_quote(topic)}/keys", bootstrap, json=json)
+
+
+@app.command()
+def rewrap(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
+    """Wrap all keys by the first key of key.keeper.file, so that the others can be removed there.
+
+    \b
+    Example:
+      kafkaesque key rewrap
+    """
+    _change("POST", "/keys/rewrap", bootstrap, json=json)
+
+
+@app.command()
+def shred(
+    topic: TopicArgument,
+    version: Annotated[
+        int, typer.Argument(metavar="VERSION", min=1, help="See key list.", show_default=False)
+    ],
+    yes: YesOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Remove a version of a topic's key: what it has sealed can never be read again.
+
+    \b
+    Example:
+      kafkaesque key shred orders 1 --yes
+    """
+    if not yes:
+        import sys
+
+        if not sys.stdin.isatty():
+            raise wrong_usage("add --yes: nobody can be asked")
+        typer.confirm(
+            f"Make unreadable for good what version {version} of the key of {topic} has sealed?",
+            abort=True,
+        )
+    _change("DELETE", f"/topics/{_quote(topic)}/keys/{version}", bootstrap, json=json)
+
+
+def _brokers(bootstrap: str) -> list["BrokerAddress"]:
+    from kafkaesque.cli.alive_brokers import read_alive
+
+    return [(each.broker_id, each.host, each.port) for each in read_alive(bootstrap).values()]
+
+
+def _change(method: str, path: str, bootstrap: str, *, json: bool) -> None:
+    from kafkaesque.cli.admin_pages import change
+
+    done = change(_brokers(bootstrap), method, _API + path, _Change)
+    Screen(json=json).done(done.what, {"done": done.what})
+
+
+def _quote(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name, safe="")
