@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 from kafkaesque.access.authentication import Authentication, Success, find_lapse
+from kafkaesque.access.credentials import BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.json_web_tokens import JwtVerifier
 from kafkaesque.access.operations import Operation, ResourceType
@@ -19,6 +20,7 @@ from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.doors.sessions import Sessions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.env.clock import Clock
@@ -38,6 +40,7 @@ class Access:
         "_metadata",
         "_on_changed",
         "run",
+        "sessions",
     )
 
     def __init__(
@@ -66,6 +69,9 @@ class Access:
         self._judge = Judge(AccessState(), super_users)
         self._checkers = Checkers(
             access=lambda: metadata.state.access, keys=keys, verified=verified, jwt=jwt
+        )
+        self.sessions = Sessions(
+            clock=clock, dice=dice, checkers=self._checkers, controller=controller
         )
 
     @property
@@ -123,6 +129,11 @@ class Access:
     def must_leave(self, success: Success, host: str) -> bool:
         """Tell whether a client that was let in may stay no longer; ask when access has changed."""
         return find_lapse(self.state, success, host, self._clock.wall_ms()) is not None
+
+    def is_session(self, credential: CredentialId) -> bool:
+        """Tell whether a credential is a person's session."""
+        found = self.state.credentials.get(credential)
+        return isinstance(found, BearerToken) and found.is_session
 
     def on_changed(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when users, credentials or rules have changed."""

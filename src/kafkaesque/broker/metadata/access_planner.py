@@ -7,6 +7,8 @@ from kafkaesque.access.credentials import CredentialId, DelegationToken
 from kafkaesque.access.errors import TokenExpired
 from kafkaesque.access.records import AnyAccessRecord
 from kafkaesque.access.rules import Rule
+from kafkaesque.access.second_factor import FactorUse, RecoveryUse, TotpUse
+from kafkaesque.access.sessions import plan_session
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_change_access
@@ -15,6 +17,7 @@ from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     AddRules,
     ExtendToken,
+    OpenSession,
     PutCredential,
     PutRole,
     PutUser,
@@ -69,8 +72,19 @@ def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:
             return planner.plan_recovery_code(state, credential_id, command.digest)
         case ExtendToken():
             return _plan_extension(state, command)
+        case OpenSession():
+            return plan_session(state, command.session, _use_of(command), command.now_ms)
         case RemoveRules():
             return planner.plan_filtered_removal(state, command.wanted)[1]
+
+
+def _use_of(command: OpenSession) -> FactorUse | None:
+    credential = CredentialId(command.factor)
+    if not credential:
+        return None
+    if command.step >= 0:
+        return TotpUse(credential=credential, step=command.step)
+    return RecoveryUse(credential=credential, digest=command.digest)
 
 
 def _plan_extension(state: AccessState, command: ExtendToken) -> list[AnyAccessRecord]:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from kafkaesque.access import errors as access_errors
 from kafkaesque.broker.peers.link import PeerNetwork, PeerUnreachable
 from kafkaesque.broker.peers.messages import PeerAnswer
 from kafkaesque.broker.requests.commands import AnyPeerRequest
@@ -21,7 +22,7 @@ T = TypeVar("T")
 #: The refusals that may travel, by name; any other arrives as a plain `RequestRefused`.
 _REFUSALS: dict[str, type[RequestRefused]] = {
     name: kind
-    for name, kind in vars(errors).items()
+    for name, kind in (vars(errors) | vars(access_errors)).items()
     if isinstance(kind, type) and issubclass(kind, RequestRefused)
 }
 
