@@ -185,6 +185,7 @@ def test_a_broker_that_publishes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Nobody:
         is_wanted = True
+        rights = None
 
         def write(self, lines: bytes) -> None:
             """Nobody is there."""

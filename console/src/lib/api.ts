@@ -30,6 +30,7 @@ export function path(parts: string[], query: Query = {}): string {
 }
 
 async function read(response: Response): Promise<never> {
+  if (response.status === 401) location.replace('/login.html' + location.hash);
   let problem: Partial<Problem> = {};
   try {
     problem = (await response.json()) as Problem;

@@ -60,7 +60,8 @@ class Visit:
     ) -> Told:
         """Returns the answer to a request; nothing else is sent but what is given."""
         self.send(method, path, headers, body)
-        return self._run(self._receive())
+        told: Told = self._run(self._receive())
+        return told
 
     def head(self) -> str:
         """Returns the head of the next answer, as it is."""
