@@ -1,6 +1,4 @@
 // The page to log in and out: a form, and nothing of the console's. The hash says where to go on.
-import './app.css';
-
 const form = document.forms[0]!;
 const told = form.querySelector('p')!;
 
@@ -15,8 +13,8 @@ form.onsubmit = (event) => {
   }).then(async (answer) => {
     if (answer.ok && method > 'E') location.replace('/' + location.hash);
     else {
-      const { message, what } = (await answer.json()) as { message?: string; what?: string };
-      told.textContent = message ?? what ?? '';
+      const { message } = (await answer.json()) as { message?: string };
+      told.textContent = message ?? 'Logged out';
     }
   });
 };
