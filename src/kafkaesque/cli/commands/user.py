@@ -16,7 +16,9 @@ from kafkaesque.cli.arguments import (
 from kafkaesque.cli.screen import Screen, Table
 
 app = new_app(help="Users who log in: create, list, delete; second factors.")
-totp = new_app(help="Second factors (TOTP): add, remove.")
+totp = new_app(
+    help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
+)
 app.add_typer(totp, name="totp")
 
 #: 192 random bits, as text.
