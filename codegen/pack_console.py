@@ -13,8 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = ROOT / "console" / "dist"
 PACKED = ROOT / "src" / "kafkaesque" / "console" / "static"
-#: All script that a browser may load, compressed.
+#: All script that the console may load, compressed.
 SCRIPT_BYTES_MAX = 60_000
+#: The same of the page to log in, which is one of its own: it loads nothing of the console's.
+LOGIN_BYTES_MAX = 1_000
 
 
 def built_files() -> dict[str, bytes]:
@@ -52,11 +54,13 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code: 1 if `--check` finds a difference, or there is too much script."""
     files = built_files()
     scripts = {name: len(compress(data)) for name, data in files.items() if name.endswith(".js")}
-    total = sum(scripts.values())
-    print(f"    {len(files)} files, {total} bytes of script, compressed")
-    if total > SCRIPT_BYTES_MAX:
-        print(f"{total} bytes of script are more than {SCRIPT_BYTES_MAX}", file=sys.stderr)
-        return 1
+    login = sum(size for name, size in scripts.items() if name.startswith("assets/login-"))
+    total = sum(scripts.values()) - login
+    print(f"    {len(files)} files, {total} + {login} bytes of script, compressed")
+    for size, most in ((total, SCRIPT_BYTES_MAX), (login, LOGIN_BYTES_MAX)):
+        if size > most:
+            print(f"{size} bytes of script are more than {most}", file=sys.stderr)
+            return 1
     if arguments == ["--check"]:
         # Compressed bytes may differ from one zlib to the next.
         if files == packed_files():

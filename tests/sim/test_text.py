@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaesque.admin import gateway as admin
+from kafkaesque.admin.connection import AdminConnection
 from kafkaesque.admin.http import Answer, Request, Respond, text_answer
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.requests.commands import GroupOffset, GroupOffsets
@@ -184,6 +185,7 @@ def test_a_broker_that_publishes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Nobody:
         is_wanted = True
+        rights = None
 
         def write(self, lines: bytes) -> None:
             """Nobody is there."""
@@ -265,9 +267,11 @@ def test_a_broker_whose_pages_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = admin.AdminGateway.handle
 
-    def handle_some(self: admin.AdminGateway, request: Request, respond: Respond) -> None:
+    def handle_some(
+        self: admin.AdminGateway, caller: AdminConnection, request: Request, respond: Respond
+    ) -> None:
         if request.path != READY or self.doors.clock.now_ms() > 60_000:
-            handle(self, request, respond)
+            handle(self, caller, request, respond)
 
     monkeypatch.setattr(admin.AdminGateway, "handle", handle_some)
     _expect("admin: no answer", _found(seeds=range(5)))

@@ -15,6 +15,8 @@ const ROOT = '/api/v1';
 /** So long an answer is waited for. */
 const ANSWER_MS_MAX = 15_000;
 
+const HEADERS = { 'content-type': 'application/json', 'x-kafkaesque-request': '1' };
+
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
 /** A path of the API, with what of the query is set. */
@@ -30,12 +32,9 @@ export function path(parts: string[], query: Query = {}): string {
 }
 
 async function read(response: Response): Promise<never> {
-  let problem: Partial<Problem> = {};
-  try {
-    problem = (await response.json()) as Problem;
-  } catch {
-    // Something between here and the broker has answered.
-  }
+  if (response.status === 401) location.replace('/login.html' + location.hash);
+  // It is no JSON where something between here and the broker has answered.
+  const problem = (await response.json().catch(() => ({}))) as Partial<Problem>;
   const message = problem.message ?? `the broker answered with ${response.status}`;
   throw new ApiError(response.status, problem.error ?? 'Error', message);
 }
@@ -70,12 +69,9 @@ export async function change<T>(
   body?: unknown,
   tag = '',
 ): Promise<T> {
-  const headers: Record<string, string> = { 'x-kafkaesque-request': '1' };
-  if (body !== undefined) headers['content-type'] = 'application/json';
+  const headers: Record<string, string> = { ...HEADERS };
   if (tag) headers['if-match'] = tag;
-  const init: RequestInit = { method, headers };
-  if (body !== undefined) init.body = JSON.stringify(body);
-  const response = await send(target, init);
+  const response = await send(target, { method, headers, body: JSON.stringify(body) ?? null });
   return (await response.json()) as T;
 }
 
@@ -88,7 +84,7 @@ export async function lines<T>(
 ): Promise<void> {
   const response = await send(target, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-kafkaesque-request': '1' },
+    headers: HEADERS,
     body: JSON.stringify(body),
     signal,
   });

@@ -167,6 +167,14 @@ export interface DoctorView {
   findings: Finding[];
 }
 
+/** It is done. */
+export interface Done {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  what: string;
+}
+
 /** A listener as it is told to clients. */
 export interface Endpoint {
   name: string;
@@ -288,6 +296,14 @@ export interface LiveEvent {
   at: number;
   brokers: BrokerSeries[];
   missing: Record<string, string>;
+}
+
+/** Who logs in, and what that is proved by. */
+export interface LogIn {
+  user: string;
+  password: string;
+  code?: string;
+  cookie?: boolean;
 }
 
 /** A member of a group. */
@@ -439,6 +455,16 @@ export interface SearchRequest {
   seconds?: number;
 }
 
+/** What is to be shown once, and kept by its person alone. */
+export interface SecondFactor {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  user: string;
+  uri: string;
+  recovery_codes: string[];
+}
+
 /** What a series is. */
 export interface SeriesInfo {
   name: string;
@@ -454,6 +480,16 @@ export interface SeriesView {
   sources: Origin[];
   series: SeriesInfo[];
   brokers: BrokerSeries[];
+}
+
+/** Who has logged in. */
+export interface SessionView {
+  as_of: number;
+  seen_by: number;
+  sources: Origin[];
+  user: string | null;
+  expires_at: number | null;
+  token: string | null;
 }
 
 /** A topic in a list. */

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from kafkaesque.access.credentials import AnyCredential, CredentialFault, CredentialId
+from kafkaesque.access.credentials import (
+    AnyCredential,
+    BearerToken,
+    CredentialFault,
+    CredentialId,
+    Password,
+    ScramVerifier,
+    totp_lookup,
+)
 from kafkaesque.access.principals import Principal, user_name, user_principal
 from kafkaesque.access.state import AccessState
 from kafkaesque.model.errors import InvariantBroken
@@ -58,6 +66,8 @@ class Success:
     is_token: bool = False
     #: A certificate alone has proved it: the client may still log in, as whomever it can prove.
     is_certificate: bool = False
+    #: Whether whoever asks sees to the second factor, so that the password is not all.
+    shows_second_factor: bool = False
     #: To be sent with the success.
     message: bytes = b""
 
@@ -136,6 +146,7 @@ def settle(
     *,
     message: bytes = b"",
     is_token: bool = False,
+    shows_second_factor: bool = False,
 ) -> Success | Failure:
     """Return the outcome for a client that has proved a credential.
 
@@ -148,6 +159,7 @@ def settle(
         credential_epoch=credential.epoch,
         expires_ms=credential.expires_ms,
         is_token=is_token,
+        shows_second_factor=shows_second_factor,
         message=message,
     )
     reason = find_lapse(state, success, host, now_ms)
@@ -172,7 +184,26 @@ def find_lapse(
     if user is None or credential is None or credential.epoch != success.credential_epoch:
         return FailureReason.CHANGED
     fault = credential.find_fault(host, now_ms)
-    return None if fault is None else _REASONS[fault]
+    if fault is not None:
+        return _REASONS[fault]
+    return _find_missing_proof(state, success, credential)
+
+
+def _find_missing_proof(
+    state: AccessState, success: Success, credential: AnyCredential
+) -> FailureReason | None:
+    """Return what a credential lacks: the password or the second factor that stand behind it."""
+    factor = state.find(totp_lookup(credential.user))
+    if isinstance(credential, BearerToken) and credential.is_session:
+        password = state.credentials.get(CredentialId(credential.proved_by))
+        if password is None or password.epoch != credential.proved_epoch or password.is_disabled:
+            return FailureReason.CHANGED
+        is_shown = factor is not None and factor.epoch == credential.factor_epoch
+    elif isinstance(credential, ScramVerifier | Password):
+        is_shown = success.shows_second_factor
+    else:
+        return None
+    return None if factor is None or is_shown else FailureReason.SECOND_FACTOR
 
 
 def continued(before: Success, outcome: Success | Failure) -> Success | Failure:

@@ -126,10 +126,20 @@ class BearerToken(Credential, tag="token", frozen=True, kw_only=True):
 
     digest: bytes
     description: str = ""
+    #: Of a session: the credential that was proved when it began, and its epoch then.
+    proved_by: str = ""
+    proved_epoch: int = 0
+    #: Of a session: the epoch of the second factor that was shown; 0: none was.
+    factor_epoch: int = 0
 
     @property
     def lookups(self) -> tuple[LookupKey, ...]:
         return (token_lookup(self.digest),)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether a person has logged in for it; else it is a machine's."""
+        return bool(self.proved_by)
 
 
 class TokenVerifier(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,6 @@ from kafkaesque.access.credentials import (
     ScramVerifier,
     password_lookup,
     scram_lookup,
-    totp_lookup,
 )
 from kafkaesque.access.decoys import choose_mechanism, make_decoy
 from kafkaesque.access.passwords import (
@@ -71,6 +70,8 @@ class PlainContext:
     host: str
     decoy_key: bytes = field(repr=False)
     verified: VerifiedPasswords
+    #: Whether whoever asks sees to the second factor of a person.
+    shows_second_factor: bool = False
 
 
 def read_plain(data: bytes) -> PlainMessage:
@@ -142,11 +143,14 @@ class PlainServer:
             return Failure(reason=FailureReason.UNKNOWN, user=name)
         if not is_right:
             return Failure(reason=FailureReason.WRONG, user=name)
-        state = self._context.access()
-        if isinstance(checked, Password) and state.find(totp_lookup(name)) is not None:
-            # A person with a second factor shows it elsewhere, and comes here with a token.
-            return Failure(reason=FailureReason.SECOND_FACTOR, user=name)
-        return settle(state, checked, self._context.host, now_ms)
+        context = self._context
+        return settle(
+            context.access(),
+            checked,
+            context.host,
+            now_ms,
+            shows_second_factor=context.shows_second_factor,
+        )
 
 
 def find_checked(state: AccessState, name: str) -> Checked | None:

@@ -60,6 +60,8 @@ class Client:
     certificate_name: str | None = None
     #: Random, for this authentication alone.
     nonce: bytes
+    #: Whether whoever asks sees to the second factor, and the password is not all.
+    shows_second_factor: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,7 @@ def _start_plain(checkers: Checkers, client: Client) -> Authentication:
             host=client.host,
             decoy_key=checkers.decoy_key(),
             verified=checkers.verified,
+            shows_second_factor=client.shows_second_factor,
         )
     )
 

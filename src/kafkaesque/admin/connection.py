@@ -9,12 +9,16 @@ An answer is sent as a whole, or piece by piece by a `Source`. That is told when
 enough for more, so no more than one piece beyond the network's low water mark waits here.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import h11
 
 from kafkaesque.admin.http import Answer, Request, Respond, Source, text_answer
+from kafkaesque.admin.visitors import Caller
+from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.chassis.link import ClientConnection, Shared
 from kafkaesque.env.network import LOW_WATER_BYTES
 
@@ -36,10 +40,10 @@ STALL_MS_MAX: Final = 30_000
 class Desk(Protocol):
     """Where requests are brought."""
 
-    def takes_body(self, method: bytes, target: bytes) -> bool:
-        """Tell whether a request may have a body."""
+    def body_bytes_max(self, caller: Caller, head: Request) -> int:
+        """Return how long a request's body may be; 0: it may have none."""
 
-    def handle(self, request: Request, respond: Respond) -> None:
+    def handle(self, caller: "AdminConnection", request: Request, respond: Respond) -> None:
         """Have a request answered, once."""
 
 
@@ -54,16 +58,19 @@ class AdminConnection(ClientConnection):
         "_http",
         "_is_busy",
         "_is_head",
+        "_may_go_on",
         "_sent_bytes_seen",
         "_source",
     )
 
     def __init__(self, desk: Desk, shared: Shared) -> None:
         super().__init__(shared)
+        # Each request says who asks, and is judged by itself.
+        self.needs_login = False
         self._desk = desk
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         #: Of the request that is being read.
-        self._head: h11.Request | None = None
+        self._head: Request | None = None
         self._body = bytearray()
         self._body_bytes_max = 0
         #: Whether a handler has a request that is not answered.
@@ -72,6 +79,8 @@ class AdminConnection(ClientConnection):
         self._is_head = False
         #: What sends the answer that is under way, piece by piece.
         self._source: Source | None = None
+        #: Asked whether that may go on.
+        self._may_go_on: Callable[[], bool] = lambda: True
         self._sent_bytes_seen = 0
 
     # -- from the chassis
@@ -104,6 +113,17 @@ class AdminConnection(ClientConnection):
         if source is not None:
             source.on_gone()
 
+    def leave_unless_valid(self) -> None:
+        """See `ClientConnection`; a long answer ends also if a rule has changed."""
+        super().leave_unless_valid()
+        if self._source is not None and not self._may_go_on():
+            self.refuse("its user may not read any more what it is being sent")
+
+    @property
+    def access(self) -> AccessMode:
+        """See `Caller`."""
+        return self.shared.options.access
+
     def _on_read(self) -> None:
         """The time to read an answer is up."""
         if self.connection is not None and self.connection.unsent_bytes():
@@ -131,7 +151,7 @@ class AdminConnection(ClientConnection):
                     return
             elif isinstance(event, h11.EndOfMessage) and self._head is not None:
                 head, self._head = self._head, None
-                self._begin(head)
+                self._begin(replace(head, body=bytes(self._body)))
                 return
             elif isinstance(event, h11.ConnectionClosed):
                 self.connection.close()
@@ -142,11 +162,13 @@ class AdminConnection(ClientConnection):
 
     def _take_head(self, head: h11.Request) -> bool:
         """Take a request's head; False if what follows it is not wanted."""
-        self._head = head
+        try:
+            request = self._head = _read_head(head)
+        except ValueError:
+            self._refuse(400, f"a query has at most {QUERY_FIELDS_MAX} fields")
+            return False
         self._body.clear()
-        self._body_bytes_max = 0
-        if self._desk.takes_body(head.method, head.target):
-            self._body_bytes_max = BODY_BYTES_MAX
+        self._body_bytes_max = self._desk.body_bytes_max(self, request)
         length_bytes = _body_length(head)
         most = self._body_bytes_max
         if (length_bytes is None and not most) or (
@@ -160,30 +182,17 @@ class AdminConnection(ClientConnection):
         return True
 
     def _refuse_body(self) -> None:
-        most = f"a body has at most {BODY_BYTES_MAX} bytes"
+        most = f"a body has at most {self._body_bytes_max} bytes here"
         self._refuse(413, most if self._body_bytes_max else "no body is taken here")
 
-    def _begin(self, head: h11.Request) -> None:
+    def _begin(self, request: Request) -> None:
         self._is_busy = True
-        self._is_head = head.method == b"HEAD"
+        self._is_head = request.method == "HEAD"
         self.expect(ANSWER_MS_MAX)
         self.shared.meter.requests += 1
         self.hold()
-        target = urlsplit(head.target.decode("ascii"))
-        try:
-            query = parse_qs(target.query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True)
-        except ValueError:
-            self._answer(text_answer(400, f"a query has at most {QUERY_FIELDS_MAX} fields"))
-            return
-        request = Request(
-            method=head.method.decode("ascii"),
-            path=target.path,
-            query=query,
-            headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
-            body=bytes(self._body),
-        )
         self._body.clear()
-        self._desk.handle(request, self._answer)
+        self._desk.handle(self, request, self._answer)
 
     def _answer(self, answer: Answer) -> None:
         if self.connection is None or not self._is_busy:
@@ -197,6 +206,7 @@ class AdminConnection(ClientConnection):
         if is_stream and answer.open is not None:
             self._sent_bytes_seen = self.connection.sent_bytes()
             self.expect(STALL_MS_MAX, self._on_stall)
+            self._may_go_on = answer.may_go_on
             self._source = source = answer.open(_Outlet(self))
             source.on_room()
             return
@@ -308,6 +318,21 @@ class _Outlet:
     def end(self) -> None:
         """See `Outlet`."""
         self._connection.end_stream()
+
+
+def _read_head(head: h11.Request) -> Request:
+    """Return a request without its body.
+
+    Raises:
+        ValueError: its query has too many fields.
+    """
+    target = urlsplit(head.target.decode("ascii"))
+    return Request(
+        method=head.method.decode("ascii"),
+        path=target.path,
+        query=parse_qs(target.query, max_num_fields=QUERY_FIELDS_MAX, keep_blank_values=True),
+        headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
+    )
 
 
 def _body_length(head: h11.Request) -> int | None:

@@ -1,16 +1,17 @@
 """The admin port: accepts clients and brings each request to its handler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from urllib.parse import urlsplit
 
 from kafkaesque import __version__
+from kafkaesque.access.authentication import Success
+from kafkaesque.access.operations import Operation
 from kafkaesque.admin.api.api import Api
 from kafkaesque.admin.api.calls import problem
 from kafkaesque.admin.api.router import ROOT
-from kafkaesque.admin.connection import AdminConnection
+from kafkaesque.admin.connection import BODY_BYTES_MAX, AdminConnection
 from kafkaesque.admin.controllers import answer_controllers
 from kafkaesque.admin.health import answer_live, answer_ready
 from kafkaesque.admin.hosts import why_refused
@@ -23,17 +24,34 @@ from kafkaesque.admin.process_facts import ProcessFacts, read_process_facts
 from kafkaesque.admin.recoveries import answer_recoveries
 from kafkaesque.admin.registered import answer_brokers
 from kafkaesque.admin.series import Sampler
+from kafkaesque.admin.visitor import Visitor
+from kafkaesque.admin.visitors import Caller, Refused, Visitors
 from kafkaesque.broker.doors import Doors
-from kafkaesque.broker.listeners import ADMIN, Listener
+from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
 from kafkaesque.env.network import Address, Framing
 from kafkaesque.env.report_limit import ReportLimit
+from kafkaesque.model.errors import InvariantBroken
 
 CONNECTIONS_MAX: Final = 100
 #: What monitoring and orchestration ask for, under whatever name they know a broker by.
 ANY_HOST: Final = frozenset({"/metrics", "/health/live", "/health/ready"})
+#: Answered without a log-in, but without reasons.
+FOR_STRANGERS: Final = frozenset({"/health/live", "/health/ready"})
+#: What each page beside the API needs on the cluster; a page without a row stops the start.
+NEEDS: Final[Mapping[str, Operation]] = {
+    "/metrics": Operation.DESCRIBE,
+    "/health/live": Operation.DESCRIBE,
+    "/health/ready": Operation.DESCRIBE,
+    "/brokers": Operation.DESCRIBE,
+    "/controllers": Operation.DESCRIBE,
+    "/members": Operation.DESCRIBE,
+    "/offline-replicas": Operation.DESCRIBE,
+    "/recoveries": Operation.DESCRIBE,
+}
 
 
 class AdminGateway(Gateway):
@@ -54,12 +72,14 @@ class AdminGateway(Gateway):
         self._loop_watch = LoopWatch(chassis.clock)
         metrics = MetricsPage(doors, chassis, version, self._loop_watch.lag, process_facts)
         self._pages = pages
+        self.visitors: Final = Visitors(doors.access, chassis.logins, chassis.clock)
         self.sampler: Final = Sampler(doors, chassis, self._loop_watch.lag)
         self.api: Final = Api(
             doors=doors,
             chassis=chassis,
             version=version,
             sampler=self.sampler,
+            visitors=self.visitors,
             report=self._failures.say,
         )
         self._handlers: dict[str, Handler] = {
@@ -72,6 +92,9 @@ class AdminGateway(Gateway):
             "/offline-replicas": lambda _, respond: respond(answer_offline_replicas(doors)),
             "/recoveries": lambda request, respond: respond(answer_recoveries(doors, request)),
         }
+        without = self._handlers.keys() - NEEDS.keys()
+        if without:
+            raise InvariantBroken(f"no row says what {sorted(without)} need")
 
     def start(self, listener: Listener) -> Address:
         """Listen, at one more port if there is one; return the bound address.
@@ -86,6 +109,9 @@ class AdminGateway(Gateway):
             framing=Framing.STREAM,
             connections_max=CONNECTIONS_MAX,
             is_protected=True,
+            access=listener.access,
+            mechanisms=listener.mechanisms,
+            is_local=listener.is_local,
         )
         if not self.ports:
             self._loop_watch.start()
@@ -99,45 +125,81 @@ class AdminGateway(Gateway):
         self.api.stop()
         super().stop()
 
-    def takes_body(self, method: bytes, target: bytes) -> bool:
-        """Tell whether a request may have a body."""
-        path = urlsplit(target.decode("ascii")).path
-        return self.api.router.takes_body(method.decode("ascii"), path)
+    def body_bytes_max(self, caller: Caller, head: Request) -> int:
+        """Return how long a request's body may be; 0: it may have none."""
+        if not self.api.router.takes_body(head.method, head.path):
+            return 0
+        if caller.access is AccessMode.REQUIRED:
+            found = self.visitors.check_token(caller, head.headers)
+            return BODY_BYTES_MAX if isinstance(found, Success) else LOGIN_BYTES_MAX
+        return BODY_BYTES_MAX
 
-    def handle(self, request: Request, respond: Respond) -> None:
+    def handle(self, caller: AdminConnection, request: Request, respond: Respond) -> None:
         """Have a request answered, once."""
+        self._guarded(request, respond, lambda: self._admit(caller, request, respond))
+
+    def _guarded(self, request: Request, respond: Respond, act: Callable[[], None]) -> None:
         try:
-            self._handle(request, respond)
+            act()
         except Exception as error:
             # A defect of ours, and the broker goes on: a change is the controllers' to make.
             self._failures.say(f"{request.path} could not be answered: {error!r}")
             respond(text_answer(500, f"{request.path} could not be answered: see the log"))
 
-    def _handle(self, request: Request, respond: Respond) -> None:
-        is_api = request.path == ROOT or request.path.startswith(f"{ROOT}/")
-        page = self._page(request)
+    def _admit(self, caller: AdminConnection, request: Request, respond: Respond) -> None:
+        """Keep out what pages of others send; then find out who asks."""
+        is_api = _is_api(request)
         if request.path not in ANY_HOST:
             reason = why_refused(
                 request.headers,
                 self._names(),
                 is_change=is_api and self.api.router.is_change(request),
-                is_page=page is not None,
+                is_page=self._page(request) is not None,
             )
             if reason is not None:
                 respond(problem(403, "Forbidden", reason))
                 return
-        if is_api:
+
+        def on_known(visitor: Visitor | Refused) -> None:
+            refusal = _refusal_of(caller, visitor)
+            if isinstance(visitor, Visitor) and refusal is None:
+                known = replace(request, visitor=visitor)
+                self._guarded(known, respond, lambda: self._handle(known, respond))
+            elif refusal is not None:
+                respond(refusal)
+
+        self.visitors.identify(caller, request.headers, on_known)
+
+    def _handle(self, request: Request, respond: Respond) -> None:
+        page = self._page(request)
+        if _is_api(request):
             self.api.router.handle(request, respond)
         elif request.method not in ("GET", "HEAD"):
             answer = text_answer(405, "only GET and HEAD are understood here")
             respond(replace(answer, headers={"Allow": "GET, HEAD"}))
         elif (handler := self._handlers.get(request.path)) is not None:
-            handler(request, respond)
+            self._handle_page(handler, request, respond)
         elif page is not None:
             respond(page)
+        elif request.visitor.is_stranger:
+            respond(problem(401, "NotLoggedIn", "log in first"))
         else:
             there = ", ".join([*self._handlers, f"{ROOT}/openapi.json"])
             respond(text_answer(404, f"there is no {request.path}; there are {there}"))
+
+    def _handle_page(self, handler: Handler, request: Request, respond: Respond) -> None:
+        """Answer those who may see the cluster; others are told of health in one word."""
+        visitor, needed = request.visitor, NEEDS[request.path]
+        if not visitor.is_stranger and (
+            visitor.rights is None or visitor.rights.may_cluster(needed)
+        ):
+            handler(request, respond)
+        elif request.path in FOR_STRANGERS:
+            handler(request, lambda answer: respond(_in_short(answer, request)))
+        elif visitor.is_stranger:
+            respond(problem(401, "NotLoggedIn", "log in first"))
+        else:
+            respond(problem(403, "Forbidden", "no rule allows Describe on the cluster"))
 
     def _page(self, request: Request) -> Answer | None:
         """Return the file for browsers that is asked for, if nothing else is at its path."""
@@ -152,3 +214,30 @@ class AdminGateway(Gateway):
         return {
             host.lower() for each in admin for host in (each.advertised.host, each.address.host)
         }
+
+
+def _is_api(request: Request) -> bool:
+    return request.path == ROOT or request.path.startswith(f"{ROOT}/")
+
+
+def _refusal_of(caller: AdminConnection, visitor: Visitor | Refused) -> Answer | None:
+    """Return why a request is not looked at, and have its connection be its user's otherwise."""
+    if isinstance(visitor, Refused):
+        caller.shared.meter.login_failures += 1
+        if visitor.is_late:
+            return problem(429, "TooManyLogIns", "too many log-ins have failed: try again later")
+        return problem(401, "NotLoggedIn", "the log-in is refused: it may be over")
+    if visitor.is_open:
+        return None
+    if visitor.login is None:
+        if not visitor.must_log_in:
+            caller.note_no_login()
+    elif visitor.login != caller.login and not caller.let_in(visitor.login):
+        return problem(429, "TooManyConnections", "your user has all connections that it may have")
+    return None
+
+
+def _in_short(answer: Answer, request: Request) -> Answer:
+    """Return an answer about health without its reasons."""
+    word = request.path.rpartition("/")[2]
+    return text_answer(answer.status, word if answer.status == 200 else f"not {word}")

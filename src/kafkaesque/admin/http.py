@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kafkaesque.admin.visitor import Visitor
+
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
@@ -19,6 +21,8 @@ class Request:
     #: By names in lower case; of those that come more than once, the last.
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    #: Who asks, and what they may do.
+    visitor: Visitor = Visitor()
 
 
 class Outlet(Protocol):
@@ -56,6 +60,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: Makes what sends the body, in place of `body`.
     open: Callable[[Outlet], Source] | None = None
+    #: Of a body that takes long: asked when users or rules have changed; if not, it is cut off.
+    may_go_on: Callable[[], bool] = lambda: True
 
 
 Respond = Callable[[Answer], None]

@@ -17,7 +17,9 @@ ADMIN: Final = "admin"
 
 _LOOPBACK: Final = (read_network("127.0.0.0/8"), read_network("::1"))
 #: Protocols whose clients can log in.
-WITH_LOG_IN: Final = (KAFKA,)
+WITH_LOG_IN: Final = (KAFKA, TEXT, ADMIN)
+#: Those of them whose every log-in sends a password or a token.
+IN_THE_CLEAR: Final = (TEXT, ADMIN)
 
 
 class AccessMode(Enum):
@@ -148,6 +150,11 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
                 f"{where} needs cluster.secret.file: without a secret, anybody could join as a "
                 "broker, and read everything"
             )
+        if each.protocol in IN_THE_CLEAR and not (each.is_local or each.tls):
+            raise ConfigError(
+                f"{where}: clients of the protocol {each.protocol} log in by a password in the "
+                f"clear, and {each.address.host} can be reached from other machines: use TLS"
+            )
         if "PLAIN" in each.named_mechanisms and not (each.is_local or each.tls):
             raise ConfigError(
                 f"sasl.mechanisms of the listener {each.name} has PLAIN, which sends passwords in "
@@ -158,9 +165,15 @@ def check_access(listeners: Collection[Listener], *, has_secret: bool) -> None:
     if required is None:
         return
     for each in listeners:
+        if each.access is not AccessMode.OPEN:
+            continue
         # Whoever has this machine has the broker's files as well.
         if each.protocol == TEXT or (each.protocol == ADMIN and not each.is_local):
-            helps = "text.port = 0" if each.protocol == TEXT else "a host that is local, or port 0"
+            helps = (
+                "text.port = 0, or access of its [[listener]]"
+                if each.protocol == TEXT
+                else "access of its [[listener]], a host that is local, or port 0"
+            )
             raise ConfigError(
                 f"the listener {required.name} requires a log-in, and the listener {each.name} "
                 f"beside it lets everybody read and change everything: set {helps}"

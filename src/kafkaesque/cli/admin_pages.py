@@ -1,8 +1,10 @@
 """Pages of brokers' admin ports that are JSON; where the port is, the Kafka port says."""
 
+import base64
 import ssl
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
 from typing import Final, TypeVar
 
 import msgspec
@@ -10,6 +12,7 @@ import msgspec
 from kafkaesque.cli import tls
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.log_in import find_log_in
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.messages.describe_configs_request import (
@@ -102,17 +105,38 @@ def get_page(admin: str, path: str, kind: type[T]) -> T | None:
     if context is not None:
         try:
             secured = HTTPSConnection(host, int(port), timeout=TIMEOUT_S, context=context)
-            return _get(secured, path, kind)
+            return _get(secured, path, kind, authorization(admin, is_encrypted=True))
         except ssl.SSLCertVerificationError:
             raise
         except ssl.SSLError:
             pass  # This port may speak in the clear though others do not.
-    return _get(HTTPConnection(host, int(port), timeout=TIMEOUT_S), path, kind)
+    in_clear = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    return _get(in_clear, path, kind, authorization(admin, is_encrypted=False))
 
 
-def _get(connection: HTTPConnection, path: str, kind: type[T]) -> T | None:
+def authorization(admin: str, *, is_encrypted: bool) -> dict[str, str]:
+    """Return the header that says who asks; none where somebody could listen in."""
+    log_in = find_log_in(admin)
+    if log_in is None or not (is_encrypted or _is_local(admin)):
+        return {}
+    secret = log_in.password.reveal()
+    if log_in.is_token:
+        return {"Authorization": f"Bearer {secret.decode()}"}
+    given = base64.b64encode(log_in.user.encode() + b":" + secret).decode()
+    return {"Authorization": f"Basic {given}"}
+
+
+def _is_local(admin: str) -> bool:
+    host = admin.rpartition(":")[0].strip("[]")
     try:
-        connection.request("GET", path)
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _get(connection: HTTPConnection, path: str, kind: type[T], headers: dict[str, str]) -> T | None:
+    try:
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         if answer.status != 200:
             return None

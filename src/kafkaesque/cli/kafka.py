@@ -95,7 +95,7 @@ class Connection:
             CommandFailed: an address makes no sense, or nobody listens.
         """
         self.bootstrap = bootstrap
-        self._log_in = find_log_in()
+        self._log_in = find_log_in(bootstrap)
         addresses = parse_addresses(bootstrap)
         problems = []
         for host, port in addresses:

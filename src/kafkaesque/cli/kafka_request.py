@@ -10,7 +10,7 @@ from kafkaesque.cli import tls
 from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.log_in import LogIn, find_log_in
 from kafkaesque.cli.sasl import authenticate
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
@@ -37,8 +37,16 @@ _silent: set[tuple[str, int]] = set()
 class Exchange:
     """A connection to one broker, for one request after another."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        log_in: LogIn | None = None,
+    ) -> None:
         """Connect; no answer may take longer than the timeout.
+
+        Without a `log_in` it is what the environment says.
 
         Raises:
             OSError: nobody listens.
@@ -48,7 +56,7 @@ class Exchange:
         self._timeout_s = timeout_s
         self._speaks_http = False
         #: Who to log in as, before anything but a greeting.
-        self._log_in = find_log_in()
+        self._log_in = log_in or find_log_in(f"{host}:{port}")
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,6 @@ Passwords come from files alone: arguments and variables can be seen by others o
 """
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,15 @@ from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.secret import Secret
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.private_file import read_private, wrong_file
+from kafkaesque.cli.session_file import StoredSession, find_session
 
 USER_VARIABLE: Final = "KAFKAESQUE_USER"
 PASSWORD_VARIABLE: Final = "KAFKAESQUE_PASSWORD_FILE"
 CONFIG_VARIABLE: Final = "KAFKAESQUE_COMMAND_CONFIG"
 MECHANISM_DEFAULT: Final = "SCRAM-SHA-512"
+#: Of a session's token.
+TOKEN_MECHANISM: Final = "OAUTHBEARER"
 MECHANISMS: Final = (*SCRAM_MECHANISMS, "PLAIN")
 PASSWORD_BYTES_MAX: Final = 1024
 CONFIG_BYTES_MAX: Final = 64 * 1024
@@ -34,19 +37,32 @@ class LogIn:
     user: str
     password: Secret
     mechanism: str = MECHANISM_DEFAULT
+    #: Unix time; of a token.
+    expires_s: float = 0
+
+    @property
+    def is_token(self) -> bool:
+        """Whether the password is the token of a session."""
+        return self.mechanism == TOKEN_MECHANISM
 
     def settings(self, *, is_encrypted: bool) -> dict[str, Any]:
         """Return it as librdkafka's settings."""
-        return {
+        settings = {
             "security.protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
             "sasl.mechanism": self.mechanism,
+        }
+        if self.is_token:
+            token = self.password.reveal().decode()
+            return {**settings, "oauth_cb": lambda _: (token, self.expires_s)}
+        return {
+            **settings,
             "sasl.username": self.user,
             "sasl.password": self.password.reveal().decode(),
         }
 
 
-def find_log_in(environment: Mapping[str, str] = os.environ) -> LogIn | None:
-    """Return what the environment says, if it says anything.
+def find_log_in(address: str = "", environment: Mapping[str, str] = os.environ) -> LogIn | None:
+    """Return what the environment says, if it says anything, or the session for an address.
 
     Raises:
         CommandFailed: half of it is missing, or a file cannot be read or is open to others.
@@ -56,11 +72,21 @@ def find_log_in(environment: Mapping[str, str] = os.environ) -> LogIn | None:
         return _read_config(Path(config))
     user, path = environment.get(USER_VARIABLE), environment.get(PASSWORD_VARIABLE)
     if not user and not path:
-        return None
+        session = find_session(address, environment)
+        return None if session is None else _log_in_of(session)
     if not user or not path:
         missing = PASSWORD_VARIABLE if user else USER_VARIABLE
         raise CommandFailed(f"{missing} is not set, and the other one is", exit_code=WRONG_USAGE)
     return LogIn(user=user, password=read_password(Path(path)))
+
+
+def _log_in_of(session: StoredSession) -> LogIn:
+    return LogIn(
+        user=session.user,
+        password=session.token,
+        mechanism=TOKEN_MECHANISM,
+        expires_s=session.expires_ms / 1_000,
+    )
 
 
 def read_password(path: Path) -> Secret:
@@ -72,7 +98,7 @@ def read_password(path: Path) -> Secret:
     data = read_private(path, PASSWORD_BYTES_MAX)
     password = data.removesuffix(b"\n").removesuffix(b"\r")
     if not password or b"\n" in password:
-        raise _wrong(f"{path} must have one line, the password")
+        raise wrong_file(f"{path} must have one line, the password")
     _decode(path, password)
     return Secret(password)
 
@@ -85,16 +111,16 @@ def _read_config(path: Path) -> LogIn:
         key, equals, value = line.partition("=")
         key = key.strip()
         if not equals or key not in _KEYS:
-            raise _wrong(f"{path}: {key!r} is none of {', '.join(_KEYS)}")
+            raise wrong_file(f"{path}: {key!r} is none of {', '.join(_KEYS)}")
         values[key] = value.strip()
     missing = [each for each in ("sasl.username", "sasl.password") if not values.get(each)]
     if missing:
-        raise _wrong(f"{path} has no {missing[0]}")
+        raise wrong_file(f"{path} has no {missing[0]}")
     if values.get("security.protocol", _PROTOCOLS[0]) not in _PROTOCOLS:
-        raise _wrong(f"{path}: security.protocol is one of {', '.join(_PROTOCOLS)}")
+        raise wrong_file(f"{path}: security.protocol is one of {', '.join(_PROTOCOLS)}")
     mechanism = values.get("sasl.mechanism", MECHANISM_DEFAULT)
     if mechanism not in MECHANISMS:
-        raise _wrong(f"{path}: sasl.mechanism is one of {', '.join(MECHANISMS)}")
+        raise wrong_file(f"{path}: sasl.mechanism is one of {', '.join(MECHANISMS)}")
     return LogIn(
         user=values["sasl.username"],
         password=Secret.of(values["sasl.password"]),
@@ -102,31 +128,8 @@ def _read_config(path: Path) -> LogIn:
     )
 
 
-def read_private(path: Path, bytes_max: int) -> bytes:
-    """Return what is in a file with a secret.
-
-    Raises:
-        CommandFailed: it cannot be read, is longer, or others may read it.
-    """
-    try:
-        with path.open("rb") as file:
-            is_for_others = os.fstat(file.fileno()).st_mode & stat.S_IRWXO
-            data = file.read(bytes_max + 1)
-    except OSError as error:
-        raise _wrong(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    if is_for_others:
-        raise _wrong(f"others may read {path}", f"chmod o= {path}")
-    if len(data) > bytes_max:
-        raise _wrong(f"{path} is longer than {bytes_max} bytes")
-    return data
-
-
 def _decode(path: Path, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise _wrong(f"{path} is not UTF-8") from None
-
-
-def _wrong(message: str, hint: str = "") -> CommandFailed:
-    return CommandFailed(message, hint=hint, exit_code=WRONG_USAGE)
+        raise wrong_file(f"{path} is not UTF-8") from None

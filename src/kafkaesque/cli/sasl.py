@@ -1,9 +1,10 @@
-"""Logging in on a connection of our own, by SCRAM or PLAIN."""
+"""Logging in on a connection of our own, by SCRAM, PLAIN or a token."""
 
 import os
 from collections.abc import Callable
 from typing import Any
 
+from kafkaesque.access.oauthbearer import write_bearer
 from kafkaesque.access.scram_client import ScramClient
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
 from kafkaesque.access.scram_messages import ScramMessageRefused
@@ -40,6 +41,9 @@ def authenticate(log_in: LogIn, ask: Ask) -> None:
     if mechanism == "PLAIN":
         _step(log_in, ask, b"\0" + log_in.user.encode() + b"\0" + log_in.password.reveal())
         return
+    if log_in.is_token:
+        _present(log_in, ask)
+        return
     client = ScramClient(
         SCRAM_MECHANISMS[mechanism], log_in.user, log_in.password, os.urandom(_NONCE_BYTES)
     )
@@ -50,12 +54,20 @@ def authenticate(log_in: LogIn, ask: Ask) -> None:
         raise CommandFailed(f"the broker's log-in cannot be trusted: {refusal}") from None
 
 
+def _present(log_in: LogIn, ask: Ask) -> None:
+    """Present a token; whoever is refused is told so, and has to answer before that counts."""
+    if _step(log_in, ask, write_bearer(log_in.password)):
+        _step(log_in, ask, b"\x01")
+
+
 def _step(log_in: LogIn, ask: Ask, data: bytes) -> bytes:
     answer = ask(ApiKey.SASL_AUTHENTICATE, _VERSION, SaslAuthenticateRequest(data))
     if answer.error_code:
         raise CommandFailed(
             f"the broker has refused the log-in of {log_in.user!r}",
-            hint="the password's file, and whether there is such a user",
+            hint="kafkaesque login"
+            if log_in.is_token
+            else "the password's file, and whether there is such a user",
             exit_code=FAILED,
         )
     return bytes(answer.auth_bytes)

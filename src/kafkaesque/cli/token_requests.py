@@ -14,7 +14,7 @@ from kafkaesque.access.secret import Secret
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
-from kafkaesque.cli.log_in import read_private
+from kafkaesque.cli.private_file import read_private
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
 from kafkaesque.protocols.kafka.messages.create_delegation_token_request import (

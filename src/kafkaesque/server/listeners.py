@@ -16,7 +16,6 @@ from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
     TEXT,
-    WITH_LOG_IN,
     AccessMode,
     Listener,
     LogInBy,
@@ -95,7 +94,9 @@ LISTENER_OPTIONS: Final = OptionTable(
             maximum=PORT_MAX,
             doc="Port that clients are told to connect to; 0: port.",
         ),
-        access_option("Of the protocol kafka only."),
+        access_option(
+            "For the protocols text and admin not without TLS, but on the loopback address."
+        ),
         Option(
             name="log.in.by",
             type=OptionType.STRING,
@@ -135,7 +136,7 @@ def default_listeners(values: Mapping[str, OptionValue], taken: Sequence[str]) -
             Address(advertised, port),
             Address(host, port),
             f"{protocol}.port",
-            AccessMode(str(values["access"])) if protocol in WITH_LOG_IN else AccessMode.OPEN,
+            AccessMode(str(values["access"])) if protocol == KAFKA else AccessMode.OPEN,
         )
         for protocol, port in ports.items()
         if port and protocol not in taken

@@ -10,6 +10,8 @@ from kafkaesque.console.pages import ConsolePages
 
 #: First paint needs what the page names; a plot is loaded when one is shown.
 SCRIPT_BYTES_MAX = 60_000
+#: The page to log in is one of its own.
+LOGIN_BYTES_MAX = 1_000
 FIRST_SCRIPT_BYTES_MAX = 40_000
 
 
@@ -101,6 +103,9 @@ def test_there_is_nothing_else(pages: ConsolePages, path: str) -> None:
 
 def test_a_browser_loads_little_script(pages: ConsolePages) -> None:
     sizes = {path: len(get(pages, path).body) for path in pages.paths if path.endswith(".js")}
+    login = gzip.decompress(get(pages, "/login.html").body).decode()
+    (of_login,) = (path for path in sizes if path in login)
+    assert 0 < sizes.pop(of_login) < LOGIN_BYTES_MAX
     assert sum(sizes.values()) < SCRIPT_BYTES_MAX
     page = gzip.decompress(get(pages, "/").body).decode()
     first = [size for path, size in sizes.items() if path in page]

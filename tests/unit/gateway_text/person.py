@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.broker.listeners import TEXT, default_listener
+from kafkaesque.broker.listeners import TEXT, AccessMode, default_listener
 from kafkaesque.broker.requests.commands import EARLIEST, FetchResult
 from kafkaesque.env.network import Address
 from kafkaesque.gateway.text.gateway import TextGateway
@@ -26,15 +26,18 @@ OPTIONS: dict[str, OptionValue] = {
 class TextCluster:
     """Brokers, each with its text port."""
 
-    def __init__(self, root: Path, *, count: int = 1) -> None:
-        self.live = LiveCluster(root, count=count, options=OPTIONS)
+    def __init__(
+        self, root: Path, *, count: int = 1, access: AccessMode = AccessMode.OPEN, **more: Any
+    ) -> None:
+        self.live = LiveCluster(root, count=count, options=OPTIONS, **more)
         self.gateways: dict[int, TextGateway] = {}
         self.addresses: dict[int, Address] = {}
         self._people: list[Person] = []
         for number, node in self.live.nodes.items():
             gateway = TextGateway(node.broker.doors, node.chassis)
             self.gateways[number] = gateway
-            self.addresses[number] = gateway.start(default_listener(TEXT, Address("127.0.0.1", 0)))
+            listener = default_listener(TEXT, Address("127.0.0.1", 0), access=access)
+            self.addresses[number] = gateway.start(listener)
 
     def person(self, *, node: int = 1) -> Person:
         """Somebody connects to a broker."""

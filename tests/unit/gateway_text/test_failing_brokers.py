@@ -8,6 +8,7 @@ from kafkaesque.broker.partitions import forwarder
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.peers import link as peer_link
 from kafkaesque.broker.requests.retries import RETRY_MS
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.gateway.chassis_of import make_chassis
 from kafkaesque.gateway.text.gateway import TextGateway
 from kafkaesque.gateway.text.publishing import PUBLISH_TIMEOUT_MS
@@ -21,6 +22,8 @@ TOPIC = "orders"
 
 class Answer:
     """What somebody is told; see `Reply`."""
+
+    rights: Rights | None = None
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

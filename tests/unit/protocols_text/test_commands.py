@@ -20,6 +20,7 @@ from kafkaesque.protocols.text.answers import (
     write_topics,
 )
 from kafkaesque.protocols.text.commands import (
+    Auth,
     Command,
     Consume,
     Help,
@@ -123,9 +124,9 @@ def test_all_that_help_shows_is_right() -> None:
     assert lines[-2:] == ["OK", ""]
     shown = [line.strip() for line in lines if line.startswith("    ")]
     kinds = {type(read_command(line.encode())) for line in shown}
-    assert kinds == {Publish, Subscribe, Consume}
+    assert kinds == {Publish, Subscribe, Consume, Auth}
     heads = [line.split()[0] for line in lines[:-2] if not line.startswith(" ")]
-    assert heads == ["PUBS", "SUBS", "CONS", "TOPICS", "HELP", "QUIT"]
+    assert heads == ["PUBS", "SUBS", "CONS", "AUTH", "TOPICS", "HELP", "QUIT"]
 
 
 def test_all_examples_of_errors_are_right() -> None:

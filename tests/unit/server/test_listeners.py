@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, AccessMode, Listener
+from kafkaesque.broker.listeners import ADMIN, KAFKA, TEXT, AccessMode, Listener, check_access
+from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import load_config
 
@@ -161,10 +162,29 @@ def test_an_unknown_mechanism_is_told_the_nearest(tmp_path: Path) -> None:
         secured(tmp_path, REQUIRED + 'sasl.mechanisms = "GSSAPI"\n')
 
 
-def test_protocols_without_a_log_in_cannot_require_one(tmp_path: Path) -> None:
-    table = '[[listener]]\nprotocol = "text"\nname = "t"\naccess = "required"\n'
-    with pytest.raises(ConfigError, match="clients of the protocol text cannot log in yet"):
-        secured(tmp_path, table)
+def test_protocols_without_a_log_in_cannot_require_one() -> None:
+    stranger = Listener(
+        protocol="telex", name="t", advertised=Address("localhost", 1), access=AccessMode.REQUIRED
+    )
+    with pytest.raises(ConfigError, match="clients of the protocol telex cannot log in yet"):
+        check_access([stranger], has_secret=True)
+
+
+@pytest.mark.parametrize("protocol", ["text", "admin"])
+def test_a_password_in_the_clear_is_asked_for_on_this_machine_alone(
+    tmp_path: Path, protocol: str
+) -> None:
+    table = f'[[listener]]\nprotocol = "{protocol}"\nname = "t"\naccess = "required"\n'
+    found = {each.name: each for each in secured(tmp_path, table)}
+    assert found["t"].access is AccessMode.REQUIRED
+    with pytest.raises(ConfigError, match="log in by a password in the clear"):
+        secured(tmp_path, table + 'host = "10.0.0.1"\n')
+
+
+def test_doors_that_are_all_locked_may_stand_beside_one_another(tmp_path: Path) -> None:
+    text = '[[listener]]\nprotocol = "text"\nname = "t"\naccess = "required"\n'
+    admin = '[[listener]]\nprotocol = "admin"\nname = "a"\naccess = "optional"\n'
+    assert len(secured(tmp_path, REQUIRED + text + admin)) == 3
 
 
 def test_a_locked_door_beside_an_open_one_does_not_start(tmp_path: Path) -> None:

@@ -27,11 +27,14 @@ from kafkaesque.admin.api.routes import (
     key_routes,
     message_routes,
     plot_routes,
+    session_routes,
     topic_routes,
 )
 from kafkaesque.admin.api.searching import SearchPages
+from kafkaesque.admin.api.sessions import SessionPages
 from kafkaesque.admin.api.topics import TopicPages
 from kafkaesque.admin.series import Sampler
+from kafkaesque.admin.visitors import Visitors
 from kafkaesque.broker.doors import Doors
 from kafkaesque.chassis.chassis import Chassis
 
@@ -55,6 +58,7 @@ class Api:
         chassis: Chassis,
         version: str,
         sampler: Sampler,
+        visitors: Visitors,
         report: Callable[[str], None],
     ) -> None:
         """`report` is told of our own defects."""
@@ -70,7 +74,7 @@ class Api:
         for part in _PARTS:
             part.register(context, server)
         self._plots = PlotPages(context)
-        self.routes: Final = make_routes(context, self._plots)
+        self.routes: Final = make_routes(context, self._plots, visitors)
         self.router: Final = Router(self.routes, version)
 
     def stop(self) -> None:
@@ -78,7 +82,7 @@ class Api:
         self._plots.stop()
 
 
-def make_routes(context: Context, plots: PlotPages) -> list[Route]:
+def make_routes(context: Context, plots: PlotPages, visitors: Visitors) -> list[Route]:
     """Return all operations, in the order of their documentation."""
     topics = TopicPages(context)
     changes = ChangePages(context, topics)
@@ -89,4 +93,5 @@ def make_routes(context: Context, plots: PlotPages) -> list[Route]:
         *key_routes(KeyPages(context, topics)),
         *group_routes(GroupPages(context)),
         *plot_routes(plots),
+        *session_routes(SessionPages(context, visitors)),
     ]

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
 from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
@@ -25,7 +26,7 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Call(Generic[QueryT, BodyT]):
     """A request that fits its route; a handler answers it once."""
 
-    __slots__ = ("_respond", "body", "params", "query", "request")
+    __slots__ = ("_respond", "body", "is_allowed", "params", "query", "request")
 
     def __init__(
         self,
@@ -41,6 +42,17 @@ class Call(Generic[QueryT, BodyT]):
         self.query: Final = query
         self.body: Final = body
         self._respond = respond
+        #: Whether the client may still ask for this; for answers that take long.
+        self.is_allowed: Callable[[], bool] = lambda: True
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Tell whether the client may do something to a resource, which need not exist."""
+        rights = self.request.visitor.rights
+        return rights is None or rights.may(operation, resource_type, name)
+
+    def sees(self, resource_type: ResourceType, name: str) -> bool:
+        """Tell whether the client may know of a resource."""
+        return self.may(Operation.DESCRIBE, resource_type, name)
 
     def answer(self, view: View, status: int = 200) -> None:
         """Answer with a view; with 304 if the client has it already."""
@@ -65,6 +77,12 @@ class Call(Generic[QueryT, BodyT]):
         self.refuse(412, "Changed", "it was changed meanwhile: read it again")
         return False
 
+    def answer_once(self, view: View, status: int = 200, cookie: str = "") -> None:
+        """Answer with what nobody keeps, and have the browser keep a cookie."""
+        headers = {"Set-Cookie": cookie} if cookie else {}
+        body = _encoder.encode(view)
+        self._respond(Answer(status=status, body=body, content_type=JSON, headers=headers))
+
     def refuse(self, status: int, error: str, message: str) -> None:
         """Answer why it is not done."""
         self._respond(problem(status, error, message))
@@ -75,13 +93,19 @@ class Call(Generic[QueryT, BodyT]):
 
     def stream(self, content_type: str, begin: Callable[[Outlet], Source]) -> None:
         """Answer piece by piece."""
-        self._respond(Answer(status=200, content_type=content_type, open=begin))
+        self._respond(
+            Answer(status=200, content_type=content_type, open=begin, may_go_on=self.is_allowed)
+        )
 
 
 def problem(status: int, error: str, message: str) -> Answer:
     """Return an answer that says what is wrong."""
     body = _encoder.encode(Problem(status=status, error=error, message=message))
-    return Answer(status=status, body=body, content_type="application/problem+json")
+    # Browsers ask for a name and a password themselves where another scheme is offered.
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return Answer(
+        status=status, body=body, content_type="application/problem+json", headers=headers
+    )
 
 
 def etag_of(view: View) -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
@@ -29,6 +32,7 @@ from kafkaesque.admin.api.values import (
     GroupView,
     ListenerList,
     Origin,
+    Transaction,
     TransactionList,
 )
 from kafkaesque.model.errors import RequestRefused
@@ -71,7 +75,15 @@ class GroupPages:
 
     def list_groups(self, call: Call[ListQuery, None]) -> None:
         """List groups of all coordinators."""
-        self._list(call, GROUPS, "groups", _GROUP_KEYS, GroupList, lambda each: str(each.group))
+        self._list(
+            call,
+            GROUPS,
+            "groups",
+            _GROUP_KEYS,
+            GroupList,
+            lambda each: str(each.group),
+            lambda each: call.sees(ResourceType.GROUP, each.group),
+        )
 
     def list_connections(self, call: Call[ListQuery, None]) -> None:
         """List connections at all brokers."""
@@ -103,13 +115,14 @@ class GroupPages:
         keys: Keys,
         listing: Any,
         words: Callable[[Any], str],
+        is_seen: Callable[[Any], bool] = lambda _: True,
     ) -> None:
         query, default = call.query, next(iter(keys))
         sort_field(query, keys, default)
 
         def on_gathered(gathered: Gathered[Any]) -> None:
             told = [e for answer in gathered.answers.values() for e in getattr(answer, attribute)]
-            found = [each for each in told if wants(query, words(each))]
+            found = [each for each in told if wants(query, words(each)) and is_seen(each)]
             page = take_page(found, query, keys, default)
             call.answer(self._listing(listing, page, gathered.sources))
 
@@ -134,7 +147,12 @@ class GroupPages:
 
         def on_listed(gathered: Gathered[TransactionsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.transactions]
-            found = [each for each in told if wants(query, each.transactional_id)]
+            found = [
+                each
+                for each in told
+                if wants(query, each.transactional_id)
+                and call.sees(ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+            ]
             page = take_page(found, query, _TRANSACTION_KEYS, "transactional_id")
             by_node: dict[NodeId, list[str]] = {}
             for each in page.items:
@@ -147,7 +165,10 @@ class GroupPages:
                     for answer in described.answers.values()
                     for each in answer.transactions
                 }
-                items = [known.get(each.transactional_id, each) for each in page.items]
+                items = [
+                    _seen_transaction(call, known.get(each.transactional_id, each))
+                    for each in page.items
+                ]
                 whole = PageOf(items, page.total, page.next)
                 call.answer(self._listing(TransactionList, whole, gathered.sources))
 
@@ -174,7 +195,7 @@ class GroupPages:
             elif not answer.state:
                 call.refuse(404, "UnknownGroup", f"there is no group {group!r}")
             else:
-                self._ask_ends(call, node, answer, gathered.sources)
+                self._ask_ends(call, node, _seen_group(call, answer), gathered.sources)
 
         question = GroupQuestion(group=group)
         self._context.fan_out.ask(GROUP, {node: question}, on_described)
@@ -224,6 +245,25 @@ class GroupPages:
             )
 
         self._context.fan_out.ask(PARTITIONS, questions, on_gathered)
+
+
+def _seen_transaction(call: Call[ListQuery, None], told: Transaction) -> Transaction:
+    """Return what the client may see of a transaction."""
+    partitions = [e for e in told.partitions if call.sees(ResourceType.TOPIC, e.topic)]
+    return msgspec.structs.replace(told, partitions=partitions)
+
+
+def _seen_group(call: Call[NoQuery, None], told: GroupAnswer) -> GroupAnswer:
+    """Return what the client may see of a group: not the topics that are hidden from it."""
+    members = [
+        msgspec.structs.replace(
+            each,
+            assignment=[e for e in each.assignment if call.sees(ResourceType.TOPIC, e.topic)],
+        )
+        for each in told.members
+    ]
+    offsets = [each for each in told.offsets if call.sees(ResourceType.TOPIC, each.topic)]
+    return msgspec.structs.replace(told, members=members, offsets=offsets)
 
 
 def _offsets(answer: GroupAnswer, ends: dict[tuple[str, int], int]) -> list[GroupOffset]:

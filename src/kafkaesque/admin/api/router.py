@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from kafkaesque.admin.api.authorization import find_rows
 from kafkaesque.admin.api.calls import Call, Route, problem
 from kafkaesque.admin.api.openapi import write_document
 from kafkaesque.admin.api.problems import status_of
@@ -26,6 +27,7 @@ class Router:
         self._document: bytes | None = None
         self._routes = [(route.path.split("/")[1:], route) for route in routes]
         self._every = routes
+        self._rows = find_rows(routes)
 
     def takes_body(self, method: str, path: str) -> bool:
         """Tell whether there is an operation that wants one."""
@@ -40,13 +42,15 @@ class Router:
 
     def handle(self, request: Request, respond: Respond) -> None:
         """Have a request answered, once."""
-        if request.path == DOCUMENT:
-            respond(self._answer_document())
-            return
         fitting = self._fitting(request.path)
         method = "GET" if request.method == "HEAD" else request.method
         found = next((each for each in fitting if each[0].method == method), None)
-        if not fitting:
+        is_for_strangers = found is not None and self._rows[found[0].name].is_for_strangers
+        if request.visitor.is_stranger and not is_for_strangers:
+            respond(problem(401, "NotLoggedIn", "log in first: POST /api/v1/session"))
+        elif request.path == DOCUMENT:
+            respond(self._answer_document())
+        elif not fitting:
             where = f"there is no {request.path}; {DOCUMENT} says what there is"
             respond(problem(404, "NotFound", where))
         elif found is None:
@@ -65,8 +69,13 @@ class Router:
         except ValueError as error:
             respond(problem(400, "InvalidRequest", str(error)))
             return
+        call, row = Call(request, params, query, body, respond), self._rows[route.name]
+        call.is_allowed = lambda: row.allows(call)
         try:
-            route.handle(Call(request, params, query, body, respond))
+            if row.allows(call):
+                route.handle(call)
+            else:
+                row.refuse(call)
         except RequestRefused as refusal:
             respond(problem(status_of(refusal), type(refusal).__name__, str(refusal)))
 

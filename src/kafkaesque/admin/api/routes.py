@@ -17,6 +17,13 @@ from kafkaesque.admin.api.paging import ListQuery
 from kafkaesque.admin.api.plots import LiveEvent, LiveQuery, PlotPages, SeriesQuery, SeriesView
 from kafkaesque.admin.api.reading import MessagePage, MessagePages, MessagesQuery
 from kafkaesque.admin.api.searching import LINES, SearchLine, SearchPages, SearchRequest
+from kafkaesque.admin.api.sessions import (
+    Done,
+    LogIn,
+    SecondFactor,
+    SessionPages,
+    SessionView,
+)
 from kafkaesque.admin.api.topics import PartitionsQuery, TopicPages, TopicsQuery
 from kafkaesque.admin.api.values import (
     BrokerList,
@@ -304,5 +311,54 @@ def plot_routes(pages: PlotPages) -> list[Route]:
             query=LiveQuery,
             content_type="text/event-stream",
             item=LiveEvent,
+        ),
+    ]
+
+
+def session_routes(pages: SessionPages) -> list[Route]:
+    """Return the operations on who has logged in, and how."""
+    return [
+        Route(
+            method="POST",
+            path="/session",
+            name="logIn",
+            summary="Log in: begin a session of 12 hours",
+            handle=pages.log_in,
+            body=LogIn,
+            result=SessionView,
+            status=201,
+        ),
+        Route(
+            method="GET",
+            path="/session",
+            name="showSession",
+            summary="Who has logged in; 401 where nobody has and somebody must",
+            handle=pages.show_session,
+            result=SessionView,
+        ),
+        Route(
+            method="DELETE",
+            path="/session",
+            name="logOut",
+            summary="Log out: end the session of the request's token",
+            handle=pages.log_out,
+            result=Done,
+        ),
+        Route(
+            method="POST",
+            path="/users/{user}/second-factor",
+            name="addSecondFactor",
+            summary="Give a person a second factor (TOTP), and recovery codes",
+            handle=pages.add_factor,
+            result=SecondFactor,
+            status=201,
+        ),
+        Route(
+            method="DELETE",
+            path="/users/{user}/second-factor",
+            name="removeSecondFactor",
+            summary="Take a person's second factor away",
+            handle=pages.remove_factor,
+            result=Done,
         ),
     ]

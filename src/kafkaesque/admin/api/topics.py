@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from kafkaesque.access.operations import ResourceType
 from kafkaesque.admin.api.calls import Call, NoQuery
 from kafkaesque.admin.api.context import Context
 from kafkaesque.admin.api.fan_out import Gathered
@@ -88,7 +89,9 @@ class TopicPages:
         found = [
             topic
             for name, topic in state.topics.items()
-            if wants(query, name) and (query.internal or not topic.is_internal)
+            if wants(query, name)
+            and (query.internal or not topic.is_internal)
+            and call.sees(ResourceType.TOPIC, name)
         ]
         ask_all = self._context.fan_out.ask_all
         if sort_field(query, _KEYS, "name") in _KEYS_OF_LEADERS:
@@ -260,7 +263,11 @@ class TopicPages:
 
         def on_gathered(gathered: Gathered[TopicGroupsAnswer]) -> None:
             told = [each for answer in gathered.answers.values() for each in answer.groups]
-            found = [each for each in told if wants(query, each.group)]
+            found = [
+                each
+                for each in told
+                if wants(query, each.group) and call.sees(ResourceType.GROUP, each.group)
+            ]
             page = take_page(found, query, _GROUP_KEYS, "group")
             call.answer(
                 TopicGroups(

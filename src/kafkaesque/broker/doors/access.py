@@ -11,6 +11,7 @@ from kafkaesque.access.authentication import (
     Success,
     find_lapse,
 )
+from kafkaesque.access.credentials import BearerToken, CredentialId
 from kafkaesque.access.decisions import Decision, Judge
 from kafkaesque.access.external import check_certificate
 from kafkaesque.access.json_web_tokens import JwtVerifier
@@ -33,6 +34,7 @@ from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.controller.client import ControllerClient, OnOutcome
 from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.doors.sessions import Sessions
 from kafkaesque.broker.metadata_follower import MetadataFollower
 from kafkaesque.broker.requests.access_commands import AccessCommand
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
@@ -59,6 +61,7 @@ class Access:
         "_metadata",
         "_on_changed",
         "run",
+        "sessions",
     )
 
     def __init__(
@@ -91,6 +94,9 @@ class Access:
         self._judge = Judge(AccessState(), super_users)
         self._checkers = Checkers(
             access=lambda: metadata.state.access, keys=keys, verified=verified
+        )
+        self.sessions = Sessions(
+            clock=clock, dice=dice, checkers=self._checkers, controller=controller
         )
 
     @property
@@ -185,6 +191,11 @@ class Access:
         if self.is_stale:
             return True
         return find_lapse(self.state, success, host, self._clock.wall_ms()) is not None
+
+    def is_session(self, credential: CredentialId) -> bool:
+        """Tell whether a credential is a person's session."""
+        found = self.state.credentials.get(credential)
+        return isinstance(found, BearerToken) and found.is_session
 
     def on_changed(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when users, credentials or rules have changed."""

@@ -10,6 +10,8 @@ from kafkaesque.access.delegation_tokens import ended_tokens
 from kafkaesque.access.errors import TokenExpired
 from kafkaesque.access.records import AnyAccessRecord, CredentialRemoved
 from kafkaesque.access.rules import Rule
+from kafkaesque.access.second_factor import FactorUse, RecoveryUse, TotpUse
+from kafkaesque.access.sessions import plan_session
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_change_access
@@ -18,6 +20,7 @@ from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     AddRules,
     ExtendToken,
+    OpenSession,
     PutCredential,
     PutKey,
     PutRole,
@@ -86,8 +89,19 @@ def _plan(state: AccessState, command: AccessCommand) -> list[AnyAccessRecord]:
             return planner.plan_key(state, command.key, is_rewrapped=command.is_rewrapped)
         case RemoveKey():
             return planner.plan_key_removal(state, command.name, command.version)
+        case OpenSession():
+            return plan_session(state, command.session, _use_of(command), command.now_ms)
         case RemoveRules():
             return planner.plan_filtered_removal(state, command.wanted)[1]
+
+
+def _use_of(command: OpenSession) -> FactorUse | None:
+    credential = CredentialId(command.factor)
+    if not credential:
+        return None
+    if command.step >= 0:
+        return TotpUse(credential=credential, step=command.step)
+    return RecoveryUse(credential=credential, digest=command.digest)
 
 
 def _plan_extension(state: AccessState, command: ExtendToken) -> list[AnyAccessRecord]:

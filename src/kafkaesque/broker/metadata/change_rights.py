@@ -16,6 +16,7 @@ from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
+    OpenSession,
     PutCredential,
     PutKey,
     PutRole,
@@ -184,6 +185,7 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     RemoveRules: _cluster(Operation.ALTER),
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
+    OpenSession: _nothing,
     UseRecoveryCode: _nothing,
 }
 

@@ -7,7 +7,7 @@ travels here is what is written down.
 import msgspec
 
 from kafkaesque.access.acl_filters import AclFilter
-from kafkaesque.access.credentials import AnyCredential
+from kafkaesque.access.credentials import AnyCredential, BearerToken
 from kafkaesque.access.principals import User
 from kafkaesque.access.roles import Role
 from kafkaesque.access.rules import Rule
@@ -84,6 +84,19 @@ class UseRecoveryCode(ClientCommand, frozen=True, tag="use-recovery-code", kw_on
     digest: bytes
 
 
+class OpenSession(ClientCommand, frozen=True, tag="open-session", kw_only=True):
+    """Begin a person's session, and use up the code that was shown for it."""
+
+    session: BearerToken
+    #: The credential whose code was shown; empty: the person has no second factor.
+    factor: str = ""
+    #: Of a code of TOTP; else it is a recovery code, and this its digest.
+    step: int = -1
+    digest: bytes = b""
+    #: Unix time where the person logs in.
+    now_ms: int
+
+
 class ExtendToken(ClientCommand, frozen=True, tag="extend-token", kw_only=True):
     """Let a delegation token end at another time, as the broker that was asked has decided."""
 
@@ -125,4 +138,5 @@ AccessCommand = (
     | ExtendToken
     | PutKey
     | RemoveKey
+    | OpenSession
 )

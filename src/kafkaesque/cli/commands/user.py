@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kafkaesque.cli.admin_requests import ADMIN_DEFAULT, AdminOption
 from kafkaesque.cli.arguments import (
     BOOTSTRAP_DEFAULT,
     BootstrapOption,
@@ -14,7 +15,11 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.screen import Screen, Table
 
-app = new_app(help="Users who log in: create, list, delete.")
+app = new_app(help="Users who log in: create, list, delete; second factors.")
+totp = new_app(
+    help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
+)
+app.add_typer(totp, name="totp")
 
 #: 192 random bits, as text.
 PASSWORD_BYTES: Final = 24
@@ -124,3 +129,59 @@ def delete(
         typer.confirm(f"Delete the user {name}?", abort=True)
     remove_passwords(bootstrap, name, mechanisms)
     Screen(json=json).done(f"user {name} can log in no more", {"deleted": name})
+
+
+@totp.command("add")
+def add_factor(
+    name: NameArgument, admin: AdminOption = ADMIN_DEFAULT, json: JsonOption = False
+) -> None:
+    """Give a person a second factor, and ten recovery codes: they are shown once.
+
+    From then on the password alone lets nobody in: people log in by `kafkaesque login` or in the
+    console, with a code. Connections and sessions by the password alone are closed.
+
+    \b
+    Example:
+      kafkaesque user totp add alice
+    """
+    from urllib.parse import quote
+
+    from kafkaesque.cli.admin_requests import send
+    from kafkaesque.cli.qr_code import show_qr_code
+
+    told = send(admin, "POST", f"/users/{quote(name, safe='')}/second-factor")
+    screen = Screen(json=json)
+    if json:
+        screen.show_json({"user": name, "uri": told["uri"], "codes": told["recovery_codes"]})
+        return
+    show_qr_code(told["uri"])
+    typer.echo(told["uri"])
+    typer.echo("\nRecovery codes, each good once where the authenticator is lost:")
+    for each in told["recovery_codes"]:
+        typer.echo(f"  {each}")
+    typer.echo(f"\n{name} scans this with an authenticator; it is not shown again.")
+
+
+@totp.command("remove")
+def remove_factor(
+    name: NameArgument,
+    yes: YesOption = False,
+    admin: AdminOption = ADMIN_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Let a person log in by the password alone again.
+
+    \b
+    Example:
+      kafkaesque user totp remove alice --yes
+    """
+    from urllib.parse import quote
+
+    from kafkaesque.cli.admin_requests import send
+    from kafkaesque.cli.arguments import check_can_ask
+
+    check_can_ask("user totp remove", yes=yes)
+    if not yes:
+        typer.confirm(f"Take the second factor of {name} away?", abort=True)
+    told = send(admin, "DELETE", f"/users/{quote(name, safe='')}/second-factor")
+    Screen(json=json).done(told["what"], {"user": name})

@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 from kafkaesque.broker.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kafkaesque.chassis.link import ClientConnection, Shared
+from kafkaesque.chassis.logins import LOGIN_BYTES_MAX
+from kafkaesque.gateway.text.authorization import is_for_strangers
+from kafkaesque.gateway.text.log_in import LOGIN_MS_MAX, log_in
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.protocols.text.answers import (
     write_bad_command,
@@ -20,9 +23,9 @@ from kafkaesque.protocols.text.answers import (
     write_too_long,
     write_unfinished,
 )
-from kafkaesque.protocols.text.commands import Command, Consume, Publish, Quit, read_command
+from kafkaesque.protocols.text.commands import Auth, Command, Consume, Publish, Quit, read_command
 from kafkaesque.protocols.text.errors import BadCommand
-from kafkaesque.protocols.text.examples import HELP
+from kafkaesque.protocols.text.examples import AUTH, HELP
 from kafkaesque.protocols.text.lines import LINE_BYTES_MAX, LineReader, Mark
 
 #: With so many lines, or so many bytes in them, that wait, no more are read.
@@ -42,6 +45,7 @@ class TextConnection(ClientConnection):
         "_is_consuming",
         "_is_running",
         "_lines",
+        "_stranger_bytes",
         "_waiting",
         "_waiting_bytes",
     )
@@ -60,12 +64,20 @@ class TextConnection(ClientConnection):
         self._is_consuming = False
         #: Whether the client has ended its side, or said that it wants to.
         self._has_ended = False
+        #: That have come before the log-in.
+        self._stranger_bytes = 0
 
     # -- from the network
 
     def on_bytes(self, data: bytearray | memoryview | bytes) -> None:
         """See `ConnectionHandler`."""
-        if not self._has_ended and not self.speaks_http(data):
+        if self._has_ended or self.speaks_http(data):
+            return
+        if self.needs_login:
+            self._stranger_bytes += len(data)
+        if self._stranger_bytes > LOGIN_BYTES_MAX and self.needs_login:
+            self.refuse(f"{LOGIN_BYTES_MAX} bytes have come before the log-in")
+        else:
             self._take(self._lines.feed(data))
 
     def on_eof(self) -> None:
@@ -79,6 +91,11 @@ class TextConnection(ClientConnection):
         self.go_on()
 
     # -- from the chassis
+
+    def on_opened(self) -> None:
+        """See `ClientConnection`."""
+        if self.needs_login:
+            self.expect(LOGIN_MS_MAX)
 
     def go_on(self) -> None:
         """See `ClientConnection`."""
@@ -162,7 +179,13 @@ class TextConnection(ClientConnection):
             self._is_busy = False
         elif isinstance(command, Quit):
             self._quit(write_ok("goodbye"))
+        elif isinstance(command, Auth):
+            log_in(self, self, command)
+        elif self.needs_login and not is_for_strangers(command):
+            self.end(write_error("log in first", AUTH))
         else:
+            if self.is_guarded and self.login is None and not self.needs_login:
+                self.note_no_login()
             self._is_consuming = isinstance(command, Consume)
             if isinstance(command, Publish):
                 self.charge(PRODUCER_BYTE_RATE, len(line))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.requests.commands import EARLIEST, LATEST, GroupOffset, GroupOffsets
+from kafkaesque.gateway.text.authorization import no_topic
 from kafkaesque.gateway.text.partition_read import PartitionRead
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
@@ -21,7 +22,7 @@ from kafkaesque.model.ids import TopicPartition
 from kafkaesque.protocols.text.answers import write_consumed, write_error, write_message_line
 from kafkaesque.protocols.text.commands import Consume
 from kafkaesque.protocols.text.errors import BadCommand
-from kafkaesque.protocols.text.examples import CONSUME_NEXT, SUBSCRIBE_SOME, TOPICS
+from kafkaesque.protocols.text.examples import CONSUME_NEXT, SUBSCRIBE_SOME
 from kafkaesque.protocols.text.positions import Place, write_offsets
 from kafkaesque.protocols.text.subscription import Subscription, write_partitions
 
@@ -55,7 +56,7 @@ class Consumer:
         """
         topic = self._doors.cluster.state.topics.get(subscription.topic)
         if topic is None:
-            raise BadCommand(f"there is no topic {subscription.topic!r}", TOPICS)
+            raise no_topic(subscription.topic)
         count = len(topic.partitions)
         if subscription.partitions is None:
             return list(range(count))

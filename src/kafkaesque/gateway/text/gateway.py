@@ -1,13 +1,17 @@
 """The text port: accepts people with telnet and bounds what they may use."""
 
 from functools import partial
+from typing import get_args
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.listeners import TEXT, Listener
 from kafkaesque.chassis.chassis import Chassis
 from kafkaesque.chassis.gateway import Gateway
 from kafkaesque.chassis.link import PortOptions
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.env.network import Address, Framing
+from kafkaesque.gateway.text.authorization import check_rights, check_rows
 from kafkaesque.gateway.text.connection import TextConnection
 from kafkaesque.gateway.text.consuming import Consumer
 from kafkaesque.gateway.text.publishing import Publisher
@@ -21,6 +25,7 @@ from kafkaesque.protocols.text.answers import (
     write_topics,
 )
 from kafkaesque.protocols.text.commands import (
+    Auth,
     Command,
     Consume,
     Help,
@@ -42,6 +47,7 @@ class TextGateway(Gateway):
 
     def __init__(self, doors: Doors, chassis: Chassis) -> None:
         super().__init__(chassis)
+        check_rows(get_args(Command))
         self.doors = doors
         self.clock = doors.clock
         self._publisher = Publisher(doors)
@@ -62,6 +68,9 @@ class TextGateway(Gateway):
             unsent_bytes_max=UNSENT_BYTES_MAX,
             idle_ms_max=lambda: CONNECTION_IDLE_MS_MAX,
             refuses_http=True,
+            access=listener.access,
+            mechanisms=listener.mechanisms,
+            is_local=listener.is_local,
         )
         return self.listen(listener.address, options, partial(TextConnection, self.carry_out))
 
@@ -70,6 +79,7 @@ class TextGateway(Gateway):
     def carry_out(self, command: Command, reply: Reply) -> None:
         """Do what a line asks for; `reply` is ended once, now or later."""
         try:
+            check_rights(reply.rights, command)
             match command:
                 case Publish():
                     self._publisher.publish(command, reply)
@@ -78,11 +88,11 @@ class TextGateway(Gateway):
                 case Consume():
                     self._consumer.consume(command, reply)
                 case Topics():
-                    reply.end(write_topics(self._topics()))
+                    reply.end(write_topics(self._topics(reply.rights)))
                 case Help():
                     reply.end(write_help())
-                case Quit():
-                    raise InvariantBroken("QUIT is the connection's own to do")
+                case Quit() | Auth():
+                    raise InvariantBroken("QUIT and AUTH are the connection's own to do")
         except BadCommand as error:
             reply.end(write_bad_command(error))
 
@@ -91,11 +101,12 @@ class TextGateway(Gateway):
         self._consumer.check(subscription)
         reply.end(write_ok(subscription.subscription_id))
 
-    def _topics(self) -> list[TopicLine]:
-        """Return the users' topics; the brokers' own are nobody's to read or write here."""
+    def _topics(self, rights: Rights | None) -> list[TopicLine]:
+        """Return the users' topics that a client may see; the brokers' own are nobody's here."""
         topics = self.doors.cluster.state.topics
         return [
             TopicLine(name, len(topic.partitions), len(topic.partitions[0].replicas))
             for name, topic in sorted(topics.items())
             if not topic.is_internal
+            and (rights is None or rights.may(Operation.DESCRIBE, ResourceType.TOPIC, name))
         ]

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 
+from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.broker.doors import Doors
 from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
 from kafkaesque.broker.requests.commands import CreateTopic, ProduceResult
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.gateway.text.authorization import no_topic
 from kafkaesque.gateway.text.reply import Reply
 from kafkaesque.model.batch_encoder import encode_batch
 from kafkaesque.model.errors import InvalidTopic, RequestRefused, RequestTimedOut, TopicExists
@@ -15,7 +18,7 @@ from kafkaesque.model.records import Record
 from kafkaesque.protocols.text.answers import write_error, write_ok
 from kafkaesque.protocols.text.commands import Publish
 from kafkaesque.protocols.text.errors import BadCommand
-from kafkaesque.protocols.text.examples import PUBLISH, TOPICS
+from kafkaesque.protocols.text.examples import PUBLISH
 
 #: Within this time a message is committed, or not there, or it is not known whether it will be.
 PUBLISH_TIMEOUT_MS = 30_000
@@ -54,7 +57,9 @@ class Publisher:
         except InvalidTopic as refusal:
             raise BadCommand(str(refusal), PUBLISH) from None
         if not self._doors.configuration.get("auto.create.topics.enable"):
-            raise BadCommand(f"there is no topic {name!r}", TOPICS)
+            raise no_topic(name)
+        if not _may_create(reply.rights, name):
+            raise no_topic(name)
         self._create(name, reply, lambda created: self._append(created, command, reply))
 
     def _create(self, name: str, reply: Reply, then: Callable[[TopicState], None]) -> None:
@@ -117,3 +122,11 @@ class Publisher:
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
         return choices[turn % len(choices)]
+
+
+def _may_create(rights: Rights | None, topic: str) -> bool:
+    if rights is None:
+        return True
+    return rights.may_cluster(Operation.CREATE) or rights.may(
+        Operation.CREATE, ResourceType.TOPIC, topic
+    )

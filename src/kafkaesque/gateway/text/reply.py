@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from kafkaesque.chassis.rights import Rights
+
 
 class Reply(Protocol):
     """Where an answer goes; harmless when nobody is there any more."""
@@ -9,6 +11,10 @@ class Reply(Protocol):
     @property
     def is_wanted(self) -> bool:
         """Whether what is written would reach anybody."""
+
+    @property
+    def rights(self) -> Rights | None:
+        """What its client may do; None: everything."""
 
     def write(self, lines: bytes) -> None:
         """Send lines that are not the last of the answer."""

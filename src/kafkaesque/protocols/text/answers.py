@@ -42,6 +42,11 @@ _COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             examples.CONSUME_OFFSETS,
         ),
     ),
+    (
+        "AUTH user password",
+        "log in, where the listener wants that; a session's token does for a password",
+        (examples.AUTH,),
+    ),
     ("TOPICS", "list all topics with their partitions and replicas", ()),
     ("HELP", "show this", ()),
     ("QUIT", "close the connection; so does the end of the input, Ctrl-D", ()),

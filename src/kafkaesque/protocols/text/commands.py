@@ -1,7 +1,7 @@
 """What a line asks for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from kafkaesque.protocols.text import examples
@@ -46,6 +46,15 @@ class Consume:
     start: Start
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """AUTH: say who one is."""
+
+    user: str
+    #: Or the token of a session.
+    password: str = field(repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """TOPICS: list them."""
@@ -61,7 +70,7 @@ class Quit:
     """QUIT: close the connection."""
 
 
-Command = Publish | Subscribe | Consume | Topics | Help | Quit
+Command = Publish | Subscribe | Consume | Auth | Topics | Help | Quit
 
 
 def read_command(line: bytes) -> Command | None:
@@ -132,6 +141,13 @@ def _read_consume(rest: str) -> Consume:
     return Consume(subscription=read_subscription(topic, subscription_id), start=read_start(start))
 
 
+def _read_auth(rest: str) -> Auth:
+    user, password = _cut(rest)
+    if not user or not password:
+        raise BadCommand("AUTH takes a user and a password", examples.AUTH)
+    return Auth(user=user, password=password)
+
+
 def _count(words: list[str]) -> str:
     return "1 word" if len(words) == 1 else f"{len(words)} words"
 
@@ -149,6 +165,7 @@ _READERS: dict[str, Callable[[str], Command]] = {
     "PUBS": _read_publish,
     "SUBS": _read_subscribe,
     "CONS": _read_consume,
+    "AUTH": _read_auth,
     "TOPICS": _read_alone("TOPICS", Topics()),
     # What somebody wants help with matters not: all of it is short.
     "HELP": lambda _: Help(),

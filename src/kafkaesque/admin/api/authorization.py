@@ -1,0 +1,145 @@
+"""What each operation of the API needs: one table. An operation without a row stops the start."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.admin.api.calls import Call, Route
+from kafkaesque.model.errors import InvariantBroken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What an operation needs, and where its request names the resource."""
+
+    operation: Operation | None = None
+    resource_type: ResourceType = ResourceType.CLUSTER
+    #: Returns the resource's name.
+    name: Callable[[Call[Any, Any]], str] = lambda _: CLUSTER_NAME
+    #: Whether it is also enough to have the operation on the cluster.
+    or_cluster: bool = False
+    #: Whether strangers may ask: it is how they log in.
+    is_for_strangers: bool = False
+    #: Whether a resource that may not be seen is answered as one that does not exist.
+    is_hidden: bool = False
+    #: Whether its handler shows only what the client may see; then nothing else is needed.
+    is_filtered: bool = False
+
+    def allows(self, call: Call[Any, Any]) -> bool:
+        """Whether the client may ask for this."""
+        if self.operation is None:
+            return True
+        return call.may(self.operation, self.resource_type, self.name(call)) or (
+            self.or_cluster and call.may(self.operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        )
+
+    def refuse(self, call: Call[Any, Any]) -> None:
+        """Answer that the client may not."""
+        if self.operation is None:
+            raise InvariantBroken("what needs nothing is refused")
+        name, kind = self.name(call), self.resource_type
+        if self.is_hidden and not call.may(Operation.DESCRIBE, kind, name):
+            _UNKNOWN[kind](call, name)
+            return
+        words = self.operation.name.replace("_", " ").title().replace(" ", "")
+        what = kind.name.lower().replace("_", " ")
+        where = "the cluster" if kind is ResourceType.CLUSTER else f"{what} {name!r}"
+        call.refuse(403, "Forbidden", f"no rule allows {words} on {where}")
+
+
+def refuse_unknown_topic(call: Call[Any, Any], name: str) -> None:
+    """Answer as for a topic that does not exist."""
+    call.refuse(404, "UnknownTopicOrPartition", f"topic {name!r} does not exist")
+
+
+def refuse_unknown_group(call: Call[Any, Any], name: str) -> None:
+    """Answer as for a group that does not exist."""
+    call.refuse(404, "UnknownGroup", f"there is no group {name!r}")
+
+
+_UNKNOWN: Final[Mapping[ResourceType, Callable[[Call[Any, Any], str], None]]] = {
+    ResourceType.TOPIC: refuse_unknown_topic,
+    ResourceType.GROUP: refuse_unknown_group,
+}
+_O: Final = Operation
+
+
+def _topic(operation: Operation) -> Row:
+    return Row(
+        operation=operation,
+        resource_type=ResourceType.TOPIC,
+        name=lambda call: call.params["topic"],
+        is_hidden=True,
+    )
+
+
+_SEES_CLUSTER: Final = Row(operation=_O.DESCRIBE)
+_CHANGES_USERS: Final = Row(operation=_O.ALTER)
+_FILTERED: Final = Row(is_filtered=True)
+_FOR_STRANGERS: Final = Row(is_for_strangers=True)
+
+#: By the name of each operation.
+ROWS: Final[Mapping[str, Row]] = {
+    "logIn": _FOR_STRANGERS,
+    "showSession": _FOR_STRANGERS,
+    "logOut": _FOR_STRANGERS,
+    "addSecondFactor": _CHANGES_USERS,
+    "removeSecondFactor": _CHANGES_USERS,
+    "showCluster": _SEES_CLUSTER,
+    "listBrokers": _SEES_CLUSTER,
+    "showBroker": _SEES_CLUSTER,
+    "showControllers": _SEES_CLUSTER,
+    "showFindings": _SEES_CLUSTER,
+    "listTopics": _FILTERED,
+    "createTopic": Row(
+        operation=_O.CREATE,
+        resource_type=ResourceType.TOPIC,
+        name=lambda call: str(call.body.name),
+        or_cluster=True,
+    ),
+    "showTopic": _topic(_O.DESCRIBE),
+    "deleteTopic": _topic(_O.DELETE),
+    "showOptions": _topic(_O.DESCRIBE_CONFIGS),
+    "changeOptions": _topic(_O.ALTER_CONFIGS),
+    # And of the groups those that the client may see.
+    "listTopicGroups": _topic(_O.DESCRIBE),
+    "listMessages": _topic(_O.READ),
+    "publish": _topic(_O.WRITE),
+    "search": Row(
+        operation=_O.READ,
+        resource_type=ResourceType.TOPIC,
+        name=lambda call: str(call.body.topic),
+        is_hidden=True,
+    ),
+    "listGroups": _FILTERED,
+    # And of its topics those that the client may see.
+    "showGroup": Row(
+        operation=_O.DESCRIBE,
+        resource_type=ResourceType.GROUP,
+        name=lambda call: call.params["group"],
+        is_hidden=True,
+    ),
+    "listConnections": _SEES_CLUSTER,
+    "listListeners": _SEES_CLUSTER,
+    "listTransactions": _FILTERED,
+    "showSeries": _SEES_CLUSTER,
+    "listen": _SEES_CLUSTER,
+}
+
+
+def find_rows(routes: Iterable[Route]) -> Mapping[str, Row]:
+    """Return the rows of operations.
+
+    Raises:
+        InvariantBroken: an operation has none, and so nobody would ask who may use it.
+    """
+    found = {}
+    for each in routes:
+        row = ROWS.get(each.name)
+        if row is None:
+            raise InvariantBroken(f"{each.method} {each.path} has no row that says what it needs")
+        if row.operation is None and not (row.is_filtered or row.is_for_strangers):
+            raise InvariantBroken(f"{each.method} {each.path} needs nothing, and does not say why")
+        found[each.name] = row
+    return found

@@ -1,0 +1,106 @@
+"""What each command of the text protocol needs: one table. One without a row stops the start."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkaesque.access.operations import Operation, ResourceType
+from kafkaesque.chassis.rights import Rights
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.protocols.text.commands import (
+    Auth,
+    Command,
+    Consume,
+    Help,
+    Publish,
+    Quit,
+    Subscribe,
+    Topics,
+)
+from kafkaesque.protocols.text.errors import BadCommand
+from kafkaesque.protocols.text.examples import TOPICS
+from kafkaesque.protocols.text.positions import Place
+
+
+class Need(NamedTuple):
+    """An operation on a resource, by name."""
+
+    operation: Operation
+    resource_type: ResourceType
+    name: str
+
+
+class Row(NamedTuple):
+    """What a command needs."""
+
+    needs: Callable[[Any], Iterator[Need]]
+    is_for_strangers: bool = False
+
+
+def _nothing(_: Command) -> Iterator[Need]:
+    yield from ()
+
+
+def _of_publish(command: Publish) -> Iterator[Need]:
+    yield Need(Operation.WRITE, ResourceType.TOPIC, command.topic)
+
+
+def _of_subscribe(command: Subscribe) -> Iterator[Need]:
+    yield Need(Operation.READ, ResourceType.TOPIC, command.subscription.topic)
+    yield Need(Operation.READ, ResourceType.GROUP, command.subscription.group)
+
+
+def _of_consume(command: Consume) -> Iterator[Need]:
+    yield Need(Operation.READ, ResourceType.TOPIC, command.subscription.topic)
+    if command.start.place is Place.NEXT:
+        # The group's offsets are read and committed.
+        yield Need(Operation.READ, ResourceType.GROUP, command.subscription.group)
+
+
+ROWS: Final[Mapping[type[Command], Row]] = {
+    Publish: Row(_of_publish),
+    Subscribe: Row(_of_subscribe),
+    Consume: Row(_of_consume),
+    # Shows what the client may see.
+    Topics: Row(_nothing),
+    Auth: Row(_nothing, is_for_strangers=True),
+    Help: Row(_nothing, is_for_strangers=True),
+    Quit: Row(_nothing, is_for_strangers=True),
+}
+
+
+def check_rows(commands: Iterable[type[Command]]) -> None:
+    """Check that each command has a row.
+
+    Raises:
+        InvariantBroken: one has none, and so nobody would ask who may use it.
+    """
+    for each in commands:
+        if each not in ROWS:
+            raise InvariantBroken(f"no row says what {each.__name__} needs")
+
+
+def is_for_strangers(command: Command) -> bool:
+    """Tell whether a command is carried out before a log-in."""
+    return ROWS[type(command)].is_for_strangers
+
+
+def check_rights(rights: Rights | None, command: Command) -> None:
+    """Check that a client may have a command carried out; without `rights` it may.
+
+    Raises:
+        BadCommand: no rule allows it. A topic that it may not see is one that does not exist.
+    """
+    if rights is None:
+        return
+    for operation, kind, name in ROWS[type(command)].needs(command):
+        if rights.may(operation, kind, name):
+            continue
+        if kind is ResourceType.TOPIC and not rights.may(Operation.DESCRIBE, kind, name):
+            raise no_topic(name)
+        word, what = operation.name.title(), kind.name.lower()
+        raise BadCommand(f"no rule allows {word} on {what} {name!r}", TOPICS)
+
+
+def no_topic(name: str) -> BadCommand:
+    """Return what is said of a topic that does not exist, or is hidden."""
+    return BadCommand(f"there is no topic {name!r}", TOPICS)

@@ -1,0 +1,234 @@
+"""What each operation of the admin API needs, asked at the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.admin import gateway
+from kafkaesque.admin.api.authorization import ROWS, find_rows
+from kafkaesque.broker.doors.parts import Parts
+from kafkaesque.broker.requests.commands import GroupOffset
+from kafkaesque.model.errors import InvariantBroken
+from tests.unit.admin.visits import AdminCluster, Told
+from tests.unit.gateway_kafka.secured import add_user, allow, forget_rules
+
+_O, _T = Operation, ResourceType
+READER = "reader"
+VALUE = {"value": "hello"}
+SEARCH = {"topic": "orders-eu", "filter": {}}
+
+#: Operation of the API: method, path, body; and what is enough for it.
+CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
+    "showCluster": ("GET", "/cluster", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listBrokers": ("GET", "/brokers", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "showBroker": ("GET", "/brokers/1", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "showControllers": ("GET", "/controllers", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "showFindings": ("GET", "/doctor", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listConnections": ("GET", "/connections", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listListeners": ("GET", "/listeners", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "showSeries": ("GET", "/series", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "listen": ("GET", "/live", None, (_O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)),
+    "createTopic": ("POST", "/topics?dry_run=true", {"name": "new"}, (_O.CREATE, _T.TOPIC, "new")),
+    "showTopic": ("GET", "/topics/orders-eu", None, (_O.DESCRIBE, _T.TOPIC, "orders-eu")),
+    "deleteTopic": (
+        "DELETE",
+        "/topics/orders-eu?dry_run=true",
+        None,
+        (_O.DELETE, _T.TOPIC, "orders-eu"),
+    ),
+    "showOptions": (
+        "GET",
+        "/topics/orders-eu/options",
+        None,
+        (_O.DESCRIBE_CONFIGS, _T.TOPIC, "orders-eu"),
+    ),
+    "changeOptions": (
+        "PATCH",
+        "/topics/orders-eu/options?dry_run=true",
+        {"options": {"retention.ms": "1000000"}},
+        (_O.ALTER_CONFIGS, _T.TOPIC, "orders-eu"),
+    ),
+    "listTopicGroups": (
+        "GET",
+        "/topics/orders-eu/groups",
+        None,
+        (_O.DESCRIBE, _T.TOPIC, "orders-eu"),
+    ),
+    "listMessages": ("GET", "/topics/orders-eu/messages", None, (_O.READ, _T.TOPIC, "orders-eu")),
+    "publish": (
+        "POST",
+        "/topics/orders-eu/messages?dry_run=true",
+        VALUE,
+        (_O.WRITE, _T.TOPIC, "orders-eu"),
+    ),
+    "search": ("POST", "/search", SEARCH, (_O.READ, _T.TOPIC, "orders-eu")),
+    "showGroup": ("GET", "/groups/team", None, (_O.DESCRIBE, _T.GROUP, "team")),
+    "addSecondFactor": (
+        "POST",
+        "/users/nobody/second-factor",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+    "removeSecondFactor": (
+        "DELETE",
+        "/users/nobody/second-factor",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
+}
+#: They show what the client may see, or are how it logs in.
+WITHOUT_NEEDS = {"listTopics", "listGroups", "listTransactions", "logIn", "showSession", "logOut"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCluster]:
+    made = AdminCluster(tmp_path_factory.mktemp("rights"))
+    for name in (READER, "root"):
+        add_user(made.live, name)
+    for name in ("orders-eu", "salaries"):
+        body = {"name": name, "partitions": 1, "replication_factor": 1}
+        told = made.ask("POST", "/api/v1/topics", body=body, token=made.token("root"))
+        assert told.status == 201, told
+    _commit(made, "team", "orders-eu", "salaries")
+    _commit(made, "others", "salaries")
+    yield made
+    made.close()
+
+
+def _commit(cluster: AdminCluster, group: str, *topics: str) -> None:
+    """Has a group commit an offset in topics."""
+    done: list[object] = []
+    live = cluster.live
+    offsets = [GroupOffset(topic=each, partition=0, offset=0) for each in topics]
+    live.nodes[1].broker.doors.groups.commit(group, offsets, 60_000, done.append)
+    live.wait(lambda: bool(done), "offsets are committed")
+    assert not isinstance(done[0], Exception), done
+
+
+@pytest.fixture
+def token(cluster: AdminCluster) -> Iterator[str]:
+    yield cluster.token(READER)
+    forget_rules(cluster.live, READER)
+
+
+def ask(cluster: AdminCluster, token: str, name: str) -> Told:
+    method, path, body, _ = CALLS[name]
+    visit = cluster.visit()
+    if name in ("listen", "search"):
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        visit.send(method, "/api/v1" + path, {**headers, "x-kafkaesque-request": "1"}, body)
+        status = int(visit.head().split()[1])
+        visit.close()
+        return Told(status=status, headers={}, body=b"")
+    visit.close()
+    return cluster.ask(method, "/api/v1" + path, body=body, token=token)
+
+
+def test_all_operations_are_asked_for_here(cluster: AdminCluster) -> None:
+    names = {each.name for each in cluster.gateways[1].api.routes}
+    assert names == set(CALLS) | WITHOUT_NEEDS == set(ROWS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_operation_is_refused_without_its_rule(
+    cluster: AdminCluster, token: str, name: str
+) -> None:
+    operation, kind, resource = CALLS[name][3]
+    is_hidden = resource in ("orders-eu", "team")
+    assert ask(cluster, token, name).status == (404 if is_hidden else 403)
+    # Nor by what is allowed with another resource, or another operation.
+    allow(cluster.live, READER, operation, kind, f"{resource}-not")
+    if operation is not _O.DESCRIBE:
+        allow(cluster.live, READER, _O.DESCRIBE, kind, resource)
+    assert ask(cluster, token, name).status == (
+        404 if is_hidden and operation is _O.DESCRIBE else 403
+    )
+    allow(cluster.live, READER, operation, kind, resource)
+    told = ask(cluster, token, name)
+    assert told.status == (404 if "SecondFactor" in name else 200), told
+    assert b"no rule" not in told.body
+
+
+@pytest.mark.parametrize("name", [each for each in CALLS if "orders-eu" in CALLS[each][1]])
+def test_a_topic_that_is_hidden_is_answered_as_one_that_is_not_there(
+    cluster: AdminCluster, token: str, name: str
+) -> None:
+    method, path, body, _ = CALLS[name]
+    hidden = cluster.ask(method, "/api/v1" + path, body=body, token=token)
+    missing = cluster.ask(
+        method, "/api/v1" + path.replace("orders-eu", "orders-no"), body=body, token=token
+    )
+    assert hidden.status == missing.status == 404
+    assert hidden.body.replace(b"orders-eu", b"orders-no") == missing.body
+
+
+def test_lists_show_what_may_be_seen(cluster: AdminCluster, token: str) -> None:
+    def names(path: str, field: str) -> list[str]:
+        told = cluster.ask("GET", f"/api/v1{path}", token=token)
+        assert told.status == 200
+        assert told.json["total"] == len(told.json["items"])
+        return [each[field] for each in told.json["items"]]
+
+    assert names("/topics?internal=true", "name") == []
+    assert names("/groups", "group") == []
+    allow(cluster.live, READER, _O.READ, _T.TOPIC, "orders-*")
+    allow(cluster.live, READER, _O.READ, _T.GROUP, "team")
+    assert names("/topics?internal=true", "name") == ["orders-eu"]
+    assert names("/groups", "group") == ["team"]
+    assert names("/topics/orders-eu/groups", "group") == ["team"]
+    group = cluster.ask("GET", "/api/v1/groups/team", token=token).json
+    assert {each["topic"] for each in group["offsets"]} == {"orders-eu"}
+    root = cluster.ask("GET", "/api/v1/groups/team", token=cluster.token("root")).json
+    assert {each["topic"] for each in root["offsets"]} == {"orders-eu", "salaries"}
+
+
+def test_a_rule_for_all_names_does_not_reach_the_brokers_own_topics(
+    cluster: AdminCluster, token: str
+) -> None:
+    for operation in (_O.READ, _O.WRITE, _O.ALTER_CONFIGS):
+        allow(cluster.live, READER, operation, _T.TOPIC, "*")
+    path = "/api/v1/topics/__consumer_offsets"
+    assert cluster.ask("GET", path, token=token).status == 404
+    assert cluster.ask("GET", f"{path}/messages", token=token).status == 404
+    allow(cluster.live, READER, _O.WRITE, _T.TOPIC, "__consumer_offsets")
+    told = cluster.ask("POST", f"{path}/messages", body=VALUE, token=token)
+    assert told.status == 400
+    assert b"written by brokers only" in told.body
+
+
+def test_creating_is_allowed_on_the_cluster_as_well(cluster: AdminCluster, token: str) -> None:
+    assert ask(cluster, token, "createTopic").status == 403
+    allow(cluster.live, READER, _O.CREATE, _T.CLUSTER, CLUSTER_NAME)
+    assert ask(cluster, token, "createTopic").status == 200
+
+
+@pytest.mark.parametrize("path", gateway.NEEDS)
+def test_a_page_needs_a_rule(cluster: AdminCluster, token: str, path: str) -> None:
+    is_health = path.startswith("/health/")
+    assert cluster.ask("GET", path, token=token).status == (200 if is_health else 403)
+    allow(cluster.live, READER, _O.DESCRIBE, _T.CLUSTER, CLUSTER_NAME)
+    assert cluster.ask("GET", path, token=token).status == 200
+
+
+def test_an_operation_without_a_row_does_not_start(cluster: AdminCluster) -> None:
+    (route,) = (e for e in cluster.gateways[1].api.routes if e.name == "showTopic")
+    assert find_rows([route])
+    with pytest.raises(InvariantBroken, match="has no row that says what it needs"):
+        find_rows([replace(route, name="showSomethingNew")])
+
+
+def test_a_page_without_a_row_does_not_start(
+    cluster: AdminCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster.live.nodes[1]
+    monkeypatch.delitem(cast("dict[str, Operation]", gateway.NEEDS), "/members")
+    parts = cast("Parts", SimpleNamespace(answer_with=lambda _: None))
+    doors = replace(node.broker.doors, parts=parts)
+    with pytest.raises(InvariantBroken, match="/members"):
+        gateway.AdminGateway(doors, node.chassis)
