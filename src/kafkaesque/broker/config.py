@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkaesque.access.credentials import ScramVerifier
 from kafkaesque.access.principals import Principal
+from kafkaesque.access.rules import Rule
 from kafkaesque.broker.listeners import (
     ADMIN,
     KAFKA,
@@ -61,6 +63,9 @@ class BrokerConfig:
     controllers: Mapping[NodeId, Address | None]
     #: The cluster's secret, and another one while it is changed; with one, brokers gossip.
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    #: Who may log in to a new cluster; for one that exists they mean nothing.
+    first_users: tuple[ScramVerifier, ...] = field(default=(), repr=False)
+    first_rules: tuple[Rule, ...] = ()
     #: Who may do everything, whatever the rules say, such as `User:admin`.
     super_users: tuple[Principal, ...] = ()
     #: Peer addresses of any brokers; without them, those of the controllers.

@@ -1,7 +1,7 @@
 """`kafkaesque user`: users who log in by SCRAM."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from kafkaesque.cli.arguments import (
 from kafkaesque.cli.screen import Screen, Table
 
 app = new_app(help="Users who log in: create, list, delete.")
-
-#: 192 random bits, as text.
-PASSWORD_BYTES: Final = 24
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -63,19 +60,15 @@ def create(
 
 
 def _draw_password(path: Path) -> None:
-    import os
-    import secrets
-
     from kafkaesque.cli.arguments import wrong_usage
+    from kafkaesque.cli.private_file import draw_password
 
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        draw_password(path)
     except OSError as error:
         raise wrong_usage(
             f"cannot write {path}: {(error.strerror or str(error)).lower()}"
         ) from None
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
 
 
 @app.command("list")
