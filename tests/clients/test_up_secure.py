@@ -38,11 +38,11 @@ TOPIC, FORBIDDEN = "app-orders", "salaries"
 class SecureUp(Up):
     """`kafkaesque up --secure` as a process."""
 
-    def __init__(self, data: Path, first_port: int = 0, *more: str) -> None:
-        self.first_port = first_port or free_stretch(2 * BROKERS)
+    def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
+        self.first_port = first_port or free_stretch(2 * brokers)
         self.data = data
-        words = ["up", "--json", "--brokers", str(BROKERS), "--directory", str(data), *more]
-        words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + BROKERS)]
+        words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
+        words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
         self.bootstrap = f"127.0.0.1:{self.first_port}"
         self.process = subprocess.Popen(
             [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -153,6 +153,8 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DELETE_ACLS: _whole(_O.ALTER),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _whole(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _whole(_O.ALTER),
+    ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
+    ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }
 
 #: APIs whose handlers ask for each topic themselves.

@@ -43,6 +43,8 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DELETE_ACLS: _later("rules", "on_delete_acls"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_describe"),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _later("scram_credentials", "on_alter"),
+    ApiKey.DESCRIBE_ACCESS: _later("access", "on_describe_access"),
+    ApiKey.ALTER_ACCESS: _later("access", "on_alter_access"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -119,6 +121,12 @@ NOT_CARRIED_OUT: Mapping[int, str] = {
     92: _NO_SHARE_GROUPS,  # DeleteShareGroupOffsets
     93: _NO_STREAMS_GROUPS,  # StreamsGroupTopologyDescriptionUpdate
     94: "controllers are brokers: RemoveRaftVoter and UnregisterBroker do it",
+}
+
+#: APIs that Apache Kafka does not have, and what they are for.
+OWN_APIS: Mapping[int, str] = {
+    ApiKey.DESCRIBE_ACCESS: "users, roles, who may do what, and how a broker listens",
+    ApiKey.ALTER_ACCESS: "changes users and roles",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.
