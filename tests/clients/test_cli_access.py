@@ -155,3 +155,24 @@ def test_who_may_not_alter_the_cluster_changes_nobody(up: SecureUp) -> None:
         assert done.returncode == 1
         assert "no rule allows this with the cluster" in done.stderr
     assert told(up, "role", "list") == []
+
+
+def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
+    def examine(*words: str) -> dict[str, Any]:
+        done = up.command("admin", "doctor", "--json", *words)
+        assert done.returncode in (0, 1), done.stderr
+        found = json.loads(done.stdout)
+        assert not [each for each in found["unseen"] if "users" in each or "listeners" in each]
+        return {each["check"]: each["names"] for each in found["findings"]}
+
+    for user in ("mia", "una"):
+        up.command("admin", "user", "delete", user, "--yes")
+        up.command("admin", "rule", "delete", "--principal", f"User:{user}", "--yes")
+    about_access = ("certificate", "listener", "user", "rule")
+    assert not [each for each in examine() if each.startswith(about_access)]
+    make(up, "idle")
+    admin(up, "rule", "create", "User:nobody", "-o", "read", "--topic", "orders-eu")
+    found = examine("--certificate", "400")
+    assert found["user-without-rules"] == ["idle"]
+    assert found["rule-names-nobody"] == ["User:nobody"]
+    assert found["certificate-ends"] == ["1"]
