@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from threading import Event, Thread
 
@@ -60,16 +61,26 @@ class Report:
 class SteadyProducer:
     """Sends so many messages a second from a thread of its own, whatever happens."""
 
-    def __init__(self, bootstrap: str, rate: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        rate: int,
+        *,
+        settings: Mapping[str, str] | None = None,
+        first: int = 0,
+    ) -> None:
+        """`settings` are added to the library's; messages are numbered from `first` on."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
                 "linger.ms": 5,
                 "queue.buffering.max.messages": 1_000_000,
+                **(settings or {}),
             }
         )
         self._rate = rate
+        self._first = first
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
         self.sent = 0
@@ -93,7 +104,7 @@ class SteadyProducer:
         while not self._stop.is_set():
             due = int((time.monotonic() - begun) * self._rate)
             while self.sent < due:
-                self._send(self.sent, begun + self.sent / self._rate)
+                self._send(self._first + self.sent, begun + self.sent / self._rate)
                 self.sent += 1
             self._producer.poll(TICK_S)
 

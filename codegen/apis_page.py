@@ -12,7 +12,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "kafka-apis.md"
 sys.path.insert(0, str(ROOT / "src"))
 
-from kafkaesque.gateway.kafka.handlers import DIFFERENCES, HANDLERS, NOT_CARRIED_OUT  # noqa: E402
+from kafkaesque.gateway.kafka.handlers import (  # noqa: E402
+    DIFFERENCES,
+    HANDLERS,
+    NOT_CARRIED_OUT,
+    OWN_APIS,
+)
 from kafkaesque.protocols.kafka.api import SUPPORTED  # noqa: E402
 
 HEAD = f"""\
@@ -42,6 +47,13 @@ NOT_HERE = """
 A client that needs one of these says that the broker does not support it.
 """
 
+OWN = """
+## Our own
+
+What Apache Kafka has no API for. ApiVersions does not name these, and no client but `kafkaesque`
+uses them: their form may change with each release.
+"""
+
 CONTROLLERS = """
 ## Between Kafka's brokers and controllers
 
@@ -66,7 +78,9 @@ def check(apis: Iterable[KafkaApi]) -> None:
             versions differ without a reason.
     """
     known = {api.key: api for api in apis if api.listed is not Listed.BY_CONTROLLERS}
-    wrong = [f"API {key} is not Kafka's" for key in {*HANDLERS, *NOT_CARRIED_OUT} - {*known}]
+    wrong = [
+        f"API {key} is not Kafka's" for key in {*HANDLERS, *NOT_CARRIED_OUT} - {*known, *OWN_APIS}
+    ]
     wrong += [f"API {key} is not carried out" for key in {*DIFFERENCES} - {*HANDLERS}]
     for key, api in known.items():
         if (key in HANDLERS) == (key in NOT_CARRIED_OUT):
@@ -93,6 +107,8 @@ def page_source() -> str:
         if api.key in NOT_CARRIED_OUT:
             versions = _versions(api.first, api.last)
             lines.append(_row(api.key, api.name, versions, NOT_CARRIED_OUT[api.key]))
+    lines += [OWN.rstrip("\n"), "", "| key | versions | what |", "|---" * 3 + "|"]
+    lines += [_row(key, _versions(*SUPPORTED[key]), what) for key, what in OWN_APIS.items()]
     lines += [CONTROLLERS.rstrip("\n"), ""]
     lines += [f"| key | API | Apache Kafka {VERSION} |", "|---" * 3 + "|"]
     for api in KAFKA_APIS:

@@ -44,6 +44,8 @@ id = {name}
 cluster.id = "chaos"
 data = "{data}"
 host = "{address}"
+# Nobody but the run is on its network.
+allow.open.listeners = true
 kafka.port = {port}
 peer.port = {peer_port}
 text.port = 0

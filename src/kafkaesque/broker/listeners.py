@@ -73,11 +73,12 @@ class Listener:
     @property
     def is_local(self) -> bool:
         """Whether only programs on this machine reach it, so that nobody can listen in."""
-        host = self.address.host
-        address = read_address(host)
-        if address is None:
-            return host == "localhost"
-        return any(network.holds(address) for network in _LOOPBACK)
+        return is_local_host(self.address.host)
+
+    @property
+    def can_log_in(self) -> bool:
+        """Whether its protocol has a log-in."""
+        return self.protocol in WITH_LOG_IN
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -90,6 +91,14 @@ class Listener:
         if self.named_mechanisms:
             return self.named_mechanisms
         return tuple(each for each in MECHANISMS if each != "EXTERNAL")
+
+
+def is_local_host(host: str) -> bool:
+    """Tell whether nobody but this machine reaches what listens at an address."""
+    address = read_address(host)
+    if address is None:
+        return host == "localhost"
+    return any(network.holds(address) for network in _LOOPBACK)
 
 
 def default_listener(

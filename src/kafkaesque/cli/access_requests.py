@@ -3,15 +3,29 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from kafkaesque.access.administration import (
+    AskUsers,
+    Change,
+    DeleteUser,
+    Done,
+    Question,
+    ShownCredential,
+    ShownUser,
+    Users,
+)
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from kafkaesque.access.secret import Secret
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import ask
+from kafkaesque.cli.troubles import CLOSED
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.error_codes import ErrorCode
+from kafkaesque.protocols.kafka.messages.alter_access_request import AlterAccessRequest
 from kafkaesque.protocols.kafka.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -22,11 +36,15 @@ from kafkaesque.protocols.kafka.messages.delete_acls_request import (
     DeleteAclsFilter,
     DeleteAclsRequest,
 )
+from kafkaesque.protocols.kafka.messages.describe_access_request import DescribeAccessRequest
 from kafkaesque.protocols.kafka.messages.describe_acls_request import DescribeAclsRequest
 from kafkaesque.protocols.kafka.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
 )
 from kafkaesque.protocols.kafka.messages.metadata_request import MetadataRequest
+from kafkaesque.protocols.kafka.wire import Message
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 ANY: Final = 1
 MATCH, LITERAL, PREFIXED = 2, 3, 4
@@ -34,6 +52,7 @@ DENY, ALLOW = 2, 3
 _RULES_VERSION: Final = 2
 _CREDENTIALS_VERSION: Final = 0
 _METADATA_VERSION: Final = 9
+_OWN_VERSION: Final = 0
 _SALT_BYTES: Final = 16
 _BY_NUMBER: Final = {each.kafka_number: each.name for each in SCRAM_MECHANISMS.values()}
 _PATTERNS: Final = {LITERAL: "literal", PREFIXED: "prefix"}
@@ -60,6 +79,8 @@ class Wanted:
     resource_type: ResourceType | None = None
     name: str | None = None
     is_prefix: bool | None = None
+    operation: int = ANY
+    effect: int = ANY
 
     @property
     def pattern(self) -> int:
@@ -124,6 +145,85 @@ def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
         _check(each.error_code, each.error_message)
 
 
+# -- what Kafka has no API for
+
+
+def ask_access(bootstrap: str, question: Question, answer: type[Answer]) -> Answer:
+    """Return the answer to a question about users, roles and rules.
+
+    Raises:
+        CommandFailed: no broker answers, it refuses, or it is of another release.
+    """
+    request = DescribeAccessRequest(msgspec.json.encode(question))
+    return _read_own(bootstrap, ApiKey.DESCRIBE_ACCESS, request, answer)
+
+
+def change_access(bootstrap: str, change: Change) -> None:
+    """Change users or roles.
+
+    Raises:
+        CommandFailed: no broker answers, it refuses, or it is of another release.
+    """
+    _read_own(bootstrap, ApiKey.ALTER_ACCESS, AlterAccessRequest(msgspec.json.encode(change)), Done)
+
+
+def _read_own(bootstrap: str, key: ApiKey, request: Message, answer: type[Answer]) -> Answer:
+    try:
+        found = ask(bootstrap, key, _OWN_VERSION, request)
+    except CommandFailed as failure:
+        if CLOSED not in failure.message:
+            raise
+        raise _NoSuchApi(
+            f"{failure.message}: brokers of Apache Kafka, and those of earlier releases, do not "
+            "know roles and explanations",
+            exit_code=failure.exit_code,
+        ) from None
+    _check(found.error_code, found.error_message)
+    return msgspec.json.decode(found.answer, type=answer)
+
+
+class _NoSuchApi(CommandFailed):
+    """Those brokers do not have it."""
+
+
+def read_users(bootstrap: str) -> tuple[ShownUser, ...]:
+    """Return all users; of brokers that cannot tell more, those with SCRAM credentials.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    try:
+        return ask_access(bootstrap, AskUsers(), Users).users
+    except _NoSuchApi:
+        return tuple(
+            ShownUser(
+                name=name,
+                kind="service",
+                roles=(),
+                is_disabled=False,
+                credentials=tuple(
+                    ShownCredential(
+                        kind="scram", mechanism=each, expires_ms=0, networks=(), is_disabled=False
+                    )
+                    for each in mechanisms
+                ),
+            )
+            for name, mechanisms in sorted(list_users(bootstrap).items())
+        )
+
+
+def delete_user(bootstrap: str, user: ShownUser) -> None:
+    """Let a user be no more.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses.
+    """
+    try:
+        change_access(bootstrap, DeleteUser(name=user.name))
+    except _NoSuchApi:
+        remove_passwords(bootstrap, user.name, [each.mechanism for each in user.credentials])
+
+
 # -- rules
 
 
@@ -164,7 +264,15 @@ def remove_rules(bootstrap: str, wanted: Wanted) -> list[ShownRule]:
 
 def _filter(wanted: Wanted) -> tuple[int, str | None, int, str | None, None, int, int]:
     kind = ANY if wanted.resource_type is None else wanted.resource_type
-    return kind, wanted.name, wanted.pattern, wanted.principal, None, ANY, ANY
+    return (
+        kind,
+        wanted.name,
+        wanted.pattern,
+        wanted.principal,
+        None,
+        wanted.operation,
+        wanted.effect,
+    )
 
 
 def _shown(resource: Any, acl: Any) -> ShownRule:
@@ -186,14 +294,24 @@ def _word(kind: type[Operation] | type[ResourceType], number: int) -> str:
         return str(number)
 
 
-def topics_of(bootstrap: str, name: str, *, is_prefix: bool) -> list[str]:
-    """Return the topics there are that a rule is for, as far as this user may see them.
+def names_of(bootstrap: str, kind: ResourceType, name: str, *, is_prefix: bool) -> list[str] | None:
+    """Return what there is that a rule is for, as far as this user may see it.
+
+    None stands for a kind of resource that cannot be listed.
 
     Raises:
         CommandFailed: no broker answers.
     """
-    answer = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, MetadataRequest(topics=None))
-    names = sorted(each.name for each in answer.topics)
+    if kind is ResourceType.TOPIC:
+        answer = ask(bootstrap, ApiKey.METADATA, _METADATA_VERSION, MetadataRequest(topics=None))
+        names = sorted(each.name for each in answer.topics)
+    elif kind is ResourceType.GROUP:
+        from kafkaesque.cli.kafka import Connection, result_of
+
+        found = Connection(bootstrap).admin().list_consumer_groups(request_timeout=10)
+        names = sorted(each.group_id for each in result_of(found, "groups").valid)
+    else:
+        return None
     if name == "*" and not is_prefix:
         return [each for each in names if not each.startswith("__")]
     if is_prefix:

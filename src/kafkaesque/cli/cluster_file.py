@@ -18,6 +18,8 @@ class ClusterFile:
     cluster_id: str
     controllers: Sequence[int]
     brokers: Sequence[BrokerPorts]
+    #: Whether its clients log in, over TLS.
+    is_secure: bool = False
 
     def write(self, directory: Path) -> None:
         """Replace the directory's file."""
@@ -38,6 +40,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             cluster_id=str(found["cluster_id"]),
             controllers=[int(number) for number in found["controllers"]],
             brokers=[BrokerPorts(**ports) for ports in found["brokers"]],
+            is_secure=bool(found.get("is_secure", False)),
         )
     except FileNotFoundError:
         return None

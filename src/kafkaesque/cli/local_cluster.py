@@ -25,14 +25,18 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
+from kafkaesque.broker.listeners import is_local_host
 from kafkaesque.broker.options.tables import BROKER_OPTIONS
 from kafkaesque.cli.arguments import wrong_usage
 from kafkaesque.cli.broker_ports import BrokerPorts, check_ports
 from kafkaesque.cli.cluster_file import CLUSTER_FILE, ClusterFile, read_cluster_file
 from kafkaesque.cli.directory_holder import DirectoryHolder, is_held
 from kafkaesque.cli.failure import CommandFailed
+from kafkaesque.cli.secure_files import SecureFiles
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import SERVER_OPTIONS
+from kafkaesque.server.exposure import ALLOW_OPEN
+from kafkaesque.server.tls_settings import TLS_OPTIONS
 
 STOP_TIMEOUT_S = 10.0
 #: So many brokers' controllers vote, the first ones: more only make every change wait longer.
@@ -42,7 +46,10 @@ LOCK_NAME = ".lock"
 SECRET_NAME = "cluster.secret"
 SECRET_BYTES = 32
 #: What a directory may hold that is to become ours: what is ours, and what a new file system has.
-_HARMLESS = re.compile(r"\.lock|lost\+found|cluster\.secret|broker-[0-9]+(\.toml|\.log)?")
+_HARMLESS = re.compile(
+    r"\.lock|lost\+found|cluster\.secret|broker-[0-9]+(\.toml|\.log)?"
+    r"|certs|clients|(admin|app)\.password|\.?first-users\.json(\.new)?"
+)
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -205,7 +212,13 @@ class LocalCluster:
         *,
         host: str = "127.0.0.1",
         options: Mapping[str, str] | None = None,
+        is_secure: bool = False,
+        allows_open: bool = False,
     ) -> None:
+        """A cluster that is secure stays so, whatever a later start says.
+
+        With `allows_open`, one that is not may be where other machines reach it.
+        """
         self.directory = directory.absolute()
         self.brokers = [
             Broker(number, self.directory, each, host) for number, each in enumerate(ports, start=1)
@@ -215,6 +228,10 @@ class LocalCluster:
         self.cluster_id = ""
         self._host = host
         self._options = {**LOCAL_OPTIONS, **(options or {})}
+        self._is_secure = is_secure
+        self._allows_open = allows_open
+        #: What secures it, if anything does; known once it is prepared.
+        self.security: SecureFiles | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -248,10 +265,14 @@ class LocalCluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         _check_ours(self.directory)
         self._lock = _lock(self.directory)
+        before = read_cluster_file(self.directory)
+        self._choose_security(before)
         check_ports(self._host, [broker.ports for broker in self.brokers])
-        voters = self._join()
+        voters = self._join(before)
         for broker in self.brokers:
             broker.config_path.write_text(self._configuration(broker, voters), "utf-8")
+        if self.security is not None:
+            self.security.write_clients(self.bootstrap_servers)
 
     def start(self) -> None:
         """Start every broker."""
@@ -298,12 +319,36 @@ class LocalCluster:
             self._lock.close()
             self._lock = None
 
-    def _join(self) -> Sequence[int]:
+    def _choose_security(self, before: ClusterFile | None) -> None:
+        """Decide whether the cluster is secure: the first start does, for all that follow.
+
+        Raises:
+            CommandFailed: it cannot be what is asked for.
+        """
+        if self._is_secure and before is not None and not before.is_secure:
+            raise wrong_usage(
+                f"the cluster in {self.directory} was made without --secure",
+                "another --data; or docs/security.md, to secure a cluster that runs",
+            )
+        if self._is_secure or (before is not None and before.is_secure):
+            if any(broker.ports.text for broker in self.brokers):
+                raise wrong_usage(
+                    "the text protocol has no log-in yet, so a secure cluster has no port for it",
+                    "--text-port 0, or --protocols without text",
+                )
+            self.security = SecureFiles(self.directory)
+        elif not is_local_host(self._host) and not self._allows_open:
+            raise wrong_usage(
+                f"other machines reach {self._host}, and everybody who does could read, write and "
+                "delete everything",
+                "--secure; or --allow-open-listeners, if it is meant",
+            )
+
+    def _join(self, before: ClusterFile | None) -> Sequence[int]:
         """Return the voters; the first start decides on them and on the cluster's id."""
         count = len(self.brokers)
-        before = read_cluster_file(self.directory)
         if before is None:
-            self.cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+            self.cluster_id = (self.security and self.security.find_cluster_id()) or _new_id()
             voters: Sequence[int] = range(1, min(count, VOTERS_MAX) + 1)
             _make_secret(self._secret_path)
         else:
@@ -314,8 +359,17 @@ class LocalCluster:
                     f" not {count}",
                     f"--brokers {len(before.brokers)}, or another --data",
                 )
-        ports = [broker.ports for broker in self.brokers]
-        now = ClusterFile(cluster_id=self.cluster_id, controllers=list(voters), brokers=ports)
+        if self.security is not None:
+            # Before the file that makes it a cluster: one that is founded without its first users
+            # would let nobody in.
+            numbers = [broker.number for broker in self.brokers]
+            self.security.prepare(self.cluster_id, numbers, self._host, is_new=before is None)
+        now = ClusterFile(
+            cluster_id=self.cluster_id,
+            controllers=list(voters),
+            brokers=[broker.ports for broker in self.brokers],
+            is_secure=self.security is not None,
+        )
         now.write(self.directory)
         return voters
 
@@ -325,7 +379,7 @@ class LocalCluster:
 
     def _configuration(self, broker: Broker, voters: Sequence[int]) -> str:
         ports = broker.ports
-        values: dict[str, str | int] = {
+        values: dict[str, str | int | bool] = {
             "id": broker.number,
             "cluster.id": self.cluster_id,
             "data": str(broker.data),
@@ -338,14 +392,27 @@ class LocalCluster:
         # A cluster that was founded without one goes on without one.
         if self._secret_path.exists():
             values["cluster.secret.file"] = str(self._secret_path)
+        if self._allows_open:
+            values[ALLOW_OPEN] = True
+        tls: Mapping[str, str | bool] = {}
+        if self.security is not None:
+            values.update(self.security.section())
+            tls = self.security.tls_section(broker.number)
         lines = ["# Written by `kafkaesque up` at every start.", "[broker]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        if tls:
+            lines += ["", "[tls]"]
+            lines += [f"{name} = {json.dumps(value)}" for name, value in tls.items()]
         lines += ["", "[controllers]"]
         for number in voters:
             lines.append(f'{number} = "{self._host}:{self.broker(number).ports.peer}"')
         lines += ["", "[options]"]
         lines += [f'"{name}" = {json.dumps(value)}' for name, value in self._options.items()]
         return "\n".join(lines) + "\n"
+
+
+def _new_id() -> str:
+    return urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
 def _check_ours(directory: Path) -> None:
@@ -399,7 +466,8 @@ def _lock(directory: Path) -> IO[str]:
 
 def _environment() -> dict[str, str]:
     """Return our environment without what would give all brokers one id, port or directory."""
-    own = {"KAFKAESQUE_" + name.upper().replace(".", "_") for name in SERVER_OPTIONS.names()}
+    words = [*SERVER_OPTIONS.names(), *(f"tls.{name}" for name in TLS_OPTIONS.names())]
+    own = {"KAFKAESQUE_" + word.upper().replace(".", "_") for word in words}
     return {name: value for name, value in os.environ.items() if name not in own}
 
 

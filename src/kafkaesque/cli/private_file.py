@@ -1,11 +1,17 @@
 """Files with secrets, which nobody else may read."""
 
 import os
+import secrets
 import stat
 from pathlib import Path
+from typing import Final
 
 from kafkaesque.cli.exit_codes import WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
+
+#: 192 random bits, as text.
+PASSWORD_BYTES: Final = 24
+_MODE: Final = 0o600
 
 
 def read_private(path: Path, bytes_max: int) -> bytes:
@@ -30,3 +36,30 @@ def read_private(path: Path, bytes_max: int) -> bytes:
 def wrong_file(message: str, hint: str = "") -> CommandFailed:
     """Return the failure for a file that is not as it has to be."""
     return CommandFailed(message, hint=hint, exit_code=WRONG_USAGE)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    half = path.with_name(f".{path.name}.new")
+    half.unlink(missing_ok=True)
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)
+
+
+def draw_password(path: Path) -> None:
+    """Write a new password to a file that is not there.
+
+    Raises:
+        FileExistsError: it is there.
+        OSError: it cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(PASSWORD_BYTES) + "\n")

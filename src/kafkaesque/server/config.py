@@ -7,11 +7,11 @@ wrong type or a value out of range with its name, what is allowed, and the neare
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaesque.access.principals import USER_PREFIX, Principal, read_principal
 from kafkaesque.access.secret import Secret
@@ -24,6 +24,14 @@ from kafkaesque.model.errors import ConfigError, InvalidRequest
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.options import Option, OptionTable, OptionType, OptionValue
 from kafkaesque.server.certificates import TlsSettings
+from kafkaesque.server.exposure import (
+    ALLOW_OPEN,
+    ALLOW_PLAINTEXT,
+    EXPOSURE_OPTIONS,
+    find_exposed,
+    find_exposed_peers,
+)
+from kafkaesque.server.first_users import FirstAccess, read_first_access
 from kafkaesque.server.keeper_file import read_keeper_keys
 from kafkaesque.server.listeners import (
     PORT_MAX,
@@ -101,6 +109,15 @@ SERVER_OPTIONS = OptionTable(
             default="",
             doc="Who may do everything, whatever the rules say, separated by semicolons: "
             "User:admin;User:ops.",
+        ),
+        *EXPOSURE_OPTIONS,
+        Option(
+            name="first.users.file",
+            type=STRING,
+            default="",
+            doc="File of users who may log in to a new cluster from its first moment, as "
+            "`kafkaesque user prepare` writes it; the same for all its brokers. It means nothing "
+            "to a cluster that exists.",
         ),
         Option(
             name="ssl.principal.mapping.rules",
@@ -305,11 +322,7 @@ def _make(
     host = str(values["host"])
     advertised = str(values["advertised.host"]) or host
     peer_address = Address(advertised, int(values["peer.port"]))
-    secret_file = str(values["cluster.secret.file"])
     first_controllers: dict[NodeId, Address | None] = {}
-    secrets: tuple[bytes, ...] = ()
-    seeds: tuple[Address, ...] = ()
-    super_users: tuple[Principal, ...] = ()
     all_tls: list[TlsSettings] = []
     listeners = _listeners(tables, values, broker, parsed_tls, all_tls, faults)
     with _gathered(faults):
@@ -322,16 +335,13 @@ def _make(
         check_can_be_told(advertised)
     with _gathered(faults):
         first_controllers = _controllers(controllers, node, peer_address)
-    with _gathered(faults):
-        secrets = read_secrets(Path(secret_file)) if secret_file else ()
+    others = _read_others(values, faults)
     keeper_keys = _keeper_keys(str(values["key.keeper.file"]), faults)
-    with _gathered(faults):
-        seeds = _seeds(str(values["seeds"]))
-    with _gathered(faults):
-        super_users = _super_users(str(values["super.users"]))
     oauth = _oauth(values, broker, faults)
     with _gathered(faults):
-        check_access(listeners, has_secret=bool(secret_file))
+        check_access(listeners, has_secret=bool(values["cluster.secret.file"]))
+    peer_listener = peer_address._replace(host=str(values["peer.host"]) or advertised)
+    faults += _exposed(values, parsed_tls, listeners, all_tls, peer_listener)
     if faults:
         raise ConfigError("\n".join(dict.fromkeys(faults)))
     config = BrokerConfig(
@@ -339,16 +349,18 @@ def _make(
         cluster_id=str(values["cluster.id"]),
         rack=str(values["rack"]) or None,
         peer_address=peer_address,
-        peer_listener=peer_address._replace(host=str(values["peer.host"]) or advertised),
+        peer_listener=peer_listener,
         peer_tls="" if parsed_tls["peers"] == "off" else PEERS,
         dials_peers_with_tls=parsed_tls["peers"] != "accept",
         takes_peers_in_the_clear=parsed_tls["peers"] in ("accept", "dial"),
         listeners=listeners,
         controllers=first_controllers,
-        secrets=secrets,
+        secrets=others.secrets,
         keeper_keys=keeper_keys,
-        seeds=seeds,
-        super_users=super_users,
+        seeds=others.seeds,
+        super_users=others.super_users,
+        first_users=others.first.verifiers,
+        first_rules=others.first.rules,
         principal_mapping_rules=str(values["ssl.principal.mapping.rules"]),
         options=parsed_options,
         data_dir=str(values["data"]),
@@ -376,6 +388,52 @@ def _oauth(
 def _keeper_keys(path: str, faults: list[str]) -> tuple[Secret, ...]:
     with _gathered(faults):
         return read_keeper_keys(Path(path)) if path else ()
+
+
+class _Others(NamedTuple):
+    """Who else belongs to the cluster: brokers and users."""
+
+    secrets: tuple[bytes, ...] = ()
+    seeds: tuple[Address, ...] = ()
+    super_users: tuple[Principal, ...] = ()
+    first: FirstAccess = FirstAccess()
+
+
+def _read_others(values: Mapping[str, OptionValue], faults: list[str]) -> _Others:
+    found = _Others()
+    secret_file = str(values["cluster.secret.file"])
+    with _gathered(faults):
+        secrets = read_secrets(Path(secret_file)) if secret_file else ()
+        found = found._replace(secrets=secrets)
+    with _gathered(faults):
+        found = found._replace(seeds=_seeds(str(values["seeds"])))
+    with _gathered(faults):
+        found = found._replace(super_users=_super_users(str(values["super.users"])))
+    first = FirstAccess()
+    with _gathered(faults):
+        path = str(values["first.users.file"])
+        first = _first_access(path, has_secret=bool(secret_file))
+    return found._replace(first=first)
+
+
+def _exposed(
+    values: Mapping[str, OptionValue],
+    tls: Mapping[str, OptionValue],
+    listeners: Sequence[Listener],
+    all_tls: Sequence[TlsSettings],
+    peer_listener: Address,
+) -> Iterator[str]:
+    allows_open, allows_plaintext = bool(values[ALLOW_OPEN]), bool(values[ALLOW_PLAINTEXT])
+    yield from find_exposed(
+        listeners, all_tls, allows_open=allows_open, allows_plaintext=allows_plaintext
+    )
+    yield from find_exposed_peers(
+        peer_listener,
+        has_secret=bool(values["cluster.secret.file"]),
+        is_encrypted=tls["peers"] == "on",
+        allows_open=allows_open,
+        allows_plaintext=allows_plaintext,
+    )
 
 
 def _listeners(
@@ -462,6 +520,15 @@ def _seeds(text: str) -> tuple[Address, ...]:
             f"seeds: {words[found.index(None)]!r} must be a peer address, such as 10.0.0.7:9190"
         )
     return tuple(address for address in found if address is not None)
+
+
+def _first_access(path: str, *, has_secret: bool) -> FirstAccess:
+    if path and not has_secret:
+        raise ConfigError(
+            "first.users.file needs cluster.secret.file: without a secret, anybody could join as a "
+            "broker, and read everything"
+        )
+    return read_first_access(Path(path)) if path else FirstAccess()
 
 
 def _super_users(text: str) -> tuple[Principal, ...]:

@@ -59,6 +59,8 @@ export async function run(main) {
     // Its default is a second, which is nothing where much else runs.
     connectionTimeout: 20_000,
     retry: { initialRetryTime: 50, retries: given.sasl ? 1 : 10 },
+    // A file of settings, as an application requires it: it says where and how.
+    ...(given.settings && require(given.settings)),
   })
   await zstd.init()
   try {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kafkaesque.access.acl_filters import AclFilter
@@ -43,6 +44,7 @@ from kafkaesque.broker.requests.access_commands import (
     UseRecoveryCode,
     UseTotpStep,
 )
+from kafkaesque.broker.requests.commands import RegisterBroker
 from kafkaesque.model.errors import FeatureUpdateFailed, InvalidRequest
 from tests.unit.access.makers import rule
 from tests.unit.broker.test_planner import Cluster
@@ -151,3 +153,43 @@ def test_a_snapshot_has_all_of_it(cluster: Cluster) -> None:
     assert loaded.access.credentials == cluster.state.access.credentials
     assert loaded.access.rules == cluster.state.access.rules
     assert loaded.access.rules_epoch == cluster.state.access.rules_epoch
+
+
+def registration(**more: object) -> RegisterBroker:
+    given: dict[str, object] = {
+        "node": 1,
+        "host": "h",
+        "kafka_port": 1,
+        "text_port": 0,
+        "peer_host": "h",
+        "peer_port": 3,
+        "rack": None,
+        "incarnation": 9,
+        "features": dict(KNOWN),
+    }
+    return msgspec.convert({**given, **more}, RegisterBroker)
+
+
+def test_a_new_cluster_begins_with_its_first_users_and_rules() -> None:
+    cluster = Cluster(0)
+    first = rule("allow", "User:alice")
+    asked = msgspec.structs.replace(
+        registration(), first_users=(VERIFIER,), first_rules=(first, first)
+    )
+    cluster.do(asked)
+    access = cluster.state.access
+    assert access.scram_verifiers("alice")[0].stored_key == VERIFIER.stored_key
+    assert [each.principal for each in access.rules.values()] == ["User:alice"]
+    # Another broker, or the same one once more, brings nothing to a cluster that exists.
+    other = verifier_of_password(SCRAM_SHA_256, "eve", Secret.of("x"), b"a salt of tests", 4096)
+    for node in (1, 2):
+        later = msgspec.structs.replace(registration(node=node), first_users=(other,))
+        cluster.do(later)
+    assert set(cluster.state.access.users) == {"alice"}
+
+
+def test_an_older_release_that_founds_a_cluster_takes_no_users() -> None:
+    cluster = Cluster(0)
+    older = registration(features={METADATA: (1, LEVEL_WITH_ACCESS - 1)})
+    cluster.do(msgspec.structs.replace(older, first_users=(VERIFIER,)))
+    assert cluster.state.access.users == {}

@@ -280,7 +280,11 @@ def test_a_check_refuses_what_the_start_refuses(prepared: LocalCluster) -> None:
     broker = prepared.broker(1)
     config = str(broker.config_path)
     assert run("broker", "--config", config, "--check")[0] == 0
-    code, _, errors = run("broker", "--config", config, "--check", "-o", "peer.host=203.0.113.7")
+    outside = ("broker", "--config", config, "--check", "-o", "peer.host=203.0.113.7")
+    code, _, errors = run(*outside)
+    assert code == 2
+    assert "allow.plaintext.listeners = true" in errors
+    code, _, errors = run(*outside, "-o", "allow.plaintext.listeners=true")
     assert code == 2
     assert "cannot listen on 203.0.113.7" in errors
     broker.data.mkdir()

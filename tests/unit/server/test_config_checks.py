@@ -23,6 +23,10 @@ from kafkaesque.server.config_checks import (
 SECRET = "0123456789abcdef"
 
 
+#: For brokers that other machines reach.
+MEANT = "allow.open.listeners = true"
+
+
 def load(directory: Path, broker: str, more: str = "") -> ServerConfig:
     path = directory / "broker.toml"
     path.write_text(f"[broker]\n{broker}\n{more}\n")
@@ -41,6 +45,7 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once(tmp_path: Path) -> None:
 kafka.prot = 9092
 admin.port = 9092
 host = "0.0.0.0"
+allow.open.listeners = true
 seeds = "10.0.0.1"
 cluster.secret.file = "/nowhere/secret"
 [options]
@@ -175,10 +180,10 @@ def test_a_place_to_listen_that_this_machine_does_not_have_is_named(
 ) -> None:
     more = f'host = "{host}"\nadvertised.host = "127.0.0.1"'
     with pytest.raises(ConfigError, match=f"cannot listen on {host}:9092"):
-        check_addresses(load(tmp_path, f"id = 1\n{more}"))
+        check_addresses(load(tmp_path, f"id = 1\n{MEANT}\n{more}"))
     more = f'peer.host = "{host}"'
     with pytest.raises(ConfigError, match=f"cannot listen on {host}:9190"):
-        check_addresses(load(tmp_path, f"id = 1\n{more}"))
+        check_addresses(load(tmp_path, f"id = 1\n{MEANT}\n{more}"))
 
 
 def test_a_port_that_is_in_use_is_no_fault_of_a_file(tmp_path: Path) -> None:
@@ -227,7 +232,7 @@ def test_a_seed_that_is_a_kafka_port_is_told_of(tmp_path: Path, answer: bytes) -
 def test_the_peer_port_listens_where_it_is_told_and_others_are_told_the_advertised_host(
     tmp_path: Path,
 ) -> None:
-    host = 'advertised.host = "192.0.2.1"'
+    host = f'{MEANT}\nadvertised.host = "192.0.2.1"'
     assert load(tmp_path, host).broker.peer_listener == Address("192.0.2.1", 9190)
     broker = load(tmp_path, f'{host}\npeer.host = "0.0.0.0"').broker
     assert broker.peer_listener == Address("0.0.0.0", 9190)
@@ -242,7 +247,8 @@ def test_nobody_is_told_to_connect_to_every_address(tmp_path: Path, host: str) -
 
 
 def test_who_listens_everywhere_says_where_it_is_reached(tmp_path: Path) -> None:
-    config = load(tmp_path, 'host = "0.0.0.0"\nadvertised.host = "kafkaesque.example"')
+    where = 'host = "0.0.0.0"\nadvertised.host = "kafkaesque.example"'
+    config = load(tmp_path, f"{MEANT}\n{where}")
     assert config.broker.kafka_address.host == "kafkaesque.example"
     # DescribeConfigs shows both.
     assert config.broker.listeners[0].address == Address("0.0.0.0", 9092)

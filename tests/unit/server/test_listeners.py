@@ -12,6 +12,9 @@ from kafkaesque.env.network import Address
 from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.config import load_config
 
+#: For brokers that other machines reach.
+MEANT = "allow.open.listeners = true\n"
+
 
 def listeners(directory: Path, text: str, **environment: str) -> Sequence[Listener]:
     path = directory / "broker.toml"
@@ -24,7 +27,7 @@ def told(found: Sequence[Listener]) -> list[tuple[str, str, str, str]]:
 
 
 def test_without_tables_each_protocol_has_its_port(tmp_path: Path) -> None:
-    found = listeners(tmp_path, '[broker]\nadvertised.host = "k.example"\ntext.port = 0\n')
+    found = listeners(tmp_path, f'[broker]\n{MEANT}advertised.host = "k.example"\ntext.port = 0\n')
     assert told(found) == [
         (KAFKA, "kafka", "127.0.0.1:9092", "k.example:9092"),
         (ADMIN, "admin", "127.0.0.1:8080", "k.example:8080"),
@@ -34,9 +37,9 @@ def test_without_tables_each_protocol_has_its_port(tmp_path: Path) -> None:
 def test_a_table_takes_the_place_of_its_protocols_default(tmp_path: Path) -> None:
     found = listeners(
         tmp_path,
-        """
+        f"""
 [broker]
-host = "127.0.0.2"
+{MEANT}host = "127.0.0.2"
 [[listener]]
 name = "inside"
 port = 9093

@@ -10,12 +10,14 @@ from kafkaesque.model.errors import ConfigError
 from kafkaesque.server.certificates import ClientAuth, TlsSettings
 from kafkaesque.server.config import ServerConfig, load_config
 
+#: For brokers that other machines reach.
+MEANT = "allow.open.listeners = true"
 OWN = 'certificate = "a.pem"\nkey = "a.key"\n'
 
 
 def load(directory: Path, text: str, **environment: str) -> ServerConfig:
     path = directory / "broker.toml"
-    path.write_text(f'[broker]\nid = 7\ncluster.id = "c"\nhost = "10.0.0.7"\n{text}')
+    path.write_text(f'[broker]\nid = 7\ncluster.id = "c"\n{MEANT}\nhost = "10.0.0.7"\n{text}')
     return load_config(path, environment=environment)
 
 

@@ -92,6 +92,7 @@ class Registration:
         config = self._config
         kafka = config.kafka_address
         ports = {each.protocol: each.advertised.port for each in reversed(config.listeners)}
+        is_new = not self._metadata.state.features
         command = RegisterBroker(
             node=self._node,
             host=kafka.host,
@@ -105,6 +106,9 @@ class Registration:
             features=dict(KNOWN),
             admin_port=ports.get(ADMIN, 0),
             endpoints={each.name: (each.protocol, *each.advertised) for each in config.listeners},
+            # An older cluster would not take them: they need not travel.
+            first_users=config.first_users if is_new else (),
+            first_rules=config.first_rules if is_new else (),
         )
         self._controller.submit(command, 10 * REGISTER_RETRY_MS, self._on_outcome)
 

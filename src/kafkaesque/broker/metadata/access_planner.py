@@ -1,5 +1,6 @@
 """What the controller decides of access, as records of the metadata's log."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,7 +16,8 @@ from kafkaesque.access.sessions import plan_session
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.feature_planner import check_may_change_access
-from kafkaesque.broker.metadata.records import AccessChanged
+from kafkaesque.broker.metadata.features import LEVEL_WITH_ACCESS, METADATA
+from kafkaesque.broker.metadata.records import AccessChanged, FeatureLevelChanged
 from kafkaesque.broker.requests.access_commands import (
     AccessCommand,
     AddRules,
@@ -33,6 +35,7 @@ from kafkaesque.broker.requests.access_commands import (
     UseRecoveryCode,
     UseTotpStep,
 )
+from kafkaesque.broker.requests.commands import RegisterBroker
 
 #: Delegation tokens that are over and go when the next one is made.
 ENDED_REMOVED_MAX: Final = 100
@@ -102,6 +105,29 @@ def _use_of(command: OpenSession) -> FactorUse | None:
     if command.step >= 0:
         return TotpUse(credential=credential, step=command.step)
     return RecoveryUse(credential=credential, digest=command.digest)
+
+
+def plan_first_access(
+    state: ClusterState, levels: Sequence[FeatureLevelChanged], command: RegisterBroker
+) -> list[AccessChanged]:
+    """Return the users and rules that a new cluster begins with; nothing in an older cluster.
+
+    Args:
+        levels: of the features of a cluster that is being founded; empty if it is none.
+
+    Raises:
+        InvalidRequest: a user or a rule is not possible.
+    """
+    level = next((each.level for each in levels if each.name == METADATA), 0)
+    if level < LEVEL_WITH_ACCESS:
+        return []
+    access, found = state.access, list[AnyAccessRecord]()
+    for verifier in command.first_users:
+        records = planner.plan_credential(access, verifier)
+        access = access.apply_all(records)
+        found += records
+    found += planner.plan_rules(access, command.first_rules)
+    return [AccessChanged(change=each) for each in found]
 
 
 def _plan_extension(state: AccessState, command: ExtendToken) -> list[AnyAccessRecord]:

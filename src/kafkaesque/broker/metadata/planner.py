@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kafkaesque.access.records import KeyRemoved
 from kafkaesque.access.sealed import topic_key_name
-from kafkaesque.broker.metadata.access_planner import plan_access
+from kafkaesque.broker.metadata.access_planner import plan_access, plan_first_access
 from kafkaesque.broker.metadata.client_quotas import ENTITIES_MAX, check_quota, make_entity
 from kafkaesque.broker.metadata.cluster_state import ALL_BROKERS, ClusterState, TopicState
 from kafkaesque.broker.metadata.controller_planner import (
@@ -236,8 +236,9 @@ def _plan_registration(state: ClusterState, command: RegisterBroker, inputs: Pla
         endpoints=_plan_endpoints(state, command, levels),
     )
     founders = plan_founders(state, levels, inputs.controllers)
+    users = plan_first_access(state, levels, command)
     news = [] if state.brokers.get(NodeId(command.node)) == record else [record]
-    return Plan(records=[*levels, *founders, *news], result=Done())
+    return Plan(records=[*levels, *founders, *users, *news], result=Done())
 
 
 def _plan_endpoints(

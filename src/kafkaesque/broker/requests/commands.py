@@ -2,6 +2,8 @@
 
 import msgspec
 
+from kafkaesque.access.credentials import ScramVerifier
+from kafkaesque.access.rules import Rule
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
@@ -25,6 +27,10 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     admin_port: int = 0
     #: By the names of its listeners: protocol, host and port.
     endpoints: dict[str, tuple[str, str, int]] = msgspec.field(default_factory=dict)
+    #: Who may log in to a cluster that this registration founds; nothing in any other.
+    first_users: tuple[ScramVerifier, ...] = ()
+    #: What they may do.
+    first_rules: tuple[Rule, ...] = ()
 
 
 class RemoveBroker(ClientCommand, frozen=True, tag="remove-broker", kw_only=True):

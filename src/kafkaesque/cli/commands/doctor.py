@@ -46,6 +46,10 @@ def doctor(
             least=0, most=AGE_S_MAX, help="Warn if a transaction is open for longer, in seconds."
         ),
     ] = 900.0,
+    certificate: Annotated[
+        float,
+        number_option(least=0, most=AGE_S_MAX, help="Warn if a certificate ends sooner, in days."),
+    ] = 30.0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
@@ -60,14 +64,19 @@ def doctor(
       kafkaesque doctor
       kafkaesque doctor --bootstrap-server 10.0.0.7:9092,10.0.0.8:9092 --lag 60 --json
     """
+    from kafkaesque.cli.doctor.access_probe import look_at_access
     from kafkaesque.cli.doctor.checks import diagnose
     from kafkaesque.cli.doctor.findings import Limits
     from kafkaesque.cli.doctor.probe import look_closely
 
     limits = Limits(
-        disk_free_percent=disk_free, clock_s=clock, lag_s=lag, transaction_s=transaction
+        disk_free_percent=disk_free,
+        clock_s=clock,
+        lag_s=lag,
+        transaction_s=transaction,
+        certificate_days=certificate,
     )
-    facts = look_closely(bootstrap, transaction_s=transaction)
+    facts = look_at_access(look_closely(bootstrap, transaction_s=transaction))
     found = diagnose(facts, limits)
     screen = Screen(json=json)
     if json:

@@ -19,7 +19,7 @@ from kafkaesque.cli.screen import Screen, Table
 if TYPE_CHECKING:
     from kafkaesque.cli.access_requests import ShownRule, Wanted
 
-app = new_app(help="Rules of who may do what: create, list, delete.")
+app = new_app(help="Rules of who may do what: create, list, explain, delete.")
 
 #: Topics that are named of those that a rule matches.
 NAMED_MAX: Final = 10
@@ -36,6 +36,15 @@ IdOption = Annotated[
     typer.Option("--transactional-id", metavar="NAME", help="A transactional id, or * for any."),
 ]
 ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
+PrincipalOption = Annotated[
+    str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME or Role:NAME.")
+]
+OneOperationOption = Annotated[
+    str | None, typer.Option("--operation", "-o", metavar="OPERATION", help="Only of this one.")
+]
+EffectOption = Annotated[
+    str | None, typer.Option("--effect", metavar="allow|deny", help="Only of this effect.")
+]
 PrefixOption = Annotated[
     bool, typer.Option("--prefix", help="All names that begin with the given one.")
 ]
@@ -66,18 +75,19 @@ def create(
         str, typer.Option("--host", metavar="ADDRESS", help="Only from an address or network.")
     ] = "*",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which topics it is for, and add nothing.")
+        bool, typer.Option("--dry-run", help="Show what it is for, and add nothing.")
     ] = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Add a rule, and show which topics there are that it is for.
+    """Add a rule, and show which topics or groups there are that it is for.
 
     \b
     Example:
       kafkaesque rule create User:app -o read -o write --topic orders- --prefix
       kafkaesque rule create User:app -o read --group orders- --prefix
     """
+    from kafkaesque.access.operations import ResourceType
     from kafkaesque.cli import access_requests as requests
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
@@ -94,19 +104,26 @@ def create(
         )
         for each in operation
     ]
-    matched = [] if topic is None else requests.topics_of(bootstrap, name, is_prefix=prefix)
+    matched = requests.names_of(bootstrap, ResourceType(kind), name, is_prefix=prefix)
     if not dry_run:
         requests.add_rules(bootstrap, rules)
-    verb = "would be for" if dry_run else "is for"
-    sentence = f"the rule {verb} {_told(matched)}" if topic is not None else "the rule is added"
-    if topic is None and dry_run:
-        sentence = "the rule would be added"
-    Screen(json=json).done(sentence, {"added": not dry_run, "topics": matched})
+    if matched is None:
+        sentence = f"the rule {'would be' if dry_run else 'is'} added"
+    else:
+        noun = "topic" if topic is not None else "group"
+        verb = "would be for" if dry_run else "is for"
+        sentence = f"the rule {verb} {_told(matched, noun)}"
+    document = {
+        "added": not dry_run,
+        "topics": matched if topic is not None else [],
+        "names": matched,
+    }
+    Screen(json=json).done(sentence, document)
 
 
-def _told(topics: Sequence[str]) -> str:
+def _told(topics: Sequence[str], noun: str) -> str:
     if not topics:
-        return "no topic that there is now"
+        return f"no {noun} that there is now"
     more = len(topics) - NAMED_MAX
     named = ", ".join(topics[:NAMED_MAX])
     return f"{named} and {more} more" if more > 0 else named
@@ -145,15 +162,17 @@ def _operation(word: str) -> int:
 
 @app.command("list")
 def list_all(
-    principal: Annotated[
-        str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME.")
-    ] = None,
+    principal: PrincipalOption = None,
     topic: TopicOption = None,
     group: GroupOption = None,
+    transactional_id: IdOption = None,
+    cluster: ClusterOption = False,
+    operation: OneOperationOption = None,
+    effect: EffectOption = None,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """List rules.
+    """List the rules that all of the given options are for.
 
     \b
     Example:
@@ -161,24 +180,41 @@ def list_all(
     """
     from kafkaesque.cli.access_requests import list_rules
 
-    _show(Screen(json=json), list_rules(bootstrap, _wanted(principal, topic, group)))
+    resource = _maybe_resource(topic, group, transactional_id, cluster=cluster)
+    wanted = _wanted(principal, resource, operation, effect)
+    _show(Screen(json=json), list_rules(bootstrap, wanted))
+
+
+def _maybe_resource(
+    topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool
+) -> tuple[int, str] | None:
+    if topic is None and group is None and transactional_id is None and not cluster:
+        return None
+    return _resource(topic, group, transactional_id, cluster=cluster)
 
 
 def _wanted(
-    principal: str | None, topic: str | None, group: str | None, *, is_prefix: bool | None = None
+    principal: str | None,
+    resource: tuple[int, str] | None,
+    operation: str | None,
+    effect: str | None,
+    *,
+    is_prefix: bool | None = None,
 ) -> "Wanted":
     from kafkaesque.access.operations import ResourceType
-    from kafkaesque.cli.access_requests import Wanted
+    from kafkaesque.cli import access_requests as requests
 
-    if topic is not None and group is not None:
-        raise wrong_usage("give --topic or --group, not both")
-    kind = None
-    if topic is not None:
-        kind = ResourceType.TOPIC
-    elif group is not None:
-        kind = ResourceType.GROUP
-    name = topic if topic is not None else group
-    return Wanted(principal=principal, resource_type=kind, name=name, is_prefix=is_prefix)
+    effects = {None: requests.ANY, "allow": requests.ALLOW, "deny": requests.DENY}
+    if effect not in effects:
+        raise wrong_usage(f"there is no effect {effect!r}", "allow or deny")
+    return requests.Wanted(
+        principal=principal,
+        resource_type=None if resource is None else ResourceType(resource[0]),
+        name=None if resource is None else resource[1],
+        is_prefix=is_prefix,
+        operation=requests.ANY if operation is None else _operation(operation),
+        effect=effects[effect],
+    )
 
 
 def _show(screen: Screen, rules: "Sequence[ShownRule]") -> None:
@@ -188,11 +224,17 @@ def _show(screen: Screen, rules: "Sequence[ShownRule]") -> None:
 
 @app.command()
 def delete(
-    principal: Annotated[
-        str | None, typer.Option("--principal", metavar="WHO", help="Only of User:NAME.")
-    ] = None,
+    principal: PrincipalOption = None,
     topic: TopicOption = None,
     group: GroupOption = None,
+    transactional_id: IdOption = None,
+    cluster: ClusterOption = False,
+    operation: OneOperationOption = None,
+    effect: EffectOption = None,
+    prefix: Annotated[
+        bool | None,
+        typer.Option("--prefix/--literal", help="Only rules for prefixes, or for whole names."),
+    ] = None,
     yes: YesOption = False,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
@@ -205,9 +247,10 @@ def delete(
     """
     from kafkaesque.cli.access_requests import list_rules, remove_rules
 
-    if principal is None and topic is None and group is None:
-        raise wrong_usage("give --principal, --topic or --group: all rules are too many")
-    wanted = _wanted(principal, topic, group)
+    resource = _maybe_resource(topic, group, transactional_id, cluster=cluster)
+    if principal is None and resource is None:
+        raise wrong_usage("give --principal or a resource: all rules are too many")
+    wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
     screen = Screen(json=json)
     if not yes:
         import sys
@@ -220,3 +263,51 @@ def delete(
     screen.done(
         f"{len(removed)} rules are deleted", {"deleted": [asdict(each) for each in removed]}
     )
+
+
+@app.command()
+def explain(
+    operation: Annotated[
+        str,
+        typer.Option(
+            "--operation",
+            "-o",
+            metavar="OPERATION",
+            help="Such as read or write.",
+            show_default=False,
+        ),
+    ],
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic.")] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="NAME", help="A group.")] = None,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="NAME", help="A transactional id.")
+    ] = None,
+    cluster: ClusterOption = False,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show who may do something, and because of which rule or role.
+
+    Nobody else may. The resource need not exist.
+
+    \b
+    Example:
+      kafkaesque rule explain -o read --topic orders-eu
+    """
+    from kafkaesque.access.administration import AskGrants, Grants
+    from kafkaesque.access.operations import Operation, ResourceType
+    from kafkaesque.cli.access_requests import ask_access
+
+    kind, name = _resource(topic, group, transactional_id, cluster=cluster)
+    asked = AskGrants(
+        operation=Operation(_operation(operation)), resource_type=ResourceType(kind), name=name
+    )
+    found = ask_access(bootstrap, asked, Grants).grants
+    rows = [
+        (each.principal, each.rule or "is a super user", "; ".join(each.but_for)) for each in found
+    ]
+    document = [
+        {"principal": each.principal, "rule": each.rule or None, "but_for": list(each.but_for)}
+        for each in found
+    ]
+    Screen(json=json).show(Table(columns=("WHO", "BECAUSE OF", "BUT"), rows=rows), document)

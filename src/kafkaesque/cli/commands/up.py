@@ -1,6 +1,7 @@
 """`kafkaesque up`: a whole local cluster in the foreground."""
 
 import queue
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -24,10 +25,13 @@ from kafkaesque.cli.local_cluster import (
 )
 from kafkaesque.cli.own_name import own_name
 from kafkaesque.cli.screen import Screen
+from kafkaesque.cli.secure_files import ADMIN, APP, APP_PREFIX, SecureFiles, leave_clusters
 
 BROKERS_DEFAULT = 3
 #: Kafka, text, peer, admin.
 PORTS_DEFAULT = (9092, 7070, 9190, 8080)
+#: Clients of the other protocols cannot log in yet: a secure cluster has neither port by default.
+SECURE_PORTS_DEFAULT = (9092, 0, 9190, 0)
 BROKERS_MAX = 100
 PROBE_S = 0.05
 #: How often to see whether somebody has started a broker again that had ended.
@@ -39,51 +43,82 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 app = new_app()
 
 
+BrokersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=BROKERS_MAX, help="Brokers.", show_default="3, or as many as there were"
+    ),
+]
+DataOption = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        "--directory",
+        help="Directory for data, configuration and logs; it is kept.",
+    ),
+]
+SecureOption = Annotated[
+    bool,
+    typer.Option(
+        "--secure", help="TLS and a log-in, with users and ready files for their clients."
+    ),
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Kafka port of broker 1; the next for broker 2.", show_default="9092, or as before"
+    ),
+]
+TextPortOption = Annotated[
+    int | None,
+    typer.Option(help="Text port of broker 1; 0: none.", show_default="7070, or as before"),
+]
+PeerPortOption = Annotated[
+    int | None,
+    typer.Option(help="Peer port of broker 1.", show_default="9190, or as before"),
+]
+AdminPortOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Admin port of broker 1, for metrics and health; 0: none.",
+        show_default="8080, or as before",
+    ),
+]
+ProtocolsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help=f"Protocols to open, with commas between them, of {', '.join(PROTOCOLS)}.",
+        show_default="all, or as before",
+    ),
+]
+HostOption = Annotated[str, typer.Option(help="Address to listen on.")]
+AllowOpenOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-open-listeners",
+        help="With a --host that other machines reach: let everybody there do everything.",
+    ),
+]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="A broker option."),
+]
+
+
 @app.command()
 def up(
-    brokers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=BROKERS_MAX, help="Brokers.", show_default="3, or as many as there were"
-        ),
-    ] = None,
-    data: Annotated[
-        Path, typer.Option(help="Directory for data, configuration and logs; it is kept.")
-    ] = Path("kafkaesque-data"),
-    port: Annotated[
-        int | None,
-        typer.Option(
-            help="Kafka port of broker 1; the next for broker 2.", show_default="9092, or as before"
-        ),
-    ] = None,
-    text_port: Annotated[
-        int | None,
-        typer.Option(help="Text port of broker 1; 0: none.", show_default="7070, or as before"),
-    ] = None,
-    peer_port: Annotated[
-        int | None,
-        typer.Option(help="Peer port of broker 1.", show_default="9190, or as before"),
-    ] = None,
-    admin_port: Annotated[
-        int | None,
-        typer.Option(
-            help="Admin port of broker 1, for metrics and health; 0: none.",
-            show_default="8080, or as before",
-        ),
-    ] = None,
-    protocols: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help=f"Protocols to open, with commas between them, of {', '.join(PROTOCOLS)}.",
-            show_default="all, or as before",
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A broker option."),
-    ] = None,
+    brokers: BrokersOption = None,
+    data: DataOption = Path("kafkaesque-data"),
+    secure: SecureOption = False,
+    port: PortOption = None,
+    text_port: TextPortOption = None,
+    peer_port: PeerPortOption = None,
+    admin_port: AdminPortOption = None,
+    protocols: ProtocolsOption = None,
+    host: HostOption = "127.0.0.1",
+    allow_open_listeners: AllowOpenOption = False,
+    option: OptionOption = None,
     json: JsonOption = False,
 ) -> None:
     """Run a whole local cluster in the foreground, each broker a process; Ctrl-C stops it.
@@ -96,13 +131,24 @@ def up(
       kafkaesque up
       kafkaesque up --brokers 1 --data ./data --port 19092 --option num.partitions=6
       kafkaesque up --protocols kafka,admin
+      kafkaesque up --secure --directory ./secured
     """
+    before = read_cluster_file(data)
+    is_secure = secure or (before is not None and before.is_secure)
     given = (port, text_port, peer_port, admin_port)
-    ports = choose_ports(read_cluster_file(data), brokers, given)
+    defaults = SECURE_PORTS_DEFAULT if is_secure else PORTS_DEFAULT
+    ports = choose_ports(before, brokers, given, defaults)
     if protocols is not None:
         ports = narrowed(ports, protocols, ports_from(*PORTS_DEFAULT, len(ports)))
     options = parse_pairs(option or (), "--option", "num.partitions=6")
-    cluster = LocalCluster(data, ports, host=host, options=options)
+    cluster = LocalCluster(
+        data,
+        ports,
+        host=host,
+        options=options,
+        is_secure=secure,
+        allows_open=allow_open_listeners,
+    )
     if not _run(cluster, Screen(json=json)):
         raise typer.Exit(FAILED)
 
@@ -110,6 +156,10 @@ def up(
 def _run(cluster: LocalCluster, screen: Screen) -> bool:
     """Start the cluster, watch it, stop it; return whether its end was wanted."""
     cluster.prepare()
+    if cluster.security is None:
+        leave_clusters()
+    else:
+        cluster.security.use_here()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda signum, _: cluster.events.put(Signalled(number=signum)))
     began = time.monotonic()
@@ -124,13 +174,13 @@ def choose_ports(
     before: ClusterFile | None,
     brokers: int | None,
     given: tuple[int | None, int | None, int | None, int | None],
+    defaults: tuple[int, int, int, int] = PORTS_DEFAULT,
 ) -> list[BrokerPorts]:
     """Return the ports of every broker: as they were, unless something else is asked for."""
     count = brokers or (len(before.brokers) if before else BROKERS_DEFAULT)
     if before is None or any(port is not None for port in given):
         kafka, text, peer, admin = (
-            default if port is None else port
-            for port, default in zip(given, PORTS_DEFAULT, strict=True)
+            default if port is None else port for port, default in zip(given, defaults, strict=True)
         )
         return ports_from(kafka, text, peer, admin, count)
     last = before.brokers[-1]
@@ -153,6 +203,8 @@ class Watcher:
         self._ended: set[int] = set()
         self._is_ready = False
         self._has_complained = False
+        #: Why the cluster is not known to be whole.
+        self._reason = ""
 
     def run(self) -> bool:
         """Return whether the end was wanted; the brokers that are left still run."""
@@ -204,13 +256,16 @@ class Watcher:
                 self._screen.note(f"still waiting for broker {broker.number}: {broker.log_path}")
             if not missing:
                 self._screen.note("all brokers serve; still waiting until they know one another")
+                if self._reason:
+                    self._screen.note(f"  {self._reason}")
 
     def _is_whole(self) -> bool:
         from kafkaesque.cli.commands.cluster import read_status
 
         try:
             found = read_status(self._cluster.bootstrap_servers)
-        except CommandFailed:
+        except CommandFailed as failure:
+            self._reason = failure.message
             return False
         return found.controller >= 0 and found.is_ready(len(self._cluster.brokers))
 
@@ -224,6 +279,7 @@ class Watcher:
                 "event": "ready",
                 "bootstrap_servers": cluster.bootstrap_servers,
                 "brokers": brokers,
+                "is_secure": cluster.security is not None,
             }
             self._screen.show_json(document)
             return
@@ -235,8 +291,14 @@ class Watcher:
         first = cluster.brokers[0]
         if first.ports.admin:
             host = first.address.rpartition(":")[0]
-            lines += ["", f"The console: http://{host}:{first.ports.admin}/"]
-        lines += ["", "Try next, in another terminal:", "", *_suggestions(cluster), ""]
+            scheme = "http" if cluster.security is None else "https"
+            lines += ["", f"The console: {scheme}://{host}:{first.ports.admin}/"]
+        if cluster.security is not None:
+            lines += _told_of_security(cluster.security, has_admin=bool(first.ports.admin))
+            suggestions = _secure_suggestions(cluster.security)
+        else:
+            suggestions = _suggestions(cluster)
+        lines += ["", "Try next, in another terminal:", "", *suggestions, ""]
         lines.append("Ctrl-C stops the cluster; the data stays.")
         print("\n".join(lines), flush=True)
 
@@ -286,6 +348,37 @@ def _suggestions(cluster: LocalCluster) -> list[str]:
             f"  telnet {first.address.rpartition(':')[0]} {first.ports.text}   and then: HELP"
         )
     return lines
+
+
+def _told_of_security(files: SecureFiles, *, has_admin: bool) -> list[str]:
+    lines = [
+        "",
+        "Clients log in, over TLS:",
+        f"  {ADMIN}   may do everything; the password is in {files.password_file(ADMIN)}",
+        f"  {APP}     may do everything with topics, groups and transactional ids {APP_PREFIX}...",
+        "",
+        f"Ready files for clients: {files.clients}",
+    ]
+    if has_admin:
+        lines += [
+            "The admin port has no log-in yet: every program on this machine may use it to read,",
+            "write and delete everything.",
+        ]
+    return lines
+
+
+def _secure_suggestions(files: SecureFiles) -> list[str]:
+    name, clients = own_name(), files.clients
+    return [
+        f"  . {shlex.quote(str(clients / f'{APP}.env'))}     be {APP}, in this terminal",
+        f"  {name} publish {APP_PREFIX}greetings hello",
+        f"  {name} consume {APP_PREFIX}greetings --from-beginning --max 1",
+        f"  kcat -F {shlex.quote(str(clients / f'{APP}.librdkafka.conf'))} -L",
+        "",
+        f"  . {shlex.quote(str(clients / f'{ADMIN}.env'))}   be {ADMIN}: who may do what",
+        f"  {name} user create mia --password-file mia.password",
+        f"  {name} rule create User:mia -o read --topic {APP_PREFIX} --prefix",
+    ]
 
 
 def _stop(cluster: LocalCluster, screen: Screen) -> None:

@@ -1,7 +1,8 @@
-"""`kafkaesque user`: users who log in by SCRAM."""
+"""`kafkaesque user`: users who log in."""
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,31 +16,54 @@ from kafkaesque.cli.arguments import (
 )
 from kafkaesque.cli.screen import Screen, Table
 
-app = new_app(help="Users who log in: create, list, delete; second factors.")
+if TYPE_CHECKING:
+    from kafkaesque.access.administration import ShownUser
+
+app = new_app(
+    help="Users who log in: create, list, alter, disable, enable, delete, prepare; second factors."
+)
 totp = new_app(
     help="Second factors (TOTP): add, remove.\n\n\b\nExample:\n  kafkaesque user totp add alice"
 )
 app.add_typer(totp, name="totp")
 
-#: 192 random bits, as text.
-PASSWORD_BYTES: Final = 24
+#: In place of a time.
+NEVER = "never"
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+PasswordFileOption = Annotated[
+    Path,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="Has the password. If there is no such file, a password is drawn and written to it.",
+        show_default=False,
+    ),
+]
+ExpiresOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expires", metavar="TIME", help="May log in until then, such as 2027-01-31; or never."
+    ),
+]
+NetworkOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--network",
+        metavar="ADDRESS",
+        help="May log in from there only, such as 10.0.0.0/8; or any.",
+    ),
+]
 
 
 @app.command()
 def create(
     name: NameArgument,
-    password_file: Annotated[
-        Path,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            help="Has the password. If there is no such file, a password is drawn and written to "
-            "it.",
-            show_default=False,
-        ),
-    ],
+    password_file: PasswordFileOption,
+    expires: ExpiresOption = None,
+    network: NetworkOption = None,
     iterations: Annotated[
         int, typer.Option("--iterations", min=4096, max=16_384, help="What a guess costs.")
     ] = 8192,
@@ -51,16 +75,20 @@ def create(
     \b
     Example:
       kafkaesque user create app --password-file app.password
+      kafkaesque user create guest --password-file guest.password --expires 2027-01-31
     """
     from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
     from kafkaesque.cli.access_requests import set_password
     from kafkaesque.cli.log_in import read_password
 
+    limits = _limits(expires, network)
     is_new = not password_file.exists()
     if is_new:
         _draw_password(password_file)
     password = read_password(password_file)
     set_password(bootstrap, name, password, tuple(SCRAM_MECHANISMS), iterations)
+    if limits:
+        _change(bootstrap, name, **limits)
     where = f"the password is in {password_file}" if is_new else f"by {password_file}"
     Screen(json=json).done(
         f"user {name} may log in; {where}", {"user": name, "password_file": str(password_file)}
@@ -68,37 +96,192 @@ def create(
 
 
 def _draw_password(path: Path) -> None:
-    import os
-    import secrets
-
     from kafkaesque.cli.arguments import wrong_usage
+    from kafkaesque.cli.private_file import draw_password
 
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        draw_password(path)
     except OSError as error:
         raise wrong_usage(
             f"cannot write {path}: {(error.strerror or str(error)).lower()}"
         ) from None
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(PASSWORD_BYTES) + "\n")
+
+
+def _limits(expires: str | None, network: list[str] | None) -> dict[str, Any]:
+    """Return what `ChangeUser` has to say of them; nothing where nothing is asked for."""
+    from kafkaesque.access.networks import read_network
+    from kafkaesque.cli.arguments import wrong_usage
+    from kafkaesque.cli.offset_words import parse_time_ms
+    from kafkaesque.model.errors import InvalidRequest
+
+    found: dict[str, Any] = {}
+    if expires is not None:
+        found["expires_ms"] = 0 if expires == NEVER else parse_time_ms(expires)
+    if network:
+        networks = () if network == ["any"] else tuple(network)
+        try:
+            for each in networks:
+                read_network(each)
+        except InvalidRequest as error:
+            raise wrong_usage(str(error), "--network 10.0.0.0/8, or --network any") from None
+        found["networks"] = networks
+    return found
+
+
+def _change(bootstrap: str, name: str, **change: Any) -> None:
+    from kafkaesque.access.administration import ChangeUser
+    from kafkaesque.cli.access_requests import change_access
+
+    change_access(bootstrap, ChangeUser(name=name, **change))
+
+
+@app.command()
+def alter(
+    name: NameArgument,
+    expires: ExpiresOption = None,
+    network: NetworkOption = None,
+    bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Change until when, and from where, a user may log in. Open connections are looked at, too.
+
+    \b
+    Example:
+      kafkaesque user alter guest --expires never --network 10.0.0.0/8 --network ::1
+    """
+    from kafkaesque.cli.arguments import wrong_usage
+
+    limits = _limits(expires, network)
+    if not limits:
+        raise wrong_usage("nothing is to be changed", "--expires TIME, --network ADDRESS")
+    _change(bootstrap, name, **limits)
+    Screen(json=json).done(f"user {name} is changed", {"user": name})
+
+
+@app.command()
+def disable(
+    name: NameArgument, bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False
+) -> None:
+    """Let a user log in no more, and close its connections; nothing of it is deleted.
+
+    \b
+    Example:
+      kafkaesque user disable guest
+    """
+    _change(bootstrap, name, is_disabled=True)
+    Screen(json=json).done(f"user {name} is disabled", {"user": name, "is_disabled": True})
+
+
+@app.command()
+def enable(
+    name: NameArgument, bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False
+) -> None:
+    """Let a user log in again that was disabled.
+
+    \b
+    Example:
+      kafkaesque user enable guest
+    """
+    _change(bootstrap, name, is_disabled=False)
+    Screen(json=json).done(f"user {name} is enabled", {"user": name, "is_disabled": False})
+
+
+@app.command()
+def prepare(
+    name: NameArgument,
+    password_file: PasswordFileOption,
+    file: Annotated[
+        Path, typer.Option("--file", metavar="FILE", help="What to write; it must not be there.")
+    ] = Path("first-users.json"),
+) -> None:
+    """Write a file with a user whom a new cluster begins with: first.users.file of its brokers.
+
+    So a cluster asks for a log-in from its first moment. The file has no password in it.
+
+    \b
+    Example:
+      kafkaesque user prepare admin --password-file admin.password
+    """
+    from kafkaesque.cli.arguments import wrong_usage
+    from kafkaesque.cli.log_in import read_password
+    from kafkaesque.cli.private_file import write_private
+    from kafkaesque.model.errors import InvalidRequest
+    from kafkaesque.server.first_users import FirstAccess, make_verifiers, write_first_access
+
+    if file.exists():
+        raise wrong_usage(f"{file} is there already")
+    if not password_file.exists():
+        _draw_password(password_file)
+    try:
+        verifiers = make_verifiers(name, read_password(password_file))
+        write_private(file, write_first_access(FirstAccess(verifiers)))
+    except InvalidRequest as error:
+        raise wrong_usage(str(error)) from None
+    except OSError as error:
+        raise wrong_usage(f"cannot write {file}: {error.strerror}") from None
+    typer.echo(
+        f"wrote {file} with user {name}; the password is in {password_file}\n"
+        "in the file of every broker of the new cluster:\n"
+        f'  [broker]\n  first.users.file = "{file.absolute()}"\n  super.users = "User:{name}"'
+    )
 
 
 @app.command("list")
 def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = False) -> None:
-    """List the users who can log in.
+    """List users: what they log in by, their roles, until when and from where they may.
 
     \b
     Example:
       kafkaesque user list
     """
-    from kafkaesque.cli.access_requests import list_users
+    from kafkaesque.cli.access_requests import read_users
 
-    users = list_users(bootstrap)
-    rows = [(name, ", ".join(mechanisms)) for name, mechanisms in sorted(users.items())]
-    Screen(json=json).show(
-        Table(columns=("USER", "LOGS IN BY"), rows=rows),
-        [{"user": name, "mechanisms": each} for name, each in sorted(users.items())],
-    )
+    users = read_users(bootstrap)
+    columns = ("USER", "LOGS IN BY", "ROLES", "UNTIL", "FROM", "STATE")
+    rows = [
+        (
+            each.name,
+            ", ".join(_means(each)),
+            ", ".join(each.roles),
+            _until(each),
+            ", ".join(_networks(each)) or "any",
+            "disabled" if each.is_disabled else "enabled",
+        )
+        for each in users
+    ]
+    Screen(json=json).show(Table(columns=columns, rows=rows), [_document(each) for each in users])
+
+
+def _means(user: "ShownUser") -> list[str]:
+    return [each.mechanism or each.kind for each in user.credentials]
+
+
+def _networks(user: "ShownUser") -> list[str]:
+    return list(dict.fromkeys(n for each in user.credentials for n in each.networks))
+
+
+def _expires_ms(user: "ShownUser") -> int:
+    """Return when the last of a user's credentials ends; 0 is never."""
+    ends = [each.expires_ms for each in user.credentials]
+    return 0 if not ends or 0 in ends else max(ends)
+
+
+def _until(user: "ShownUser") -> str:
+    expires_ms = _expires_ms(user)
+    if not expires_ms:
+        return NEVER
+    return datetime.fromtimestamp(expires_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _document(user: "ShownUser") -> dict[str, object]:
+    return {
+        "user": user.name,
+        "mechanisms": _means(user),
+        "roles": list(user.roles),
+        "expires_ms": _expires_ms(user) or None,
+        "networks": _networks(user),
+        "is_disabled": user.is_disabled,
+    }
 
 
 @app.command()
@@ -108,18 +291,18 @@ def delete(
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let a user log in no more, and close its connections. Its rules stay.
+    """Delete a user and all that it logs in by, and close its connections. Its rules stay.
 
     \b
     Example:
       kafkaesque user delete app --yes
     """
-    from kafkaesque.cli.access_requests import list_users, remove_passwords
+    from kafkaesque.cli.access_requests import delete_user, read_users
     from kafkaesque.cli.arguments import wrong_usage
     from kafkaesque.cli.failure import CommandFailed
 
-    mechanisms = list_users(bootstrap).get(name)
-    if mechanisms is None:
+    found = next((each for each in read_users(bootstrap) if each.name == name), None)
+    if found is None:
         raise CommandFailed(f"user {name} does not exist", hint="kafkaesque user list")
     if not yes:
         import sys
@@ -127,7 +310,7 @@ def delete(
         if not sys.stdin.isatty():
             raise wrong_usage("add --yes: nobody can be asked")
         typer.confirm(f"Delete the user {name}?", abort=True)
-    remove_passwords(bootstrap, name, mechanisms)
+    delete_user(bootstrap, found)
     Screen(json=json).done(f"user {name} can log in no more", {"deleted": name})
 
 

@@ -1,11 +1,13 @@
 """A broker's admin port, asked: its metrics, whether it is ready, and what its clock says."""
 
 import re
+import ssl
 import time
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 import msgspec
 
+from kafkaesque.cli import tls
 from kafkaesque.cli.doctor.facts import AdminFacts
 
 TIMEOUT_S = 5.0
@@ -44,7 +46,7 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         OSError: it does not answer, or somebody else does.
     """
     host, _, port = address.rpartition(":")
-    connection = HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    connection = _connect(host, int(port))
     try:
         # First the connection: what is measured is one way there and back.
         status, ready = _get(connection, "/health/ready")
@@ -80,6 +82,26 @@ def ask_admin(address: str, number: int) -> AdminFacts:
         controllers=controllers.voters,
         has_lost_log=controllers.has_lost_log,
     )
+
+
+def _connect(host: str, port: int) -> HTTPConnection:
+    """Return a connection, by TLS where commands speak it and this port does, too.
+
+    Raises:
+        OSError: nobody listens, or is not to be trusted.
+    """
+    context = tls.context()
+    if context is not None:
+        secured = HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
+        try:
+            secured.connect()
+        except ssl.SSLCertVerificationError:
+            raise
+        except ssl.SSLError:
+            pass  # This port may speak in the clear though others do not.
+        else:
+            return secured
+    return HTTPConnection(host, port, timeout=TIMEOUT_S)
 
 
 def read_metrics(page: str) -> tuple[dict[str, float], str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
+from kafkaesque.cli.doctor.access_checks import check_access
 from kafkaesque.cli.doctor.controller_checks import check_controllers
 from kafkaesque.cli.doctor.facts import AdminFacts, BrokerFacts, Facts, PartitionName
 from kafkaesque.cli.doctor.findings import Finding, Limits, Severity, named
@@ -381,4 +382,5 @@ CHECKS: Sequence[Check] = (
     check_groups,
     check_transactions,
     check_settings,
+    check_access,
 )

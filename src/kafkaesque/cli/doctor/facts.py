@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaesque.access.administration import Exposure, ShownUser
+from kafkaesque.cli.access_requests import ShownRule
 from kafkaesque.cli.moving_replicas import Move, Where
 from kafkaesque.cli.quorum import Quorum
 from kafkaesque.cli.recoveries import Recovery
@@ -107,6 +109,25 @@ class AdminFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateFacts:
+    """What a listener shows who it is by."""
+
+    listener: str
+    #: Unix time; None where it could not be seen.
+    ends_s: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessFacts:
+    """Who there is, and what they may do."""
+
+    users: Sequence[ShownUser]
+    super_users: Sequence[str]
+    rules: Sequence[ShownRule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """One broker that the others name."""
 
@@ -124,6 +145,9 @@ class BrokerFacts:
     admin_problem: str = ""
     #: Transactional ids whose transactions are open for longer than was asked.
     hanging: Sequence[str] = ()
+    #: How it listens and how new its rules are, if it says so.
+    exposure: Exposure | None = None
+    certificates: Sequence[CertificateFacts] = ()
 
     @property
     def controller(self) -> int | None:
@@ -176,6 +200,8 @@ class Facts:
     moves: Mapping[Where, Move] = field(default_factory=dict)
     #: The controllers, as the one that leads says.
     quorum: Quorum | None = None
+    #: Users and rules, if whoever asks may see them.
+    access: AccessFacts | None = None
     #: What could not be looked at, one sentence each.
     unseen: Sequence[str] = ()
 

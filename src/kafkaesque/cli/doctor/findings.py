@@ -42,6 +42,7 @@ class Limits:
     lag_s: float = 300.0
     lag_messages: int = 1
     transaction_s: float = 900.0
+    certificate_days: float = 30.0
     open_files_min: int = 4096
     #: A partition that is being recovered has a leader within seconds, if it gets one at all.
     recovery_s: float = 30.0

@@ -161,6 +161,8 @@ ROWS: Final[Mapping[int, Row]] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Row(
         (Need(_O.DESCRIBE, _T.DELEGATION_TOKEN), Need(_O.DESCRIBE_TOKENS, _T.USER))
     ),
+    ApiKey.DESCRIBE_ACCESS: _whole(_O.DESCRIBE),
+    ApiKey.ALTER_ACCESS: _whole(_O.ALTER),
 }
 
 #: APIs whose handlers ask for each topic, or token, themselves.

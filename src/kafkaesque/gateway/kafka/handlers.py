@@ -46,6 +46,8 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.RENEW_DELEGATION_TOKEN: _later("delegation_tokens", "on_renew"),
     ApiKey.EXPIRE_DELEGATION_TOKEN: _later("delegation_tokens", "on_expire"),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _later("delegation_tokens", "on_describe"),
+    ApiKey.DESCRIBE_ACCESS: _later("access", "on_describe_access"),
+    ApiKey.ALTER_ACCESS: _later("access", "on_alter_access"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -118,6 +120,12 @@ NOT_CARRIED_OUT: Mapping[int, str] = {
     92: _NO_SHARE_GROUPS,  # DeleteShareGroupOffsets
     93: _NO_STREAMS_GROUPS,  # StreamsGroupTopologyDescriptionUpdate
     94: "controllers are brokers: RemoveRaftVoter and UnregisterBroker do it",
+}
+
+#: APIs that Apache Kafka does not have, and what they are for.
+OWN_APIS: Mapping[int, str] = {
+    ApiKey.DESCRIBE_ACCESS: "users, roles, who may do what, and how a broker listens",
+    ApiKey.ALTER_ACCESS: "changes users and roles",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

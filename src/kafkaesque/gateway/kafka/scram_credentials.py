@@ -6,6 +6,8 @@ What a client sends is worth a password: it is made into a verifier here, before
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
+
 from kafkaesque.access.credentials import ScramVerifier
 from kafkaesque.access.errors import CredentialUnknown
 from kafkaesque.access.principals import check_name
@@ -156,7 +158,19 @@ class _UserChange:
         verifier = verifier_of_salted_password(
             mechanism, change.name, salted, bytes(change.salt), change.iterations
         )
-        return PutCredential(credential=verifier)
+        return PutCredential(credential=self._with_limits(verifier))
+
+    def _with_limits(self, verifier: ScramVerifier) -> ScramVerifier:
+        """Return it with what the credential in its place was limited to, for Kafka cannot say."""
+        before = self._context.doors.access.state.credentials.get(verifier.id)
+        if before is None:
+            return verifier
+        return msgspec.structs.replace(
+            verifier,
+            expires_ms=before.expires_ms,
+            networks=before.networks,
+            is_disabled=before.is_disabled,
+        )
 
     def _submit(self, commands: Iterator[AccessCommand], on_done: Callable[[], None]) -> None:
         command = next(commands, None)

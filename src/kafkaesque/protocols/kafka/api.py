@@ -17,6 +17,7 @@ from kafkaesque.protocols.kafka.wire import MALFORMED, skip_tags
 __all__ = [
     "ADVERTISED",
     "ADVERTISED_FIRST",
+    "OWN_FIRST",
     "SUPPORTED",
     "ApiKey",
     "RequestHeader",
@@ -53,10 +54,15 @@ SUPPORTED: Final[Mapping[int, VersionRange]] = {
 #: It also looks for SaslHandshake v0 before it uses v1.
 ADVERTISED_FIRST: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 0, ApiKey.SASL_HANDSHAKE: 0}
 
+#: From here on keys are ours: Apache Kafka's are below 100. ApiVersions does not name them, so that
+#: no client meets a key that it has never heard of.
+OWN_FIRST: Final = 20_000
+
 #: What ApiVersions says.
 ADVERTISED: Final[Mapping[int, VersionRange]] = {
     key: VersionRange(ADVERTISED_FIRST.get(key, versions.first), versions.last)
     for key, versions in SUPPORTED.items()
+    if key < OWN_FIRST
 }
 
 _NEVER: Final = 1 << 15

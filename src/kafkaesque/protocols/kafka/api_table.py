@@ -75,6 +75,8 @@ class ApiKey(IntEnum):
     SHARE_ACKNOWLEDGE = 79
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
+    DESCRIBE_ACCESS = 20000
+    ALTER_ACCESS = 20001
 
 
 #: API key -> (first version, last version, first flexible version or none,
@@ -145,4 +147,6 @@ CODEC_VERSIONS: Final[dict[int, tuple[int, int, int | None, str]]] = {
     79: (1, 2, 1, "share_acknowledge"),
     80: (0, 1, 0, "add_raft_voter"),
     81: (0, 0, 0, "remove_raft_voter"),
+    20000: (0, 0, 0, "describe_access"),
+    20001: (0, 0, 0, "alter_access"),
 }

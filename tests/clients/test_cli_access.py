@@ -1,0 +1,178 @@
+"""`kafkaesque user`, `role` and `rule` against a secured cluster of one broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.test_cli_up import KAFKAESQUE
+from tests.clients.test_up_secure import SecureUp
+from tests.waiting import DEADLINE_S, eventually
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
+    data = tmp_path_factory.mktemp("access") / "data"
+    found = SecureUp(data, 0, "--secure", brokers=1)
+    try:
+        found.event("ready")
+        for topic in ("orders-eu", "orders-us", "salaries"):
+            admin(found, "topic", "create", topic)
+        yield found
+    finally:
+        found.close()
+
+
+def admin(up: SecureUp, *words: str, code: int = 0) -> str:
+    done = up.command("admin", *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def told(up: SecureUp, *words: str) -> Any:
+    return json.loads(admin(up, *words, "--json"))
+
+
+def make(up: SecureUp, name: str, *more: str) -> Path:
+    password = up.data / f"{name}.password"
+    admin(up, "user", "create", name, "--password-file", str(password), *more)
+    return password
+
+
+def run_as(up: SecureUp, name: str, password: Path, *words: str) -> int:
+    """Run a command as somebody; return its exit code."""
+    script = f'. "{up.client("app.env")}"; export KAFKAESQUE_USER={name}'
+    script += f' KAFKAESQUE_PASSWORD_FILE="{password}"; exec "$@"'
+    command = ["sh", "-c", script, "sh", *KAFKAESQUE, *words]
+    return subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False).returncode
+
+
+def is_in(up: SecureUp, name: str, password: Path) -> bool:
+    """Tell whether somebody without any rule may log in, by what is refused."""
+    script = f'. "{up.client("app.env")}"; export KAFKAESQUE_USER={name}'
+    script += f' KAFKAESQUE_PASSWORD_FILE="{password}"; exec "$@"'
+    command = ["sh", "-c", script, "sh", *KAFKAESQUE, "rule", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    has_logged_in = "no rule allows this" in done.stderr
+    assert has_logged_in or "refused the log-in" in done.stderr, done.stderr
+    return has_logged_in
+
+
+def test_a_role_gives_and_takes(up: SecureUp) -> None:
+    password = make(up, "mia")
+    publish = ("publish", "orders-eu", "hello")
+    assert run_as(up, "mia", password, *publish) == 1
+    admin(up, "role", "create", "sellers", "--description", "those who sell")
+    added = told(
+        up, "rule", "create", "Role:sellers", "-o", "write", "--topic", "orders-", "--prefix"
+    )
+    assert added["topics"] == ["orders-eu", "orders-us"]
+    admin(up, "role", "grant", "sellers", "mia")
+    assert told(up, "role", "list") == [
+        {"role": "sellers", "users": ["mia"], "rules": 1, "description": "those who sell"}
+    ]
+    eventually(lambda: run_as(up, "mia", password, *publish) == 0, "the role counts")
+    grants = told(up, "rule", "explain", "-o", "write", "--topic", "orders-eu")
+    assert [(each["principal"], each["rule"]) for each in grants] == [
+        ("User:admin", None),
+        ("User:mia", "allow Role:sellers WRITE on TOPIC prefix 'orders-'"),
+    ]
+    assert [
+        each["principal"]
+        for each in told(up, "rule", "explain", "-o", "write", "--topic", "salaries")
+    ] == ["User:admin"]
+    admin(up, "role", "revoke", "sellers", "mia")
+    eventually(lambda: run_as(up, "mia", password, *publish) == 1, "the role counts no more")
+    admin(up, "role", "delete", "sellers", code=2)  # Nobody can be asked.
+    admin(up, "role", "delete", "sellers", "--yes")
+    assert told(up, "role", "list") == []
+    assert told(up, "rule", "list", "--principal", "Role:sellers") == []
+    assert "does not exist" in admin(up, "role", "delete", "sellers", "--yes", code=1)
+    assert "no role 'sellers'" in admin(up, "role", "grant", "sellers", "mia", code=1)
+
+
+def test_users_are_disabled_limited_and_deleted(up: SecureUp) -> None:
+    password = make(up, "tom", "--network", "127.0.0.0/8", "--expires", "2099-01-31T00:00:00+00:00")
+    assert is_in(up, "tom", password)
+
+    def shown() -> Any:
+        return next(each for each in told(up, "user", "list") if each["user"] == "tom")
+
+    assert shown()["networks"] == ["127.0.0.0/8"]
+    assert shown()["expires_ms"] == 4_073_500_800_000
+    admin(up, "user", "disable", "tom")
+    assert shown()["is_disabled"] is True
+    eventually(lambda: not is_in(up, "tom", password), "tom is out")
+    admin(up, "user", "enable", "tom")
+    eventually(lambda: is_in(up, "tom", password), "tom is in")
+    # A new password does not lift what the user is limited to.
+    make(up, "tom")
+    assert shown()["networks"] == ["127.0.0.0/8"]
+    admin(up, "user", "alter", "tom", "--network", "10.0.0.0/8")
+    eventually(lambda: not is_in(up, "tom", password), "tom is not from there")
+    admin(up, "user", "alter", "tom", "--network", "any", "--expires", "2001-01-01")
+    eventually(lambda: not is_in(up, "tom", password), "tom's time is over")
+    admin(up, "user", "alter", "tom", "--expires", "never")
+    eventually(lambda: is_in(up, "tom", password), "tom is in")
+    assert "no address and no network" in admin(
+        up, "user", "alter", "tom", "--network", "everywhere", code=2
+    )
+    admin(up, "user", "delete", "tom", "--yes")
+    assert "tom" not in [each["user"] for each in told(up, "user", "list")]
+    eventually(lambda: not is_in(up, "tom", password), "tom is gone")
+    assert "no user 'tom'" in admin(up, "user", "disable", "tom", code=1)
+
+
+def test_rules_are_listed_and_deleted_by_all_that_they_say(up: SecureUp) -> None:
+    create = ("rule", "create", "User:una", "--topic", "orders-")
+    admin(up, *create, "--prefix", "-o", "read", "-o", "write")
+    admin(up, *create, "-o", "read", "--deny")
+    listing = ("rule", "list", "--principal", "User:una")
+    assert len(told(up, *listing)) == 3
+    assert [each["effect"] for each in told(up, *listing, "--effect", "deny")] == ["deny"]
+    assert len(told(up, *listing, "--operation", "read", "--topic", "orders-")) == 2
+    delete = ("rule", "delete", "--principal", "User:una", "--yes")
+    assert [
+        each["pattern"] for each in told(up, *delete, "--topic", "orders-", "--literal")["deleted"]
+    ] == ["literal"]
+    assert [each["operation"] for each in told(up, *delete, "-o", "write")["deleted"]] == ["write"]
+    assert len(told(up, *listing)) == 1
+
+
+def test_who_may_not_alter_the_cluster_changes_nobody(up: SecureUp) -> None:
+    for words in (
+        ("role", "create", "mine"),
+        ("user", "disable", "admin"),
+        ("user", "list"),
+        ("rule", "explain", "-o", "read", "--topic", "salaries"),
+    ):
+        done = up.command("app", *words)
+        assert done.returncode == 1
+        assert "no rule allows this with the cluster" in done.stderr
+    assert told(up, "role", "list") == []
+
+
+def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
+    def examine(*words: str) -> dict[str, Any]:
+        done = up.command("admin", "doctor", "--json", *words)
+        assert done.returncode in (0, 1), done.stderr
+        found = json.loads(done.stdout)
+        assert not [each for each in found["unseen"] if "users" in each or "listeners" in each]
+        return {each["check"]: each["names"] for each in found["findings"]}
+
+    for user in ("mia", "una"):
+        up.command("admin", "user", "delete", user, "--yes")
+        up.command("admin", "rule", "delete", "--principal", f"User:{user}", "--yes")
+    about_access = ("certificate", "listener", "user", "rule")
+    assert not [each for each in examine() if each.startswith(about_access)]
+    make(up, "idle")
+    admin(up, "rule", "create", "User:nobody", "-o", "read", "--topic", "orders-eu")
+    found = examine("--certificate", "400")
+    assert found["user-without-rules"] == ["idle"]
+    assert found["rule-names-nobody"] == ["User:nobody"]
+    assert found["certificate-ends"] == ["1"]

@@ -1,0 +1,303 @@
+"""`kafkaesque up --secure`: each file that it writes, read by the client that it is for.
+
+One cluster of three brokers for the module. It is stopped and started once more at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import runpy
+import shutil
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import kafka
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from kafkaesque.cli.broker_ports import unused_ports
+from tests.clients.kafka_helpers import unique
+from tests.clients.node_client import missing, run_node
+from tests.clients.test_cli_up import KAFKAESQUE, Up, free_stretch
+from tests.waiting import DEADLINE_S, eventually
+
+BROKERS = 3
+TOPIC, FORBIDDEN = "app-orders", "salaries"
+
+
+class SecureUp(Up):
+    """`kafkaesque up --secure` as a process."""
+
+    def __init__(self, data: Path, first_port: int = 0, *more: str, brokers: int = BROKERS) -> None:
+        self.first_port = first_port or free_stretch(2 * brokers)
+        self.data = data
+        words = ["up", "--json", "--brokers", str(brokers), "--directory", str(data), *more]
+        words += ["--port", str(self.first_port), "--peer-port", str(self.first_port + brokers)]
+        self.bootstrap = f"127.0.0.1:{self.first_port}"
+        self.process = subprocess.Popen(
+            [*KAFKAESQUE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def client(self, name: str) -> Path:
+        return self.data / "clients" / name
+
+    def command(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user, by the environment that the user's file makes in a shell."""
+        script = f'. "{self.client(f"{user}.env")}" && exec "$@"'
+        return subprocess.run(
+            ["sh", "-c", script, "sh", *KAFKAESQUE, *words],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
+    found = SecureUp(tmp_path_factory.mktemp("secure") / "data", 0, "--secure")
+    try:
+        assert found.event("ready")["is_secure"] is True
+        done = found.command("admin", "topic", "create", FORBIDDEN)
+        assert done.returncode == 0, done.stderr
+        done = found.command("app", "topic", "create", TOPIC, "-r", "3")
+        assert done.returncode == 0, done.stderr
+        yield found
+    finally:
+        found.close()
+
+
+def librdkafka(up: SecureUp, user: str = "app") -> dict[str, Any]:
+    """Return the settings of a file for librdkafka, as an application reads it."""
+    lines = up.client(f"{user}.librdkafka.conf").read_text().splitlines()
+    pairs = [line.partition("=") for line in lines if not line.startswith("#")]
+    return {name: value for name, _, value in pairs}
+
+
+def consumed(options: dict[str, Any], value: bytes) -> bool:
+    """Tell whether a group of the application's finds a message."""
+    group = {"group.id": f"app-{unique('rd')}", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**options, **group})
+    found: list[bytes | None] = []
+
+    def has_come() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(message.value())
+        return value in found
+
+    try:
+        consumer.subscribe([TOPIC])
+        eventually(has_come, "the message")
+    finally:
+        consumer.close()
+    return True
+
+
+def test_librdkafka_by_its_file(up: SecureUp) -> None:
+    errors: dict[str, KafkaError | None] = {}
+    producer = Producer({**librdkafka(up), "enable.idempotence": True})
+    for topic in (TOPIC, FORBIDDEN):
+        producer.produce(
+            topic, b"rd", on_delivery=lambda error, it: errors.update({str(it.topic()): error})
+        )
+    producer.flush(DEADLINE_S)
+    assert errors[TOPIC] is None
+    refused = errors[FORBIDDEN]
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert consumed(librdkafka(up), b"rd")
+
+
+def test_transactions_by_the_file(up: SecureUp) -> None:
+    producer = Producer({**librdkafka(up), "transactional.id": "app-transfers"})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"in a transaction")
+    producer.commit_transaction(DEADLINE_S)
+    assert consumed(librdkafka(up), b"in a transaction")
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat_by_its_file(up: SecureUp) -> None:
+    def kcat(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["kcat", "-F", str(up.client("app.librdkafka.conf")), *words],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    assert kcat("-P", "-t", TOPIC, text="kcat\n").returncode == 0
+    assert "kcat" in kcat("-C", "-t", TOPIC, "-e", "-q").stdout.splitlines()
+    listed = kcat("-L").stdout
+    assert f'topic "{TOPIC}"' in listed
+    assert FORBIDDEN not in listed
+
+
+def test_aiokafka_by_its_file(up: SecureUp) -> None:
+    settings = runpy.run_path(str(up.client("app_aiokafka.py")))["SETTINGS"]
+
+    async def exchange() -> None:
+        producer = aiokafka.AIOKafkaProducer(**settings)
+        await producer.start()
+        try:
+            await producer.send_and_wait(TOPIC, b"aio")
+            with pytest.raises(aiokafka.errors.TopicAuthorizationFailedError):
+                await producer.send_and_wait(FORBIDDEN, b"aio")
+        finally:
+            await producer.stop()
+        consumer = aiokafka.AIOKafkaConsumer(
+            TOPIC, group_id="app-aio", auto_offset_reset="earliest", **settings
+        )
+        await consumer.start()
+        try:
+            while (await consumer.getone()).value != b"aio":
+                pass
+            await consumer.commit()
+        finally:
+            await consumer.stop()
+
+    asyncio.run(asyncio.wait_for(exchange(), DEADLINE_S))
+
+
+def test_kafka_python_by_its_file(up: SecureUp) -> None:
+    settings = runpy.run_path(str(up.client("app_kafka_python.py")))["SETTINGS"]
+    producer = kafka.KafkaProducer(**settings)
+    producer.send(TOPIC, b"kp").get(DEADLINE_S)
+    with pytest.raises(kafka.errors.KafkaError):
+        producer.send(FORBIDDEN, b"kp").get(DEADLINE_S)
+    producer.close()
+    consumer = kafka.KafkaConsumer(
+        TOPIC,
+        group_id="app-kp",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=int(DEADLINE_S * 1000),
+        **settings,
+    )
+    assert next((each for each in consumer if each.value == b"kp"), None) is not None
+    consumer.close()
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
+def test_kafkajs_by_its_file(up: SecureUp) -> None:
+    given = {"settings": str(up.client("app_kafkajs.js"))}
+    run_node("produce", "", topic=TOPIC, messages=[{"value": "js"}], **given)
+    with pytest.raises(AssertionError, match="Topic authorization failed"):
+        run_node("produce", "", topic=FORBIDDEN, messages=[{"value": "js"}], **given)
+    assert run_node("consume", "", topic=TOPIC, group="app-js", count=1, **given)
+
+
+def test_commands_by_their_environments(up: SecureUp) -> None:
+    assert up.command("app", "publish", TOPIC, "from the command line").returncode == 0
+    refused = up.command("app", "publish", FORBIDDEN, "x")
+    assert refused.returncode == 1
+    assert "no rule allows this with topic salaries" in refused.stderr
+    assert up.command("app", "rule", "list").returncode == 1
+    rules = up.command("admin", "rule", "list", "--principal", "User:app").stdout.splitlines()
+    kinds = sorted(line.split("\t")[3] for line in rules[1:])
+    assert kinds == ["group", "topic", "transactional-id"]
+    assert all(line.split("\t")[2:] for line in rules)
+    assert up.command("admin", "publish", FORBIDDEN, "x").returncode == 0
+
+
+def test_nobody_gets_in_without_a_log_in_or_in_the_clear(up: SecureUp) -> None:
+    bare = {"bootstrap.servers": up.bootstrap}
+    encrypted = {
+        **bare,
+        "security.protocol": "ssl",
+        "ssl.ca.location": librdkafka(up)["ssl.ca.location"],
+    }
+    plain = {**librdkafka(up), "security.protocol": "sasl_plaintext"}
+    plain.pop("ssl.ca.location")
+    wrong = {**librdkafka(up), "sasl.password": "a guess"}
+    for options in (bare, encrypted, plain, wrong):
+        with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT|_AUTHENTICATION"):
+            AdminClient({**options, "log_level": 0}).list_topics(timeout=3)
+
+
+def test_brokers_speak_tls_with_one_another(up: SecureUp) -> None:
+    trusted = ssl.create_default_context(cafile=librdkafka(up)["ssl.ca.location"])
+    trusted.check_hostname = False
+    with (
+        socket.create_connection(("127.0.0.1", up.first_port + BROKERS)) as sock,
+        trusted.wrap_socket(sock) as link,
+    ):
+        certificate = link.getpeercert(binary_form=True)
+    assert certificate is not None
+    assert re.search(rb"kafkaesque://[\w-]+/broker/1", certificate) is not None
+
+
+def test_nobody_else_on_the_machine_reads_passwords_and_keys(up: SecureUp) -> None:
+    assert stat.S_IMODE(up.data.stat().st_mode) == 0o700
+    private = [*up.client("").iterdir(), *up.data.glob("*.password"), *up.data.glob("certs/*.key")]
+    private += [up.data / "cluster.secret", up.data / "first-users.json"]
+    assert len(private) > 18
+    for path in private:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    for user in ("admin", "app"):
+        password = (up.data / f"{user}.password").read_text().strip()
+        for path in [*up.data.glob("broker-*.log"), *up.data.glob("broker-*.toml")]:
+            assert password not in path.read_text()
+        assert password not in (up.data / "first-users.json").read_text()
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            if line.exists():
+                assert password.encode() not in line.read_bytes()
+
+
+def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(up: SecureUp) -> None:
+    before = {path: path.read_bytes() for path in up.data.glob("certs/*.pem")}
+    passwords = librdkafka(up)
+    done = up.command("admin", "user", "create", "mia", "--password-file", str(up.data / "mia"))
+    assert done.returncode == 0, done.stderr
+    assert up.stop(signal.SIGINT) == 0
+    # Where somebody has been another cluster's user, too.
+    environment = dict(os.environ)
+    os.environ["KAFKAESQUE_CA"] = "/nowhere"
+    try:
+        again = SecureUp(up.data, up.first_port)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    try:
+        assert again.event("ready")["is_secure"] is True
+        assert {path: path.read_bytes() for path in up.data.glob("certs/*.pem")} == before
+        assert librdkafka(up) == passwords
+        assert consumed(librdkafka(up), b"rd")
+        assert "mia" in again.command("admin", "user", "list").stdout
+    finally:
+        again.close()
+
+
+def test_what_cannot_be_secured_is_refused(tmp_path: Path) -> None:
+    def up(*words: str) -> subprocess.CompletedProcess[str]:
+        ports = unused_ports(2)
+        command = [*KAFKAESQUE, "up", "--brokers", "1", "--data", str(tmp_path / "data")]
+        command += ["--port", str(ports[0]), "--peer-port", str(ports[1]), *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+
+    text = up("--secure", "--text-port", "7070", "--admin-port", "0")
+    assert (text.returncode, "has no log-in" in text.stderr) == (2, True)
+    outside = up("--host", "192.0.2.1")
+    assert (outside.returncode, "--allow-open-listeners" in outside.stderr) == (2, True)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "cluster.json").write_text(
+        '{"cluster_id": "x", "controllers": [1], '
+        '"brokers": [{"kafka": 1025, "text": 0, "peer": 1026, "admin": 0}]}'
+    )
+    open_one = up("--secure")
+    assert (open_one.returncode, "was made without --secure" in open_one.stderr) == (2, True)
