@@ -76,6 +76,7 @@ def _topic(operation: Operation) -> Row:
 
 _SEES_CLUSTER: Final = Row(operation=_O.DESCRIBE)
 _CHANGES_USERS: Final = Row(operation=_O.ALTER)
+_CHANGES_KEYS: Final = Row(operation=_O.ALTER)
 _FILTERED: Final = Row(is_filtered=True)
 _FOR_STRANGERS: Final = Row(is_for_strangers=True)
 
@@ -86,6 +87,11 @@ ROWS: Final[Mapping[str, Row]] = {
     "logOut": _FOR_STRANGERS,
     "addSecondFactor": _CHANGES_USERS,
     "removeSecondFactor": _CHANGES_USERS,
+    # Keys are the cluster's: who may read a topic may not have it shredded.
+    "listKeys": _SEES_CLUSTER,
+    "rewrapKeys": _CHANGES_KEYS,
+    "rotateKey": _CHANGES_KEYS,
+    "shredKey": _CHANGES_KEYS,
     "showCluster": _SEES_CLUSTER,
     "listBrokers": _SEES_CLUSTER,
     "showBroker": _SEES_CLUSTER,
