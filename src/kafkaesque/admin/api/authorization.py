@@ -23,6 +23,8 @@ class Row:
     is_for_strangers: bool = False
     #: Whether a resource that may not be seen is answered as one that does not exist.
     is_hidden: bool = False
+    #: Whether it needs something on the cluster, and its topic, if it may not be seen, is hidden.
+    hides_topic: bool = False
     #: Whether its handler shows only what the client may see; then nothing else is needed.
     is_filtered: bool = False
 
@@ -39,6 +41,11 @@ class Row:
         if self.operation is None:
             raise InvariantBroken("what needs nothing is refused")
         name, kind = self.name(call), self.resource_type
+        if self.hides_topic:
+            topic = call.params["topic"]
+            if not call.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+                refuse_unknown_topic(call, topic)
+                return
         if self.is_hidden and not call.may(Operation.DESCRIBE, kind, name):
             _UNKNOWN[kind](call, name)
             return
@@ -77,6 +84,7 @@ def _topic(operation: Operation) -> Row:
 _SEES_CLUSTER: Final = Row(operation=_O.DESCRIBE)
 _CHANGES_USERS: Final = Row(operation=_O.ALTER)
 _CHANGES_KEYS: Final = Row(operation=_O.ALTER)
+_CHANGES_TOPIC_KEYS: Final = Row(operation=_O.ALTER, hides_topic=True)
 _FILTERED: Final = Row(is_filtered=True)
 _FOR_STRANGERS: Final = Row(is_for_strangers=True)
 
@@ -90,8 +98,8 @@ ROWS: Final[Mapping[str, Row]] = {
     # Keys are the cluster's: who may read a topic may not have it shredded.
     "listKeys": _SEES_CLUSTER,
     "rewrapKeys": _CHANGES_KEYS,
-    "rotateKey": _CHANGES_KEYS,
-    "shredKey": _CHANGES_KEYS,
+    "rotateKey": _CHANGES_TOPIC_KEYS,
+    "shredKey": _CHANGES_TOPIC_KEYS,
     "showCluster": _SEES_CLUSTER,
     "listBrokers": _SEES_CLUSTER,
     "showBroker": _SEES_CLUSTER,

@@ -11,8 +11,10 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
 from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
+from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.model.errors import RequestRefused
 
+CommandT = TypeVar("CommandT", bound=ClientCommand)
 QueryT = TypeVar("QueryT", bound=msgspec.Struct)
 BodyT = TypeVar("BodyT")
 
@@ -49,6 +51,11 @@ class Call(Generic[QueryT, BodyT]):
         """Tell whether the client may do something to a resource, which need not exist."""
         rights = self.request.visitor.rights
         return rights is None or rights.may(operation, resource_type, name)
+
+    def sign(self, command: CommandT) -> CommandT:
+        """Return a command for the controller that says for whom it is, where that is known."""
+        rights = self.request.visitor.rights
+        return command if rights is None else rights.sign(command)
 
     def sees(self, resource_type: ResourceType, name: str) -> bool:
         """Tell whether the client may know of a resource."""

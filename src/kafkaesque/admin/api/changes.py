@@ -14,7 +14,6 @@ from kafkaesque.broker.metadata.cluster_state import TopicState
 from kafkaesque.broker.requests.commands import (
     ChangeConfig,
     ConfigChange,
-    ControllerCommand,
     CreateTopic,
     DeleteTopic,
     ProduceResult,
@@ -161,7 +160,7 @@ class ChangePages:
     def _submit(
         self,
         call: "Call[DryRun, NewTopic] | Call[DryRun, None] | Call[DryRun, OptionChanges]",
-        command: ControllerCommand,
+        command: CreateTopic | DeleteTopic | ChangeConfig,
         what: str,
         words: list[str],
         status: int = 200,
@@ -183,7 +182,7 @@ class ChangePages:
                     CHANGE_MS_MAX, lambda _: self._answer(call, what, words, status)
                 )
 
-        doors.cluster.submit(command, CHANGE_MS_MAX, on_outcome)
+        doors.cluster.submit(call.sign(command), CHANGE_MS_MAX, on_outcome)
 
     def _answer(
         self,

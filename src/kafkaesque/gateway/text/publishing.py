@@ -81,7 +81,10 @@ class Publisher:
             else:
                 look()
 
-        doors.cluster.submit(CreateTopic(name=name), CREATE_TIMEOUT_MS, on_created)
+        command = CreateTopic(name=name)
+        if reply.rights is not None:
+            command = reply.rights.sign(command)
+        doors.cluster.submit(command, CREATE_TIMEOUT_MS, on_created)
 
     def _append(self, topic: TopicState, command: Publish, reply: Reply) -> None:
         message = command.message
