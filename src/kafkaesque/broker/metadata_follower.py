@@ -171,7 +171,7 @@ class MetadataFollower:
             self._gossip.set_sealing(state.level(METADATA) >= LEVEL_WITH_ACCESS)
 
     def _topic(self, topic_id: bytes) -> TopicState | None:
-        return self._metadata.state.topics_by_id.get(TopicId(topic_id))
+        return self._metadata.state.owner(TopicId(topic_id))
 
     def _forget_broker(self, node: NodeId) -> None:
         if node not in self._metadata.state.brokers:

@@ -62,6 +62,14 @@ class UnknownTopicOrPartition(RequestRefused):
     """No such topic or partition in this cluster, or not on this broker."""
 
 
+class UnknownQueue(RequestRefused):
+    """There is no queue of this name."""
+
+
+class QueueExists(RequestRefused):
+    """There is a queue of this name, with other options."""
+
+
 class UnknownTopicId(RequestRefused):
     """No topic has this id (any more)."""
 

@@ -34,6 +34,7 @@ from kafkaesque.broker.requests.commands import (
     RegisterBroker,
     TakeUpMove,
 )
+from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue
 from kafkaesque.broker.requests.retries import retry
 from kafkaesque.env.clock import Clock
 from kafkaesque.model.errors import NotController, NotLeader, RequestRefused, RequestTimedOut
@@ -55,6 +56,8 @@ _REPEATABLE = (
     ChangeConfig,
     ChangeGroupConfig,
     ChangeQuotas,
+    CreateQueue,
+    ChangeQueue,
     AskMoves,
     AskMetadataEnd,
     TakeUpMove,

@@ -43,6 +43,7 @@ from kafkaesque.broker.requests.commands import (
     RaiseFeature,
     RemoveBroker,
 )
+from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
 from kafkaesque.model.errors import (
     ClusterNotAuthorized,
     GroupNotAuthorized,
@@ -114,6 +115,16 @@ def _growth(case: _Case) -> NotAuthorized | None:
     return None if is_allowed else _topic_refusal()
 
 
+def _queue(operation: Operation) -> _Rule:
+    def rule(case: _Case) -> NotAuthorized | None:
+        name = case.command.name
+        if case.may(operation, ResourceType.QUEUE, name) or case.may_cluster(operation):
+            return None
+        return NotAuthorized(f"no rule allows this with queue {name!r}")
+
+    return rule
+
+
 def _config(case: _Case) -> NotAuthorized | None:
     topic = case.command.topic
     if topic is None:
@@ -183,6 +194,9 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     ExtendToken: _token_change,
     AddRules: _cluster(Operation.ALTER),
     RemoveRules: _cluster(Operation.ALTER),
+    CreateQueue: _queue(Operation.CREATE),
+    DeleteQueue: _queue(Operation.DELETE),
+    ChangeQueue: _queue(Operation.ALTER_CONFIGS),
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
     OpenSession: _nothing,

@@ -13,6 +13,7 @@ from kafkaesque.access.records import read_access_image, write_access_image
 from kafkaesque.access.state import AccessState
 from kafkaesque.broker.metadata.client_quotas import QuotaEntity
 from kafkaesque.broker.metadata.features import UNSAID
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_log
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
     AnyMetadataRecord,
@@ -27,6 +28,8 @@ from kafkaesque.broker.metadata.records import (
     PartitionPlacement,
     PartitionsAdded,
     ProducerIdsAllocated,
+    QueueChanged,
+    QueueCreated,
     RecordsGivenUp,
     RecoveryBegun,
     ReplicasChanged,
@@ -36,8 +39,13 @@ from kafkaesque.broker.metadata.records import (
     TopicDeleted,
 )
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY, RecoveryState
-from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
-from kafkaesque.model.errors import InvariantBroken, UnknownTopicId, UnknownTopicOrPartition
+from kafkaesque.broker.metadata.topic_names import is_internal
+from kafkaesque.model.errors import (
+    InvariantBroken,
+    UnknownQueue,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from kafkaesque.model.ids import (
     NO_NODE,
     GroupId,
@@ -151,7 +159,15 @@ class TopicState:
     @property
     def is_internal(self) -> bool:
         """Whether the brokers keep state of their own in it."""
-        return self.name in INTERNAL_TOPICS
+        return is_internal(self.name)
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueState(TopicState):
+    """One queue: its log, which has a name of its own, and the options that are set."""
+
+    queue: QueueName
+    options: dict[str, str]
 
 
 #: Key of the dynamic options that hold for all brokers.
@@ -179,6 +195,9 @@ class ClusterState:
     brokers: dict[NodeId, BrokerRegistered] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[TopicId, TopicState] = field(default_factory=dict)
+    #: Queues have a namespace of their own, and their logs are not among the topics.
+    queues: dict[QueueName, QueueState] = field(default_factory=dict)
+    queues_by_log: dict[TopicId, QueueState] = field(default_factory=dict)
     partitions_by_group: dict[GroupId, PartitionState] = field(default_factory=dict)
     #: Of groups that are or ever were recovered without a majority (ADR 16).
     recoveries: dict[GroupId, RecoveryState] = field(default_factory=dict)
@@ -231,6 +250,29 @@ class ClusterState:
             raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
         return state
 
+    def queue(self, name: QueueName) -> QueueState:
+        """Return a queue by name.
+
+        Raises:
+            UnknownQueue: there is none.
+        """
+        state = self.queues.get(name)
+        if state is None:
+            raise UnknownQueue(f"queue {name} does not exist")
+        return state
+
+    def configs_of(self, partition: PartitionState) -> dict[str, str]:
+        """Return what is set of a partition's topic, or of the log of its queue.
+
+        Raises:
+            InvariantBroken: the topic, or the queue, is gone.
+        """
+        return self._existing(partition.topic_id).configs
+
+    def owner(self, log_id: TopicId) -> TopicState | None:
+        """Return the topic or the queue that has a log, if it still exists."""
+        return self.topics_by_id.get(log_id) or self.queues_by_log.get(log_id)
+
     def partition(self, where: TopicPartition) -> PartitionState:
         """Return a partition's placement.
 
@@ -268,6 +310,10 @@ class ClusterState:
                 self.features_epoch = record.epoch
             case TopicCreated():
                 self._on_topic_created(record)
+            case QueueCreated():
+                self._on_queue_created(record)
+            case QueueChanged():
+                self.queues_by_log[TopicId(record.log_id)].options = dict(record.options)
             case PartitionsAdded():
                 topic = self._existing(record.topic_id)
                 self._add_partitions(topic, record.partitions)
@@ -307,7 +353,7 @@ class ClusterState:
         )
 
     def _existing(self, topic_id: bytes) -> TopicState:
-        topic = self.topics_by_id.get(TopicId(topic_id))
+        topic = self.owner(TopicId(topic_id))
         if topic is None:
             raise InvariantBroken(f"a metadata record names the unknown topic {topic_id.hex()}")
         return topic
@@ -325,6 +371,22 @@ class ClusterState:
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self._add_partitions(topic, record.partitions)
+
+    def _on_queue_created(self, record: QueueCreated) -> None:
+        name, log_id = QueueName(record.vhost, record.name), TopicId(record.log_id)
+        if name in self.queues:
+            raise InvariantBroken(f"queue {name} was created twice")
+        queue = QueueState(
+            name=queue_log(log_id),
+            topic_id=log_id,
+            partitions=[],
+            configs=dict(record.configs),
+            created_ms=record.at_ms,
+            queue=name,
+            options=dict(record.options),
+        )
+        self.queues[name] = self.queues_by_log[log_id] = queue
+        self._add_partitions(queue, record.partitions)
 
     def _add_partitions(
         self, topic: TopicState, placements: tuple[PartitionPlacement, ...]
@@ -360,8 +422,12 @@ class ClusterState:
 
     def _on_topic_deleted(self, record: TopicDeleted) -> None:
         topic = self._existing(record.topic_id)
-        del self.topics[topic.name]
-        del self.topics_by_id[topic.topic_id]
+        if isinstance(topic, QueueState):
+            del self.queues[topic.queue]
+            del self.queues_by_log[topic.topic_id]
+        else:
+            del self.topics[topic.name]
+            del self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             del self.partitions_by_group[partition.group]
             self.recoveries.pop(partition.group, None)
@@ -417,6 +483,18 @@ class ClusterState:
                     at_ms=topic.created_ms,
                 )
             )
+        records += [
+            QueueCreated(
+                vhost=queue.queue.vhost,
+                name=queue.queue.name,
+                log_id=queue.topic_id,
+                partitions=tuple(partition.placement() for partition in queue.partitions),
+                options=queue.options,
+                configs=queue.configs,
+                at_ms=queue.created_ms,
+            )
+            for queue in self.queues.values()
+        ]
         for node, configs in self.broker_configs.items():
             records.append(BrokerConfigChanged(node=write_node(node), configs=configs))
         for group, configs in self.group_configs.items():

@@ -7,6 +7,7 @@ from kafkaesque.broker.metadata.features import (
     LEVEL_WITH_CONTROLLERS,
     LEVEL_WITH_GROUP_OPTIONS,
     LEVEL_WITH_MOVES,
+    LEVEL_WITH_QUEUES,
     LEVEL_WITH_RECOVERY,
     METADATA,
     UNSAID,
@@ -106,6 +107,15 @@ def check_may_encrypt(state: ClusterState) -> None:
         FeatureUpdateFailed: the level is too low.
     """
     _check_level(state, "topics can be encrypted", LEVEL_WITH_ACCESS)
+
+
+def check_may_have_queues(state: ClusterState) -> None:
+    """Refuse what brokers of an earlier release could not read.
+
+    Raises:
+        FeatureUpdateFailed: the level is too low.
+    """
+    _check_level(state, "there can be queues", LEVEL_WITH_QUEUES)
 
 
 def check_may_set_group_options(state: ClusterState) -> None:

@@ -32,6 +32,11 @@ from kafkaesque.broker.metadata.move_planner import (
     plan_take_up,
 )
 from kafkaesque.broker.metadata.placement import place_partitions
+from kafkaesque.broker.metadata.queue_planner import (
+    plan_queue,
+    plan_queue_change,
+    plan_queue_deletion,
+)
 from kafkaesque.broker.metadata.records import (
     AccessChanged,
     AnyMetadataRecord,
@@ -98,6 +103,13 @@ from kafkaesque.broker.requests.commands import (
     TellSurvivors,
     TopicResult,
 )
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    DeleteQueue,
+    QueueCommand,
+    QueueResult,
+)
 from kafkaesque.model.errors import (
     BrokerNotRegistered,
     ConfigError,
@@ -163,6 +175,8 @@ def plan(state: ClusterState, command: ControllerCommand, inputs: PlanInputs) ->
     if isinstance(command, AccessCommand):
         access_changes, removed = plan_access(state, command, inputs.wall_ms)
         return Plan(records=list(access_changes), result=RemovedRules(removed=removed))
+    if isinstance(command, QueueCommand):
+        return _plan_queues(state, command, inputs)
     match command:
         case RegisterBroker():
             return _plan_registration(state, command, inputs)
@@ -310,6 +324,26 @@ def _plan_topic(state: ClusterState, command: CreateTopic, inputs: PlanInputs) -
         configs=configs,
     )
     return Plan(records=[] if command.validate_only else [record], result=result)
+
+
+def _plan_queues(state: ClusterState, command: QueueCommand, inputs: PlanInputs) -> Plan:
+    match command:
+        case CreateQueue():
+            log_id, records = plan_queue(
+                state,
+                command,
+                place=lambda: _number(
+                    state, _place_new(state, 1, command.replication_factor, inputs)
+                ),
+                new_id=inputs.new_topic_id,
+                wall_ms=inputs.wall_ms,
+            )
+            return Plan(records=list(records), result=QueueResult(log_id=log_id))
+        case DeleteQueue():
+            deleted = plan_queue_deletion(state, command, inputs.wall_ms)
+            return Plan(records=[deleted], result=Done())
+        case ChangeQueue():
+            return Plan(records=list(plan_queue_change(state, command)), result=Done())
 
 
 def _result_of(topic: TopicState) -> TopicResult:

@@ -120,6 +120,28 @@ class TopicCreated(MetadataRecord, tag="topic", frozen=True, kw_only=True):
     at_ms: int = 0
 
 
+class QueueCreated(MetadataRecord, tag="queue", frozen=True, kw_only=True):
+    """A queue exists from here on, with a log that no client sees as a topic."""
+
+    vhost: str
+    name: str
+    #: Of its log; a `TopicDeleted` of this id ends the queue.
+    log_id: bytes
+    partitions: tuple[PartitionPlacement, ...]
+    #: The queue's options that are set to other than the default.
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    #: The log's: options of topics.
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
+    at_ms: int = 0
+
+
+class QueueChanged(MetadataRecord, tag="queue-options", frozen=True, kw_only=True):
+    """A queue's options that are set to other than the default, all of them."""
+
+    log_id: bytes
+    options: dict[str, str]
+
+
 class PartitionsAdded(MetadataRecord, tag="partitions", frozen=True, kw_only=True):
     """A topic has more partitions, numbered after those it had."""
 
@@ -216,6 +238,8 @@ AnyMetadataRecord = (
     | BrokerRemoved
     | ControllersChanged
     | TopicCreated
+    | QueueCreated
+    | QueueChanged
     | PartitionsAdded
     | ReplicasChanged
     | FeatureLevelChanged

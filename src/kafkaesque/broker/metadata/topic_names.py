@@ -9,6 +9,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 #: Topics that the brokers make, and write to alone.
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+#: Logs of queues have this and their id as names. They are no topics: no client sees them.
+QUEUE_LOG_PREFIX = "__queue-"
 #: The controllers' own log stands under this name, and is no topic.
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -16,12 +18,17 @@ TOPIC_NAME_LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
+def is_internal(topic: str) -> bool:
+    """Tell whether only brokers write to a topic, or to a log of this name."""
+    return topic in INTERNAL_TOPICS or topic.startswith(QUEUE_LOG_PREFIX)
+
+
 def check_topic_name(name: str) -> None:
     """Refuse what is no legal name.
 
     Raises:
         InvalidTopic: empty, too long, a dot or two, or with other characters than letters, digits,
-            `.`, `_` and `-`; or the name of the controllers' own log.
+            `.`, `_` and `-`; or a name for logs that are no topics.
     """
     if name in ("", ".", ".."):
         raise InvalidTopic(f"a topic cannot be called {name!r}")
@@ -35,6 +42,8 @@ def check_topic_name(name: str) -> None:
         )
     if name == METADATA_TOPIC:
         raise InvalidTopic(f"{METADATA_TOPIC} is the controllers' own log, not a topic")
+    if name.startswith(QUEUE_LOG_PREFIX):
+        raise InvalidTopic(f"names that begin with {QUEUE_LOG_PREFIX} belong to logs of queues")
 
 
 def find_collision(name: str, existing: Iterable[str]) -> str | None:

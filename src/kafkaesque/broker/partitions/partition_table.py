@@ -10,7 +10,7 @@ from kafkaesque.broker.life import Life
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata.recovery_state import NO_RECOVERY
-from kafkaesque.broker.metadata.topic_names import INTERNAL_TOPICS
+from kafkaesque.broker.metadata.topic_names import is_internal
 from kafkaesque.broker.options.topic_config import TopicConfig, make_topic_config
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_sealing import PartitionSealing
@@ -354,9 +354,9 @@ class PartitionTable:
         self.reconcile_soon()
 
     def _config(self, state: PartitionState) -> TopicConfig:
-        topic = self._metadata.state.topics_by_id[state.topic_id]
-        config = make_topic_config(topic.configs, self._options.values)
-        if topic.name in INTERNAL_TOPICS:
+        configs = self._metadata.state.configs_of(state)
+        config = make_topic_config(configs, self._options.values)
+        if is_internal(state.topic):
             # Coordinators write at once, and know by the order of their calls what is where.
             return replace(
                 config,
@@ -470,9 +470,8 @@ class PartitionTable:
 
     def refresh_configs(self) -> None:
         """Options have changed: pass them on to the partitions."""
-        topics = self._metadata.state.topics_by_id
         for partition in self._partitions.values():
-            if partition.state.topic_id not in topics:
+            if self._metadata.state.owner(partition.state.topic_id) is None:
                 continue
             config = self._config(partition.state)
             if config == partition.config:

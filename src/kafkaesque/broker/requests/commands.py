@@ -7,6 +7,7 @@ from kafkaesque.access.rules import Rule
 from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
@@ -358,6 +359,7 @@ class AskPart(PeerRequest, frozen=True, tag="ask-part", kw_only=True):
 ControllerCommand = (
     RegisterBroker
     | AccessCommand
+    | QueueCommand
     | RemoveBroker
     | ChangeControllers
     | RaiseFeature
@@ -515,5 +517,12 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ControllerResult = (
-    TopicResult | RemovedRules | ProducerIdBlock | MovesResult | MovesView | MetadataEnd | Done
+    TopicResult
+    | QueueResult
+    | RemovedRules
+    | ProducerIdBlock
+    | MovesResult
+    | MovesView
+    | MetadataEnd
+    | Done
 )

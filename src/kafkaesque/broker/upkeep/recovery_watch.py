@@ -187,8 +187,8 @@ class RecoveryWatch:
         )
 
     def _may_be_unclean(self, state: PartitionState) -> bool:
-        topic = self._metadata.state.topics_by_id[state.topic_id]
-        return make_topic_config(topic.configs, self._options.values).unclean_leader_election
+        configs = self._metadata.state.configs_of(state)
+        return make_topic_config(configs, self._options.values).unclean_leader_election
 
     def _maybe_decide(self, group: GroupId, recovery: RecoveryState, now_ms: int) -> None:
         formation, since_ms = self._open.get(group, (0, 0))

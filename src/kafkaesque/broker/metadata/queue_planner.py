@@ -1,0 +1,118 @@
+"""What the controller decides of queues, as records of the metadata's log."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafkaesque.broker.metadata.cluster_state import ClusterState, QueueState
+from kafkaesque.broker.metadata.feature_planner import check_may_have_queues
+from kafkaesque.broker.metadata.queue_names import QueueName, check_queue_name
+from kafkaesque.broker.metadata.records import (
+    PartitionPlacement,
+    QueueChanged,
+    QueueCreated,
+    TopicDeleted,
+)
+from kafkaesque.broker.options.queues import QUEUES_MAX, make_policy
+from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, DeleteQueue
+from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
+from kafkaesque.model.ids import TopicId
+
+#: A queue's log keeps what the queue needs, and nothing by its age. Its segments are short, because
+#: a whole one is deleted when the queue needs nothing of it any more.
+LOG_CONFIGS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "segment.bytes": str(16 * 1024 * 1024),
+}
+
+
+def plan_queue(
+    state: ClusterState,
+    command: CreateQueue,
+    *,
+    place: Callable[[], tuple[PartitionPlacement, ...]],
+    new_id: Callable[[], TopicId],
+    wall_ms: int,
+) -> tuple[TopicId, list[QueueCreated]]:
+    """Return the id of a queue's log, and the record that makes it, if it is not there already.
+
+    Raises:
+        RequestRefused: the name or an option is not allowed, there are too many queues, or there is
+            one of the name with other options.
+    """
+    check_may_have_queues(state)
+    name = QueueName(command.vhost, command.name)
+    check_queue_name(name)
+    options = _checked(state, name, command.options)
+    existing = state.queues.get(name)
+    if existing is not None:
+        _expect_equal(existing, options)
+        return existing.topic_id, []
+    if len(state.queues) >= QUEUES_MAX:
+        raise OverBound(f"there are {QUEUES_MAX} queues already")
+    log_id = new_id()
+    record = QueueCreated(
+        vhost=name.vhost,
+        name=name.name,
+        log_id=log_id,
+        partitions=place(),
+        options=options,
+        configs=LOG_CONFIGS,
+        at_ms=wall_ms,
+    )
+    return log_id, [record]
+
+
+def plan_queue_deletion(state: ClusterState, command: DeleteQueue, wall_ms: int) -> TopicDeleted:
+    """Return the record that ends a queue.
+
+    Raises:
+        UnknownQueue: there is none of the name.
+    """
+    queue = state.queue(QueueName(command.vhost, command.name))
+    return TopicDeleted(topic_id=queue.topic_id, name=queue.name, at_ms=wall_ms)
+
+
+def plan_queue_change(state: ClusterState, command: ChangeQueue) -> list[QueueChanged]:
+    """Return the record of a queue's options, if they change.
+
+    Raises:
+        UnknownQueue: there is none of the name.
+        InvalidConfig: an option is unknown, or its value not allowed.
+    """
+    queue = state.queue(QueueName(command.vhost, command.name))
+    options = dict(queue.options)
+    for name, value in command.changes.items():
+        if value is None:
+            options.pop(name, None)
+        else:
+            options[name] = value
+    options = _checked(state, queue.queue, options)
+    if options == queue.options:
+        return []
+    return [QueueChanged(log_id=queue.topic_id, options=options)]
+
+
+def _checked(state: ClusterState, name: QueueName, options: Mapping[str, str]) -> dict[str, str]:
+    try:
+        policy = make_policy(options)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
+    target = policy.dead_letters_to
+    if target and QueueName(name.vhost, target) not in state.queues and target != name.name:
+        raise InvalidConfig(f"dead.letter.queue: there is no queue {target!r}")
+    return dict(options)
+
+
+def _expect_equal(queue: QueueState, options: Mapping[str, str]) -> None:
+    if make_policy(queue.options) != make_policy(options):
+        differing = sorted(
+            name
+            for name in {*queue.options, *options}
+            if queue.options.get(name) != options.get(name)
+        )
+        raise QueueExists(
+            f"queue {queue.queue} exists, and differs in {', '.join(differing)}: change its "
+            "options instead"
+        )

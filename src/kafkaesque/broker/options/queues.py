@@ -1,0 +1,169 @@
+"""Options of queues: what there is, what is allowed, and the engine's policy that follows.
+
+Names are RabbitMQ's without their `x-`, or SQS's in the same spelling, where these have the option.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkaesque.model.options import INT32_MAX, INT64_MAX, Option, OptionTable, OptionType
+from kafkaesque.queues.policy import (
+    DEDUPLICATION_COUNT,
+    PRIORITIES_MAX,
+    Overflow,
+    Policy,
+    Sharing,
+    Undeliverable,
+)
+
+#: Queues of the cluster. Each is in the memory of every broker.
+QUEUES_MAX: Final = 100_000
+YEAR_MS: Final = 366 * 24 * 60 * 60 * 1000
+
+_INT, _STRING, _BOOLEAN = OptionType.LONG, OptionType.STRING, OptionType.BOOLEAN
+_OVERFLOWS: Final = {
+    "drop-head": Overflow.DROP_HEAD,
+    "reject-publish": Overflow.REJECT,
+    "dead-letter": Overflow.DEAD_LETTER,
+}
+_SHARINGS: Final = {
+    "all": Sharing.ALL,
+    "single-active": Sharing.SINGLE_ACTIVE,
+    "exclusive": Sharing.EXCLUSIVE,
+}
+_UNDELIVERABLES: Final = {"park": Undeliverable.PARK, "drop": Undeliverable.DROP}
+
+
+def _number(name: str, doc: str, default: int = 0, most: int = INT64_MAX, least: int = 0) -> Option:
+    return Option(name=name, type=_INT, default=default, minimum=least, maximum=most, doc=doc)
+
+
+QUEUE_OPTIONS: Final = OptionTable(
+    "queue",
+    [
+        _number(
+            "visibility.timeout.ms",
+            "How long a message is locked for whoever takes it, if the request does not say.",
+            default=30_000,
+            most=YEAR_MS,
+        ),
+        _number(
+            "delivery.limit",
+            "Attempts that may fail before a message is given up; 0: any number.",
+            most=INT32_MAX,
+        ),
+        _number(
+            "delayed.retry.min.ms",
+            "A message whose attempt has failed waits so long, and twice as long each time; 0: it "
+            "is ready at once.",
+            most=YEAR_MS,
+        ),
+        _number(
+            "delayed.retry.max.ms",
+            "The longest wait after a failed attempt; 0: as the shortest.",
+            most=YEAR_MS,
+        ),
+        _number("delay.ms", "Messages wait so long before they can be taken.", most=10 * YEAR_MS),
+        _number(
+            "message.ttl.ms", "Messages live so long; 0: until they are taken.", most=10 * YEAR_MS
+        ),
+        _number(
+            "max.priority",
+            "The highest priority of messages; 0: they have none.",
+            most=PRIORITIES_MAX - 1,
+        ),
+        Option(
+            name="ordered.groups",
+            type=_BOOLEAN,
+            default=False,
+            doc="Whether messages of one group are given out one after the other, as SQS FIFO has "
+            "it.",
+        ),
+        _number("max.length", "Messages that may wait; 0: any number."),
+        _number("max.length.bytes", "Bytes of messages that may wait; 0: any number."),
+        Option(
+            name="max.length.in.flight",
+            type=_BOOLEAN,
+            default=False,
+            doc="Whether limits count messages that somebody has taken.",
+        ),
+        Option(
+            name="overflow",
+            type=_STRING,
+            default="drop-head",
+            choices=tuple(_OVERFLOWS),
+            doc="What happens when a queue is too long: the oldest is dropped, or becomes a dead "
+            "letter, or the publisher is refused.",
+        ),
+        Option(
+            name="dead.letter.queue",
+            type=_STRING,
+            default="",
+            doc="The queue that takes what is given up; none: it is parked in its own queue.",
+        ),
+        Option(
+            name="undeliverable",
+            type=_STRING,
+            default="park",
+            choices=tuple(_UNDELIVERABLES),
+            doc="What becomes of a message that is given up where there is no queue for it.",
+        ),
+        Option(
+            name="sharing",
+            type=_STRING,
+            default="all",
+            choices=tuple(_SHARINGS),
+            doc="Which consumers that are attached are given messages.",
+        ),
+        _number(
+            "deduplication.ms",
+            "A message with the id of an earlier one of this time is confirmed and dropped; 0: ids "
+            "do not count.",
+            most=7 * 24 * 60 * 60 * 1000,
+        ),
+        _number(
+            "deduplication.max.ids",
+            "Ids that are remembered; publishers are refused when there are more.",
+            default=DEDUPLICATION_COUNT,
+            most=100_000_000,
+            least=1,
+        ),
+        _number("max.in.flight", "Messages that may be taken at a time; 0: any number."),
+    ],
+)
+
+
+def make_policy(options: Mapping[str, str]) -> Policy:
+    """Return what a queue with these options is asked to do.
+
+    Raises:
+        ConfigError: an option is unknown, or its value not allowed.
+        InvalidConfig: two options exclude one another.
+    """
+    values = {**QUEUE_OPTIONS.defaults(), **QUEUE_OPTIONS.parse(options)}
+
+    def number(name: str) -> int:
+        return int(values[name])
+
+    policy = Policy(
+        lock_ms=number("visibility.timeout.ms"),
+        attempts_max=number("delivery.limit"),
+        retry_ms_min=number("delayed.retry.min.ms"),
+        retry_ms_max=number("delayed.retry.max.ms"),
+        delay_ms=number("delay.ms"),
+        ttl_ms=number("message.ttl.ms"),
+        priorities=number("max.priority") + 1,
+        is_ordered=bool(values["ordered.groups"]),
+        messages_max=number("max.length"),
+        bytes_max=number("max.length.bytes"),
+        counts_in_flight=bool(values["max.length.in.flight"]),
+        overflow=_OVERFLOWS[str(values["overflow"])],
+        dead_letters_to=str(values["dead.letter.queue"]),
+        undeliverable=_UNDELIVERABLES[str(values["undeliverable"])],
+        sharing=_SHARINGS[str(values["sharing"])],
+        deduplication_ms=number("deduplication.ms"),
+        deduplication_count=number("deduplication.max.ids"),
+        in_flight_max=number("max.in.flight"),
+    )
+    policy.check()
+    return policy

@@ -1,0 +1,184 @@
+"""Queues in the metadata: names and options are checked, and no client sees their logs."""
+
+import pytest
+
+from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
+from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
+from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
+from kafkaesque.broker.options.queues import QUEUE_OPTIONS, make_policy
+from kafkaesque.broker.requests.commands import ChangeConfig, CreateTopic, DeleteTopic
+from kafkaesque.broker.requests.queue_commands import (
+    ChangeQueue,
+    CreateQueue,
+    DeleteQueue,
+    QueueResult,
+)
+from kafkaesque.model.errors import (
+    FeatureUpdateFailed,
+    InvalidConfig,
+    InvalidRequest,
+    InvalidTopic,
+    QueueExists,
+    RequestRefused,
+    UnknownQueue,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import TopicId
+from kafkaesque.queues.policy import Overflow, Policy
+from tests.unit.broker.test_planner import Cluster
+
+TASKS = QueueName(DEFAULT_VHOST, "tasks")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.state.features[METADATA] = LEVEL_WITH_QUEUES
+    return made
+
+
+def create(cluster: Cluster, name: str = "tasks", **options: str) -> TopicId:
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    result = cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name=name, options=given))
+    assert isinstance(result, QueueResult)
+    return TopicId(result.log_id)
+
+
+def test_a_queue_has_a_log_of_one_partition(cluster: Cluster) -> None:
+    log_id = create(cluster)
+    queue = cluster.state.queue(TASKS)
+    assert queue.topic_id == log_id
+    (partition,) = queue.partitions
+    assert len(partition.replicas) == 3
+    assert cluster.state.partitions_by_group[partition.group] is partition
+    assert cluster.state.configs_of(partition)["retention.ms"] == "-1"
+
+
+def test_clients_see_no_topic_of_it(cluster: Cluster) -> None:
+    log_id = create(cluster)
+    state = cluster.state
+    log = state.queue(TASKS).name
+    assert log not in state.topics
+    assert log_id not in state.topics_by_id
+    with pytest.raises(UnknownTopicOrPartition):
+        state.topic(log)
+    with pytest.raises(UnknownTopicId):
+        state.topic_by_id(log_id)
+    for command in (DeleteTopic(name=log), ChangeConfig(topic=log, changes=[])):
+        with pytest.raises(UnknownTopicOrPartition):
+            cluster.do(command)
+    with pytest.raises(UnknownTopicId):
+        cluster.do(DeleteTopic(topic_id=log_id))
+
+
+def test_nobody_makes_a_topic_with_the_name_of_a_log(cluster: Cluster) -> None:
+    with pytest.raises(InvalidTopic, match="belong to logs of queues"):
+        cluster.do(CreateTopic(name=QUEUE_LOG_PREFIX + "0" * 32))
+
+
+def test_queues_and_topics_may_have_equal_names(cluster: Cluster) -> None:
+    cluster.do(CreateTopic(name="tasks", partition_count=1))
+    create(cluster)
+    assert "tasks" in cluster.state.topics
+    assert TASKS in cluster.state.queues
+
+
+def test_what_exists_with_the_same_options_is_not_made_again(cluster: Cluster) -> None:
+    first = create(cluster, delivery_limit="5")
+    assert create(cluster, delivery_limit="5", max_length="0") == first
+    with pytest.raises(QueueExists, match=r"differs in delivery\.limit"):
+        create(cluster, delivery_limit="6")
+
+
+def test_a_queue_that_is_made_anew_has_another_log(cluster: Cluster) -> None:
+    first = create(cluster)
+    cluster.do(DeleteQueue(vhost=DEFAULT_VHOST, name="tasks"))
+    assert cluster.state.queues == {}
+    assert cluster.state.partitions_by_group == {}
+    assert create(cluster) != first
+
+
+def test_what_does_not_exist_is_refused(cluster: Cluster) -> None:
+    for command in (
+        DeleteQueue(vhost=DEFAULT_VHOST, name="tasks"),
+        ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={}),
+    ):
+        with pytest.raises(UnknownQueue):
+            cluster.do(command)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delivery.limit": "-1"}, "delivery.limit"),
+        ({"delivery.limits": "1"}, "delivery.limit"),
+        ({"overflow": "explode"}, "drop-head"),
+        ({"overflow": "dead-letter"}, "needs a place"),
+        ({"dead.letter.queue": "nowhere"}, "there is no queue 'nowhere'"),
+        ({"ordered.groups": "true", "max.priority": "3"}, "not by both"),
+    ],
+)
+def test_options_are_checked(cluster: Cluster, options: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidConfig, match=words):
+        cluster.do(CreateQueue(vhost=DEFAULT_VHOST, name="tasks", options=options))
+    create(cluster)
+    with pytest.raises(InvalidConfig, match=words):
+        cluster.do(ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes=dict(options)))
+
+
+def test_a_queue_may_take_its_own_dead_letters_and_those_of_others(cluster: Cluster) -> None:
+    create(cluster, "dead")
+    create(cluster, dead_letter_queue="dead")
+    create(cluster, "loop", dead_letter_queue="loop")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "é" * 128])
+def test_names_are_checked(cluster: Cluster, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="1 to 255 bytes"):
+        create(cluster, name)
+
+
+def test_any_other_name_is_taken(cluster: Cluster) -> None:
+    for name in ("é" * 127, "a b/c#*", "__queue-x"):
+        create(cluster, name)
+
+
+def test_options_change_one_by_one(cluster: Cluster) -> None:
+    create(cluster, delivery_limit="5", max_length="10")
+    cluster.do(
+        ChangeQueue(
+            vhost=DEFAULT_VHOST,
+            name="tasks",
+            changes={"delivery.limit": None, "overflow": "reject-publish"},
+        )
+    )
+    options = cluster.state.queue(TASKS).options
+    assert options == {"max.length": "10", "overflow": "reject-publish"}
+    policy = make_policy(options)
+    assert (policy.messages_max, policy.overflow) == (10, Overflow.REJECT)
+
+
+def test_a_snapshot_has_the_queues(cluster: Cluster) -> None:
+    log_id = create(cluster, delivery_limit="5")
+    read = ClusterState.read_snapshot(cluster.state.write_snapshot())
+    queue = read.queue(TASKS)
+    assert queue == cluster.state.queue(TASKS)
+    assert read.owner(log_id) is queue
+    assert read.partitions_by_group.keys() == cluster.state.partitions_by_group.keys()
+
+
+def test_brokers_of_before_are_not_given_records_they_cannot_read() -> None:
+    with pytest.raises(FeatureUpdateFailed, match="there can be queues"):
+        create(Cluster())
+
+
+def test_the_defaults_are_the_engines() -> None:
+    assert make_policy({}) == Policy()
+    assert {option.name for option in QUEUE_OPTIONS} >= {"visibility.timeout.ms", "delivery.limit"}
+
+
+def test_refusals_may_travel_between_brokers() -> None:
+    assert issubclass(UnknownQueue, RequestRefused)
+    assert issubclass(QueueExists, RequestRefused)
