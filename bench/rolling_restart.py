@@ -98,6 +98,8 @@ class SteadyProducer:
         left = self._producer.flush(FLUSH_S)
         if left:
             self.errors["not answered"] += left
+        # Its threads end with it: otherwise they connect again to brokers that restart.
+        del self._producer
 
     def _run(self) -> None:
         begun = time.monotonic()

@@ -80,7 +80,16 @@ def token(key: Any = KEY, **changes: Any) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    directory = tmp_path_factory.mktemp("identity")
+    yield from made(tmp_path_factory.mktemp("identity"))
+
+
+@pytest.fixture
+def guessed(tmp_path: Path) -> Iterator[Place]:
+    """A broker for those who are refused: after that, their address is refused for a while."""
+    yield from made(tmp_path)
+
+
+def made(directory: Path) -> Iterator[Place]:
     inside, mutual, encrypted, peer, admin = unused_ports(5)
     authority = TestAuthority(directory / "ca", CLUSTER)
     authority.authority.issue_user("root")
@@ -241,15 +250,15 @@ def bearer_options(place: Place, text: str) -> dict[str, Any]:
     }
 
 
-def test_librdkafka_logs_in_by_a_token(place: Place) -> None:
+def test_librdkafka_logs_in_by_a_token(guessed: Place) -> None:
     # A name that is a user of the cluster's own is not to be had from a provider.
-    assert is_refused(bearer_options(place, token()))
-    options = bearer_options(place, token(sub="robot"))
+    assert is_refused(bearer_options(guessed, token()))
+    options = bearer_options(guessed, token(sub="robot"))
     assert AdminClient(options).list_topics(timeout=SHORT_S).brokers
     refused = confluent_outcome(options, FORBIDDEN)
     assert refused is not None
     assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    assert confluent_outcome(bearer_options(place, token(sub="root-of-idp")), TOPIC) is not None
+    assert confluent_outcome(bearer_options(guessed, token(sub="root-of-idp")), TOPIC) is not None
 
 
 def is_refused(options: dict[str, Any]) -> bool:
@@ -271,9 +280,9 @@ def is_refused(options: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("changes", [{"iss": "https://evil"}, {"aud": "x"}, {"exp": 1}])
 def test_librdkafka_is_refused_with_a_token_of_another(
-    place: Place, changes: dict[str, Any]
+    guessed: Place, changes: dict[str, Any]
 ) -> None:
-    assert is_refused(bearer_options(place, token(sub="robot", **changes)))
+    assert is_refused(bearer_options(guessed, token(sub="robot", **changes)))
 
 
 class AioProvider(AioTokenProvider):  # type: ignore[misc]
@@ -331,27 +340,27 @@ def test_kafka_python_logs_in_by_a_token(place: Place) -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing() or "it is there")
-def test_kafkajs_logs_in_by_a_token(place: Place) -> None:
-    allow_writing(place, "js")
+def test_kafkajs_logs_in_by_a_token(guessed: Place) -> None:
+    allow_writing(guessed, "js")
     given: dict[str, Any] = {
-        "ssl": {"ca": str(place.authority.ca)},
+        "ssl": {"ca": str(guessed.authority.ca)},
         "sasl": {"token": token(sub="js")},
         "messages": [{"value": "js"}],
     }
-    run_node("produce", place.encrypted, topic=TOPIC, **given)
+    run_node("produce", guessed.encrypted, topic=TOPIC, **given)
     with pytest.raises(AssertionError, match="Topic authorization failed"):
-        run_node("produce", place.encrypted, topic=FORBIDDEN, **given)
+        run_node("produce", guessed.encrypted, topic=FORBIDDEN, **given)
     given["sasl"] = {"token": token(sub="js", aud="x")}
     # It does not answer the challenge that says so, and is cut off where it goes on.
     with pytest.raises(AssertionError, match="KafkaJS"):
-        run_node("produce", place.encrypted, topic=TOPIC, **given)
+        run_node("produce", guessed.encrypted, topic=TOPIC, **given)
 
 
-def test_keys_that_change_are_read_again(place: Place) -> None:
+def test_keys_that_change_are_read_again(guessed: Place) -> None:
     new = jwk.ECKey.generate_key("P-256", {"kid": "second"})
 
     def is_believed(key: Any) -> bool:
-        options = bearer_options(place, token(key, sub="robot"))
+        options = bearer_options(guessed, token(key, sub="robot"))
         try:
             return bool(AdminClient(options).list_topics(timeout=3).brokers)
         except Exception:
@@ -359,16 +368,16 @@ def test_keys_that_change_are_read_again(place: Place) -> None:
 
     assert is_believed(KEY)
     assert not is_believed(new)
-    place.provide(new)
+    guessed.provide(new)
     eventually(lambda: is_believed(new), "the new key counts")
     assert not is_believed(KEY)
     # What does not fit leaves the old keys in use.
-    (place.directory / "jwks.json").write_text("{}")
-    log = place.directory / "log"
+    (guessed.directory / "jwks.json").write_text("{}")
+    log = guessed.directory / "log"
     eventually(lambda: b"keys that were in use before" in log.read_bytes(), "it complains")
     assert is_believed(new)
-    place.provide(KEY)
-    place.process.send_signal(signal.SIGHUP)
+    guessed.provide(KEY)
+    guessed.process.send_signal(signal.SIGHUP)
     eventually(lambda: is_believed(KEY), "the first key counts again")
 
 

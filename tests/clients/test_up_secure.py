@@ -1,6 +1,6 @@
 """`kafkaesque up --secure`: each file that it writes, read by the client that it is for.
 
-One cluster of three brokers for the module. It is stopped and started once more at the end.
+One cluster of three brokers for the module; one that is stopped and started again is another.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ class SecureUp(Up):
         )
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
-    found = SecureUp(tmp_path_factory.mktemp("secure") / "data", 0, "--secure")
+def secured(data: Path) -> Iterator[SecureUp]:
+    found = SecureUp(data, 0, "--secure")
     try:
         assert found.event("ready")["is_secure"] is True
         done = found.command("admin", "topic", "create", FORBIDDEN)
@@ -75,6 +74,16 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
         yield found
     finally:
         found.close()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureUp]:
+    yield from secured(tmp_path_factory.mktemp("secure") / "data")
+
+
+@pytest.fixture
+def own_up(tmp_path: Path) -> Iterator[SecureUp]:
+    yield from secured(tmp_path / "data")
 
 
 def librdkafka(up: SecureUp, user: str = "app") -> dict[str, Any]:
@@ -257,9 +266,13 @@ def test_nobody_else_on_the_machine_reads_passwords_and_keys(up: SecureUp) -> No
                 assert password.encode() not in line.read_bytes()
 
 
-def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(up: SecureUp) -> None:
+def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(own_up: SecureUp) -> None:
+    up = own_up
     before = {path: path.read_bytes() for path in up.data.glob("certs/*.pem")}
     passwords = librdkafka(up)
+    producer = Producer(passwords)
+    producer.produce(TOPIC, b"kept")
+    assert producer.flush(DEADLINE_S) == 0
     done = up.command("admin", "user", "create", "mia", "--password-file", str(up.data / "mia"))
     assert done.returncode == 0, done.stderr
     assert up.stop(signal.SIGINT) == 0
@@ -275,7 +288,7 @@ def test_the_same_cluster_goes_on_though_nothing_is_said_of_security(up: SecureU
         assert again.event("ready")["is_secure"] is True
         assert {path: path.read_bytes() for path in up.data.glob("certs/*.pem")} == before
         assert librdkafka(up) == passwords
-        assert consumed(librdkafka(up), b"rd")
+        assert consumed(librdkafka(up), b"kept")
         assert "mia" in again.command("admin", "user", "list").stdout
     finally:
         again.close()

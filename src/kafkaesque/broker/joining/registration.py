@@ -7,6 +7,8 @@ broker that lives; the controller takes it only from a process that it does not 
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
@@ -107,8 +109,8 @@ class Registration:
             admin_port=ports.get(ADMIN, 0),
             endpoints={each.name: (each.protocol, *each.advertised) for each in config.listeners},
             # An older cluster would not take them: they need not travel.
-            first_users=config.first_users if is_new else (),
-            first_rules=config.first_rules if is_new else (),
+            first_users=(is_new and config.first_users) or msgspec.UNSET,
+            first_rules=(is_new and config.first_rules) or msgspec.UNSET,
         )
         self._controller.submit(command, 10 * REGISTER_RETRY_MS, self._on_outcome)
 

@@ -122,11 +122,11 @@ def plan_first_access(
     if level < LEVEL_WITH_ACCESS:
         return []
     access, found = state.access, list[AnyAccessRecord]()
-    for verifier in command.first_users:
+    for verifier in command.first_users or ():
         records = planner.plan_credential(access, verifier)
         access = access.apply_all(records)
         found += records
-    found += planner.plan_rules(access, command.first_rules)
+    found += planner.plan_rules(access, command.first_rules or ())
     return [AccessChanged(change=each) for each in found]
 
 

@@ -29,9 +29,9 @@ class RegisterBroker(PeerRequest, frozen=True, tag="register", kw_only=True):
     #: By the names of its listeners: protocol, host and port.
     endpoints: dict[str, tuple[str, str, int]] = msgspec.field(default_factory=dict)
     #: Who may log in to a cluster that this registration founds; nothing in any other.
-    first_users: tuple[ScramVerifier, ...] = ()
+    first_users: tuple[ScramVerifier, ...] | msgspec.UnsetType = msgspec.UNSET
     #: What they may do.
-    first_rules: tuple[Rule, ...] = ()
+    first_rules: tuple[Rule, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RemoveBroker(ClientCommand, frozen=True, tag="remove-broker", kw_only=True):

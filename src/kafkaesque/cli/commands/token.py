@@ -1,16 +1,24 @@
 """`kafkaesque token`: delegation tokens, for programs that are to act as a user for a while."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from kafkaesque.cli.arguments import BOOTSTRAP_DEFAULT, BootstrapOption, JsonOption, new_app
+from kafkaesque.cli.arguments import (
+    BOOTSTRAP_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    new_app,
+    number_option,
+)
 from kafkaesque.cli.screen import Screen, Table
 
 app = new_app(help="Delegation tokens: create, list, renew, revoke.")
 
 _HOUR_MS = 3_600_000
+#: A hundred years.
+HOURS_MAX: Final = 100 * 366 * 24
 
 FileArgument = Annotated[
     Path,
@@ -35,8 +43,11 @@ def create(
     ] = None,
     hours: Annotated[
         float,
-        typer.Option(
-            "--hours", help="For how long it can be renewed; 0: as long as the cluster allows."
+        number_option(
+            "--hours",
+            least=0,
+            most=HOURS_MAX,
+            help="For how long it can be renewed; 0: as long as the cluster allows.",
         ),
     ] = 0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
@@ -120,7 +131,13 @@ def list_all(
 def renew(
     file: FileArgument,
     hours: Annotated[
-        float, typer.Option("--hours", help="From now on; 0: as long as the cluster has it.")
+        float,
+        number_option(
+            "--hours",
+            least=0,
+            most=HOURS_MAX,
+            help="From now on; 0: as long as the cluster has it.",
+        ),
     ] = 0,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
