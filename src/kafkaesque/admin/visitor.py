@@ -1,14 +1,11 @@
 """Whoever has sent a request to the admin port, as its handlers see them."""
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from kafkaesque.access.authentication import Success
 from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_name
-from kafkaesque.broker.requests.client_command import ClientCommand
-
-CommandT = TypeVar("CommandT", bound=ClientCommand)
 
 
 class MayDo(Protocol):
@@ -19,9 +16,6 @@ class MayDo(Protocol):
 
     def may_cluster(self, operation: Operation) -> bool:
         """Whether something may be done to the cluster as a whole."""
-
-    def sign(self, command: CommandT) -> CommandT:
-        """Return a command for the controller that says for whom it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

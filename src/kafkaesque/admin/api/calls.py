@@ -12,6 +12,7 @@ from kafkaesque.admin.api.problems import status_of
 from kafkaesque.admin.api.values import Problem, View
 from kafkaesque.admin.http import JSON, Answer, Outlet, Request, Respond, Source
 from kafkaesque.broker.requests.client_command import ClientCommand
+from kafkaesque.chassis.rights import Rights
 from kafkaesque.model.errors import RequestRefused
 
 CommandT = TypeVar("CommandT", bound=ClientCommand)
@@ -55,7 +56,7 @@ class Call(Generic[QueryT, BodyT]):
     def sign(self, command: CommandT) -> CommandT:
         """Return a command for the controller that says for whom it is, where that is known."""
         rights = self.request.visitor.rights
-        return command if rights is None else rights.sign(command)
+        return rights.sign(command) if isinstance(rights, Rights) else command
 
     def sees(self, resource_type: ResourceType, name: str) -> bool:
         """Tell whether the client may know of a resource."""
