@@ -24,7 +24,7 @@ import kafka
 import pytest
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from aiokafka.errors import TopicAuthorizationFailedError as AioForbidden
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from joserfc import jwk, jws
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -147,7 +147,11 @@ def ssl_options(place: Place, user: str = NAME) -> dict[str, Any]:
 def confluent_outcome(options: dict[str, Any], topic: str) -> KafkaError | None:
     outcome: list[KafkaError | None] = []
     producer = Producer({**options, "message.timeout.ms": 20_000})
-    producer.produce(topic, b"value", on_delivery=lambda error, _: outcome.append(error))
+    try:
+        producer.produce(topic, b"value", on_delivery=lambda error, _: outcome.append(error))
+    except KafkaException as refused:
+        # It has heard already that it may not; otherwise it is told later.
+        return refused.args[0]  # type: ignore[no-any-return]
     producer.flush(DEADLINE_S)
     return outcome[0]
 
