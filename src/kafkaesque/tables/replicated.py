@@ -15,8 +15,7 @@ that are in the log stay applied until they are cut off, because they may be com
 
 A table begins with a snapshot: what the log says of it before the first one that is found is no
 whole story, and is passed over. A leader whose table has none logs one at once. The others follow
-every `SNAPSHOT_BYTES` of decisions or `SNAPSHOT_RECORD_BYTES` of records, or four times the size of
-the last one. The log has to keep all
+every `SNAPSHOT_BYTES` of decisions, or four times the size of the last one. The log has to keep all
 from the newest committed one on, and from the kind's own floor on (`start_held_at`).
 
 Time is a field of what is logged. Deadlines go by the *lock time*: the leader's monotonic clock,
@@ -41,8 +40,6 @@ UndoT = TypeVar("UndoT")
 #: A snapshot follows so many bytes of decisions, if the last one was not much longer.
 SNAPSHOT_BYTES = 256 * 1024
 SNAPSHOT_FACTOR = 4
-#: Or so many bytes of records that the table follows: the log is kept from the last snapshot on.
-SNAPSHOT_RECORD_BYTES = 8 * 1024 * 1024
 #: A leader takes no more requests while so many of its batches are not committed.
 UNCOMMITTED_MAX = 10_000
 
@@ -92,7 +89,6 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         "_lock_base_ms",
         "_parts",
         "_ready",
-        "_record_bytes_since_snapshot",
         "_snapshot_bytes",
         "_snapshot_offset",
         "_turn_effects",
@@ -135,7 +131,6 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self._parts: list[tuple[int, bytes]] = []
         self._snapshot_offset: Offset | None = None
         self._snapshot_bytes = self._bytes_since_snapshot = 0
-        self._record_bytes_since_snapshot = 0
         self._committed_floor: Offset | None = None
         self._decisions: list[bytes] = []
         self._turn_undos: list[UndoT] = []
@@ -226,7 +221,6 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             if undo is None:
                 return
             applied.undos.append(undo)
-            self._record_bytes_since_snapshot += len(data)
         elif logged.table != self.number:
             return
         elif logged.kind is LoggedKind.SNAPSHOT:
@@ -388,7 +382,9 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
         Each is followed by `on_logged`. It is due, too, where the log has none.
         """
-        if self.is_based and not self._is_snapshot_due():
+        if self.is_based and self._bytes_since_snapshot < max(
+            SNAPSHOT_BYTES, SNAPSHOT_FACTOR * self._snapshot_bytes
+        ):
             return []
         state = self.snapshot()[1]
         pieces = [
@@ -405,12 +401,6 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             )
             for position, piece in enumerate(pieces)
         ]
-
-    def _is_snapshot_due(self) -> bool:
-        own = SNAPSHOT_FACTOR * self._snapshot_bytes
-        return self._bytes_since_snapshot >= max(
-            SNAPSHOT_BYTES, own
-        ) or self._record_bytes_since_snapshot >= max(SNAPSHOT_RECORD_BYTES, own)
 
     def take_ready(self) -> list[EffectT]:
         """Return the effects that may happen now, in order."""
@@ -440,7 +430,6 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         state = b"".join(part for _, part in parts)
         applied.snapshot_at = Offset(parts[0][0])
         self._snapshot_bytes, self._bytes_since_snapshot = len(state), 0
-        self._record_bytes_since_snapshot = 0
         if not self.is_based:
             applied.is_base = True
             self._begin(state, logged.lock_ms, logged.wall_ms)

@@ -2,11 +2,19 @@
 
 import pytest
 
+from kafkaesque.access import planner
+from kafkaesque.access.decisions import Judge
+from kafkaesque.access.operations import CLUSTER_NAME, Operation, ResourceType
+from kafkaesque.access.principals import user_principal
+from kafkaesque.access.rules import Effect, Rule
+from kafkaesque.access.state import AccessState
+from kafkaesque.broker.metadata.change_rights import check_rights
 from kafkaesque.broker.metadata.cluster_state import ClusterState
 from kafkaesque.broker.metadata.features import LEVEL_WITH_QUEUES, METADATA
 from kafkaesque.broker.metadata.queue_names import DEFAULT_VHOST, QueueName
 from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
 from kafkaesque.broker.options.queues import QUEUE_OPTIONS, make_policy
+from kafkaesque.broker.requests.client_command import OnBehalfOf
 from kafkaesque.broker.requests.commands import ChangeConfig, CreateTopic, DeleteTopic
 from kafkaesque.broker.requests.queue_commands import (
     ChangeQueue,
@@ -19,6 +27,7 @@ from kafkaesque.model.errors import (
     InvalidConfig,
     InvalidRequest,
     InvalidTopic,
+    NotAuthorized,
     QueueExists,
     RequestRefused,
     UnknownQueue,
@@ -182,3 +191,47 @@ def test_the_defaults_are_the_engines() -> None:
 def test_refusals_may_travel_between_brokers() -> None:
     assert issubclass(UnknownQueue, RequestRefused)
     assert issubclass(QueueExists, RequestRefused)
+
+
+APP = user_principal("app")
+ASKED = OnBehalfOf(APP, "127.0.0.1")
+
+
+def judge(operation: Operation, resource_type: ResourceType, name: str) -> Judge:
+    """Return a judge by whose only rule the application may do this."""
+    rule = Rule(
+        effect=Effect.ALLOW,
+        principal=APP,
+        operation=operation,
+        resource_type=resource_type,
+        name=name,
+    )
+    state = AccessState()
+    return Judge(state.apply_all(planner.plan_rules(state, [rule])), ())
+
+
+@pytest.mark.parametrize(
+    ("command", "operation"),
+    [
+        (CreateQueue(vhost=DEFAULT_VHOST, name="tasks", on_behalf_of=ASKED), Operation.CREATE),
+        (DeleteQueue(vhost=DEFAULT_VHOST, name="tasks", on_behalf_of=ASKED), Operation.DELETE),
+        (
+            ChangeQueue(vhost=DEFAULT_VHOST, name="tasks", changes={}, on_behalf_of=ASKED),
+            Operation.ALTER,
+        ),
+    ],
+)
+def test_a_client_needs_the_operation_on_the_queue_or_on_the_cluster(
+    cluster: Cluster, command: object, operation: Operation
+) -> None:
+    for allowed in ((ResourceType.QUEUE, "tasks"), (ResourceType.CLUSTER, CLUSTER_NAME)):
+        if operation is Operation.DELETE and allowed[0] is ResourceType.CLUSTER:
+            continue  # There is no such rule.
+        check_rights(cluster.state, command, judge(operation, *allowed))
+    for refused in (
+        judge(operation, ResourceType.QUEUE, "others"),
+        judge(operation, ResourceType.TOPIC, "tasks"),
+        judge(Operation.READ, ResourceType.QUEUE, "tasks"),
+    ):
+        with pytest.raises(NotAuthorized):
+            check_rights(cluster.state, command, refused)

@@ -196,7 +196,7 @@ _RULES: Final[Mapping[type[ClientCommand], _Rule]] = {
     RemoveRules: _cluster(Operation.ALTER),
     CreateQueue: _queue(Operation.CREATE),
     DeleteQueue: _queue(Operation.DELETE),
-    ChangeQueue: _queue(Operation.ALTER_CONFIGS),
+    ChangeQueue: _queue(Operation.ALTER),
     # One's own code, which is used up by a log-in.
     UseTotpStep: _nothing,
     OpenSession: _nothing,

@@ -345,9 +345,6 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self, header: BatchHeader, data: Buffer, base_offset: Offset, logged: Logged | None
     ) -> None:
         self.table.apply(header, data, base_offset, logged)
-        if self.table.is_leading:
-            # What has come may be what somebody waits for.
-            self._ask_turn()
 
     def on_committed(self, high_watermark: Offset) -> None:
         self.table.commit(high_watermark)
