@@ -224,10 +224,9 @@ def judge(operation: Operation, resource_type: ResourceType, name: str) -> Judge
 def test_a_client_needs_the_operation_on_the_queue_or_on_the_cluster(
     cluster: Cluster, command: object, operation: Operation
 ) -> None:
-    for allowed in ((ResourceType.QUEUE, "tasks"), (ResourceType.CLUSTER, CLUSTER_NAME)):
-        if operation is Operation.DELETE and allowed[0] is ResourceType.CLUSTER:
-            continue  # There is no such rule.
-        check_rights(cluster.state, command, judge(operation, *allowed))
+    check_rights(cluster.state, command, judge(operation, ResourceType.QUEUE, "tasks"))
+    if operation is not Operation.DELETE:  # There is no such rule for the cluster.
+        check_rights(cluster.state, command, judge(operation, ResourceType.CLUSTER, CLUSTER_NAME))
     for refused in (
         judge(operation, ResourceType.QUEUE, "others"),
         judge(operation, ResourceType.TOPIC, "tasks"),
