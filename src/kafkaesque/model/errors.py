@@ -70,6 +70,14 @@ class QueueExists(RequestRefused):
     """There is a queue of this name, with other options."""
 
 
+class QueueInUse(RequestRefused):
+    """Another consumer has the queue for itself."""
+
+
+class UnknownConsumer(RequestRefused):
+    """The queue's leader does not know the consumer: it has to attach, perhaps again."""
+
+
 class UnknownTopicId(RequestRefused):
     """No topic has this id (any more)."""
 

@@ -41,6 +41,11 @@ class Engine:
         for offset in sorted(moving, key=lambda each: (moving[each].target, moving[each].sequence)):
             context.ask_to_move(offset)
 
+    @property
+    def session_count(self) -> int:
+        """How many sessions are attached."""
+        return len(self._sessions)
+
     def handle(self, request: Request) -> None:
         """Take a request, and do what follows from it."""
         _HANDLERS[type(request)](self, request)

@@ -219,6 +219,8 @@ Request = (
 class Refusal(Enum):
     """Why something was not done."""
 
+    #: The host's: this broker leads no more, so perhaps it was done.
+    NOT_LEADER = auto()
     NO_SESSION = auto()
     #: Another session has the queue for itself.
     EXCLUSIVE = auto()

@@ -17,6 +17,8 @@ from kafkaesque.broker.requests.queue_commands import ChangeQueue, CreateQueue, 
 from kafkaesque.model.errors import ConfigError, InvalidConfig, OverBound, QueueExists
 from kafkaesque.model.ids import TopicId
 
+#: The longest batch of messages that is appended at once.
+MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 #: A queue's log keeps what the queue needs, and nothing by its age. Its segments are short, because
 #: a whole one is deleted when the queue needs nothing of it any more.
 LOG_CONFIGS: Final = {
@@ -24,6 +26,9 @@ LOG_CONFIGS: Final = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
     "segment.bytes": str(16 * 1024 * 1024),
+    "max.message.bytes": str(MESSAGE_BYTES_MAX),
+    # The age of a message counts from when it came.
+    "message.timestamp.type": "LogAppendTime",
 }
 
 
