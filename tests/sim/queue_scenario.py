@@ -132,7 +132,7 @@ class QueueScenario(Scenario):
         )
         return self.ask(request, q.TakenMessages, broker, TIMEOUT_MS + wait_ms).messages
 
-    def settle(self, *messages: q.QueueMessage, broker: str = "", name: str = QUEUE) -> list[Claim]:
+    def done(self, *messages: q.QueueMessage, broker: str = "", name: str = QUEUE) -> list[Claim]:
         claims = [each.claim for each in messages]
         request = q.SettleMessages(log_id=self.queue(name).topic_id, claims=claims)
         return self.ask(request, q.ClaimsResult, broker).stale

@@ -17,8 +17,8 @@ def test_a_message_goes_to_one_worker_from_whichever_broker() -> None:
     taken = [message for name in names for message in queues.take(broker=name)]
     assert sorted(map(bytes, filter(None, values(taken)))) == [b"0", b"1", b"2"]
     assert queues.take(10) == []
-    assert queues.settle(*taken, broker=queues.follower()) == []
-    assert queues.settle(*taken, broker=queues.follower()) == [each.claim for each in taken]
+    assert queues.done(*taken, broker=queues.follower()) == []
+    assert queues.done(*taken, broker=queues.follower()) == [each.claim for each in taken]
     counts = queues.counts()
     assert (counts.ready, counts.in_flight, counts.removed["settled"]) == (0, 0, 3)
 
@@ -45,8 +45,8 @@ def test_a_lock_ends_and_the_attempt_is_counted() -> None:
     queues.loop.run_for(1_500)
     (again,) = queues.take()
     assert (first.attempt, again.attempt, again.failures) == (1, 2, 1)
-    assert queues.settle(first) == [first.claim]
-    assert queues.settle(again) == []
+    assert queues.done(first) == [first.claim]
+    assert queues.done(again) == []
 
 
 def test_a_leader_dies_and_no_lock_ends_and_no_attempt_is_forgotten() -> None:
@@ -57,12 +57,12 @@ def test_a_leader_dies_and_no_lock_ends_and_no_attempt_is_forgotten() -> None:
     taken = queues.take(4)
     assert (taken[0].offset, taken[0].failures) == (failed.offset, 1)
     settled = queues.take(1)
-    assert queues.settle(*settled) == []
+    assert queues.done(*settled) == []
     queues.kill(queues.queue_leader())
     queues.loop.run_for(5_000)  # who asks at once may hear that nobody knows
     left = queues.take(10, wait_ms=5_000)
     assert values(left) == [b"5", b"6", b"7", b"8", b"9"]
-    assert queues.settle(*taken, *left) == []
+    assert queues.done(*taken, *left) == []
     assert queues.counts().removed["settled"] == 10
 
 
@@ -109,7 +109,7 @@ def test_a_full_queue_refuses_the_publisher() -> None:
     offsets = queues.put(b"a", b"b", b"c")
     assert [offset >= 0 for offset in offsets] == [True, True, False]
     assert queues.put(b"d") == [-1]
-    queues.settle(*queues.take(1))
+    queues.done(*queues.take(1))
     assert queues.put(b"e")[0] >= 0
     assert values(queues.take(5)) == [b"b", b"e"]
 
@@ -148,7 +148,7 @@ def test_logs_give_up_what_is_settled() -> None:
     body = bytes(100_000)
     for _ in range(60):
         queues.put(*([body] * 8))
-        queues.settle(*queues.take(8))
+        queues.done(*queues.take(8))
     queues.loop.run_for(5_000)
     counts = queues.counts()
     assert counts.log_start > 0
