@@ -317,6 +317,7 @@ class BrokerParts:
             metadata=self.metadata,
             peers=self.peers,
             partitions=self.partitions,
+            forwarder=self.forwarder,
             checks=self.batch_checks,
             on_start_wanted=self.on_start_wanted,
         )

@@ -152,6 +152,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
             on_done(refusal_of(answer))
 
     host.ask_engine(take, on_answer)
+    host.on_wanted()
 
 
 def _hand_out(
@@ -188,12 +189,7 @@ def _hand_out(
             )
         )
 
-    try:
-        partition = host.partition()
-    except RequestRefused:
-        on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
-        return
-    host.bodies.read(partition, offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
+    host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
 
 
 def _sorted(found: Found) -> list[tuple[int, Record]]:
@@ -221,8 +217,8 @@ def _failures_before(host: QueueHost, offset: int) -> int:
 
 
 def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
-    partition = host.partition()
-    committed = partition.high_watermark
+    host.partition()
+    committed = host.readable_end
     count = max(0, min(request.messages_max, TAKEN_MAX))
     browsed = {
         each.offset: each
@@ -239,7 +235,7 @@ def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
         )
 
     bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
-    host.bodies.read(partition, list(browsed), bytes_max, on_found)
+    host.bodies.read(list(browsed), bytes_max, on_found)
 
 
 def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:

@@ -30,6 +30,8 @@ class QueueRequest(PeerRequest, frozen=True, kw_only=True):
 
     #: The log's id: a queue that is made again has another one.
     log_id: bytes
+    #: A queue of its own has one; a cursor as many as its topic.
+    partition: int = 0
 
 
 class PutMessages(QueueRequest, frozen=True, tag="put-messages", kw_only=True):
