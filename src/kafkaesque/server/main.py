@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
+from kafkaesque.access.sasl_mechanisms import load_servers
 from kafkaesque.broker.broker import Broker
-from kafkaesque.broker.listeners import ADMIN, Listener
+from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.chassis.gateway import Gateway, drain_all
 from kafkaesque.env.network import Connection, Framing, ListenOptions
 from kafkaesque.gateway.chassis_of import make_chassis
@@ -82,6 +83,8 @@ class Server:
             report_warning=_log.warning,
         )
         chassis = make_chassis(self._broker.doors, _log.info)
+        if any(each.access is not AccessMode.OPEN for each in self._listeners):
+            load_servers()
         self._make_gateway = partial(make_gateway, self._broker.doors, chassis)
         #: Those that are needed, by protocol.
         self._gateways = {
