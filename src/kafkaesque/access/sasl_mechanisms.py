@@ -1,14 +1,14 @@
-"""The one table of mechanisms: what each needs, and how an authentication by it begins.
+"""The one table of mechanisms: what each needs, and which of them a client is told of.
 
-Kafka's SASL, AMQP, MQTT's enhanced authentication and the others begin here, and go on by
-`Authentication.step`; none of them knows how a credential is checked.
+An authentication by one of them begins in `sasl_servers`, and goes on by `Authentication.step`: for
+Kafka's SASL, AMQP, MQTT's enhanced authentication and the others. None of them knows how a
+credential is checked.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.access.authentication import Authentication
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
@@ -96,24 +96,3 @@ def offered(enabled: Collection[str], *, is_encrypted: bool) -> tuple[str, ...]:
         for name, each in MECHANISMS.items()
         if name in enabled and (is_encrypted or not each.needs_encryption)
     )
-
-
-def start_authentication(
-    name: str, enabled: Collection[str], checkers: Checkers, client: Client
-) -> Authentication:
-    """Return an authentication that waits for the client's first message.
-
-    Raises:
-        MechanismRefused: not one that the client was offered.
-    """
-    if name not in offered(enabled, is_encrypted=client.is_encrypted):
-        raise MechanismRefused(f"the mechanism {name[:64]!r} is not offered here")
-    # Brokers without log-ins do without; those with them load it at the start (`load_servers`).
-    from kafkaesque.access.sasl_servers import STARTS
-
-    return STARTS[name](checkers, client)
-
-
-def load_servers() -> None:
-    """Load what serves the mechanisms, so that the first client does not wait for it."""
-    import kafkaesque.access.sasl_servers  # noqa: F401

@@ -1,6 +1,6 @@
 """How an authentication by each mechanism begins; loaded where somebody may log in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -8,7 +8,7 @@ from kafkaesque.access.authentication import Authentication
 from kafkaesque.access.external import ExternalContext, ExternalServer
 from kafkaesque.access.oauthbearer import BearerContext, BearerServer
 from kafkaesque.access.plain import PlainContext, PlainServer
-from kafkaesque.access.sasl_mechanisms import Checkers, Client
+from kafkaesque.access.sasl_mechanisms import Checkers, Client, MechanismRefused, offered
 from kafkaesque.access.scram_mechanisms import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
 from kafkaesque.access.scram_messages import write_base64
 from kafkaesque.access.scram_server import ScramContext, ScramServer
@@ -60,3 +60,16 @@ STARTS: Final[Mapping[str, Callable[[Checkers, Client], Authentication]]] = {
     "EXTERNAL": _start_external,
     "PLAIN": _start_plain,
 }
+
+
+def start_authentication(
+    name: str, enabled: Collection[str], checkers: Checkers, client: Client
+) -> Authentication:
+    """Return an authentication that waits for the client's first message.
+
+    Raises:
+        MechanismRefused: not one that the client was offered.
+    """
+    if name not in offered(enabled, is_encrypted=client.is_encrypted):
+        raise MechanismRefused(f"the mechanism {name[:64]!r} is not offered here")
+    return STARTS[name](checkers, client)

@@ -43,3 +43,8 @@ _MAKERS: Final[Mapping[str, Callable[[Doors, Chassis], Gateway]]] = {
 def make_gateway(doors: Doors, chassis: Chassis, protocol: str) -> Gateway:
     """Return what speaks a protocol; it listens nowhere yet."""
     return _MAKERS[protocol](doors, chassis)
+
+
+def load_log_ins() -> None:
+    """Load what serves clients that log in, so that the first one does not wait for it."""
+    import kafkaesque.access.sasl_servers  # noqa: F401

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from kafkaesque.access.sasl_mechanisms import load_servers
 from kafkaesque.broker.broker import Broker
 from kafkaesque.broker.listeners import ADMIN, AccessMode, Listener
 from kafkaesque.chassis.gateway import Gateway, drain_all
@@ -20,7 +19,7 @@ from kafkaesque.runtime.env import RealEnv
 from kafkaesque.runtime.runner import run, settle_gc
 from kafkaesque.server.config import ServerConfig
 from kafkaesque.server.config_checks import find_own_seed, make_data_directory
-from kafkaesque.server.gateways import make_gateway
+from kafkaesque.server.gateways import load_log_ins, make_gateway
 from kafkaesque.server.logs import set_up_logging
 from kafkaesque.server.watches import StartWatch, Watch, load_watched
 from kafkaesque.storage.errors import StorageCorrupt
@@ -84,7 +83,7 @@ class Server:
         )
         chassis = make_chassis(self._broker.doors, _log.info)
         if any(each.access is not AccessMode.OPEN for each in self._listeners):
-            load_servers()
+            load_log_ins()
         self._make_gateway = partial(make_gateway, self._broker.doors, chassis)
         #: Those that are needed, by protocol.
         self._gateways = {

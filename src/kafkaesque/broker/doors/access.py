@@ -21,13 +21,7 @@ from kafkaesque.access.principal_mapping import (
     PrincipalMapping,
 )
 from kafkaesque.access.principals import Principal
-from kafkaesque.access.sasl_mechanisms import (
-    NONCE_BYTES,
-    Checkers,
-    Client,
-    offered,
-    start_authentication,
-)
+from kafkaesque.access.sasl_mechanisms import NONCE_BYTES, Checkers, Client, offered
 from kafkaesque.access.sealing import ClusterKeys
 from kafkaesque.access.state import AccessState
 from kafkaesque.access.verified_passwords import VerifiedPasswords
@@ -166,6 +160,9 @@ class Access:
         Raises:
             MechanismRefused: not one that the client was offered.
         """
+        # Brokers without log-ins do without; `server` loads it at the start of those with them.
+        from kafkaesque.access.sasl_servers import start_authentication
+
         client = Client(
             host=host,
             is_encrypted=is_encrypted,
