@@ -52,6 +52,18 @@ def run_as(up: SecureUp, name: str, password: Path, *words: str) -> int:
     return subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=False).returncode
 
 
+def refused(
+    up: SecureUp, *words: str, code: int = 1, without: str = "", **changed: Path | str
+) -> str:
+    """Run a command as `app` with another environment; return what it says of its failure."""
+    pairs = " ".join(f'{name}="{value}"' for name, value in changed.items())
+    script = f'. "{up.client("app.env")}"; unset none {without}; export none {pairs}; exec "$@"'
+    command = ["sh", "-c", script, "sh", *KAFKAESQUE, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    return done.stderr
+
+
 def is_in(up: SecureUp, name: str, password: Path) -> bool:
     """Tell whether somebody without any rule may log in, by what is refused."""
     script = f'. "{up.client("app.env")}"; export KAFKAESQUE_USER={name}'
@@ -111,7 +123,12 @@ def test_users_are_disabled_limited_and_deleted(up: SecureUp) -> None:
     admin(up, "user", "enable", "tom")
     eventually(lambda: is_in(up, "tom", password), "tom is in")
     # A new password does not lift what the user is limited to.
-    make(up, "tom")
+    new = up.data / "tom.new"
+    said = admin(up, "user", "alter", "tom", "--password-file", str(new))
+    assert said == f"user tom changed; a new password is in {new}\n"
+    eventually(lambda: not is_in(up, "tom", password), "the old password is no longer good")
+    password = new
+    assert is_in(up, "tom", password)
     assert shown()["networks"] == ["127.0.0.0/8"]
     admin(up, "user", "alter", "tom", "--network", "10.0.0.0/8")
     eventually(lambda: not is_in(up, "tom", password), "tom is not from there")
@@ -126,6 +143,46 @@ def test_users_are_disabled_limited_and_deleted(up: SecureUp) -> None:
     assert "tom" not in [each["user"] for each in told(up, "user", "list")]
     eventually(lambda: not is_in(up, "tom", password), "tom is gone")
     assert "no user 'tom'" in admin(up, "user", "disable", "tom", code=1)
+
+
+def test_a_user_is_created_once_and_keeps_its_password(up: SecureUp) -> None:
+    password = make(up, "ann")
+    other = up.data / "other.password"
+    said = admin(up, "user", "create", "ann", "--password-file", str(other), code=1)
+    assert said == (
+        "error: user ann exists already\n"
+        "try:   kafkaesque user alter ann --password-file FILE, for another password\n"
+    )
+    assert not other.exists()
+    assert is_in(up, "ann", password)
+    said = admin(up, "user", "alter", "nobody", "--password-file", str(other), code=1)
+    assert said.startswith("error: user nobody does not exist\n")
+    assert not other.exists()
+    admin(up, "user", "delete", "ann", "--yes")
+
+
+def test_the_rule_that_is_missing_is_named(up: SecureUp) -> None:
+    said = refused(up, "publish", "salaries", "hello")
+    assert said == (
+        "error: no rule allows this with topic salaries\n"
+        "try:   kafkaesque rule create User:app -o write --topic salaries, as an administrator\n"
+    )
+    admin(up, "rule", "create", "User:app", "-o", "describe", "--topic", "salaries")
+
+    def is_seen() -> bool:
+        return "salaries" in up.command("app", "topic", "list").stdout
+
+    eventually(is_seen, "the topic is seen")
+    done = up.command("app", "publish", "salaries", "hello")
+    assert done.returncode == 1
+    assert "rule create User:app -o write --topic salaries" in done.stderr
+    admin(up, "rule", "delete", "--principal", "User:app", "--topic", "salaries", "--yes")
+
+
+def test_a_change_of_keys_without_an_admin_port_reaches_nobody(up: SecureUp) -> None:
+    for words in (("key", "list"), ("key", "rotate", "orders-eu")):
+        said = admin(up, *words, code=3)
+        assert said.startswith("error: no broker has an admin port that answers\ntry:   admin.port")
 
 
 def test_rules_are_listed_and_deleted_by_all_that_they_say(up: SecureUp) -> None:
@@ -176,3 +233,39 @@ def test_the_doctor_looks_at_users_rules_and_certificates(up: SecureUp) -> None:
     assert found["user-without-rules"] == ["idle"]
     assert found["rule-names-nobody"] == ["User:nobody"]
     assert found["certificate-ends"] == ["1"]
+
+
+#: By librdkafka, by our own requests, and by those of the doctor.
+WAYS_IN = (("topic", "list"), ("rule", "list"), ("doctor",))
+
+
+@pytest.mark.parametrize("words", WAYS_IN, ids=" ".join)
+def test_what_a_listener_wants_is_said(words: tuple[str, ...], up: SecureUp) -> None:
+    clear = refused(up, *words, without="KAFKAESQUE_CA")
+    assert f"error: {up.bootstrap} speaks TLS, and KAFKAESQUE_CA is not set\n" in clear
+    assert "try:   KAFKAESQUE_CA=FILE" in clear
+    assert "PASSWORD" not in clear
+    stranger = refused(up, *words, KAFKAESQUE_CA=other_authority(up))
+    assert f"error: the certificate of {up.bootstrap} is not trusted: " in stranger
+    assert "try:   KAFKAESQUE_CA=FILE" in stranger
+    nobody = refused(up, *words, without="KAFKAESQUE_USER KAFKAESQUE_PASSWORD_FILE")
+    assert f"error: {up.bootstrap} wants a log-in\n" in nobody
+    assert "try:   KAFKAESQUE_USER=NAME and KAFKAESQUE_PASSWORD_FILE=FILE" in nobody
+
+
+def other_authority(up: SecureUp) -> Path:
+    directory = up.data.parent / "other-certs"
+    if not directory.exists():
+        command = [*KAFKAESQUE, "certs", "init", "--directory", str(directory)]
+        subprocess.run(command, capture_output=True, timeout=DEADLINE_S, check=True)
+    return directory / "ca.pem"
+
+
+def test_a_wrong_password_is_tried_once_and_said_to_be_one(up: SecureUp) -> None:
+    """A broker answers the fourth failure of a user late, and later ones very late."""
+    wrong = up.data / "wrong.password"
+    wrong.touch(0o600)
+    wrong.write_text("not this one\n")
+    for words in (*WAYS_IN, ("publish", "app-greetings", "hello")):
+        said = refused(up, *words, KAFKAESQUE_PASSWORD_FILE=wrong)
+        assert "error: the broker has refused the log-in of 'app'\ntry:   another passw" in said

@@ -128,7 +128,7 @@ def test_metrics_of_a_real_broker_count_what_clients_did(patient: Patient, topic
 
 def test_the_doctor_sees_what_a_test_cluster_lacks_and_nothing_else(patient: Patient) -> None:
     # The directory of tests is in /tmp.
-    always = {"passing-directory", "single-replica", "disk-fills"}
+    always = {"temporary-directory", "single-replica", "disk-fills"}
     # A broker that another test has stopped may still be catching up.
     eventually(lambda: set(patient.examine()[1]) <= always, "nothing else is found")
     code, found = patient.examine()

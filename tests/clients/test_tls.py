@@ -472,4 +472,4 @@ def test_a_check_says_what_is_wrong_with_certificates(place: Place, tmp_path: Pa
     assert "is not that of the certificate in" in done.stderr
     path.write_text(text.replace("broker-2.key", "broker-1.key"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{path} is right\n")
+    assert (done.returncode, done.stdout) == (0, f"{path} is valid\n")

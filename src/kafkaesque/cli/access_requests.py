@@ -345,5 +345,5 @@ def _check(code: int, message: str | None) -> None:
     hint = ""
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         message = "no rule allows this with the cluster"
-        hint = "a super user, or whoever may Alter (or Describe) the cluster"
+        hint = "as a super user, or with kafkaesque rule create User:NAME -o alter --cluster"
     raise CommandFailed(message or ErrorCode(code).name, hint=hint)

@@ -6,6 +6,8 @@ CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 15.0
 PORT_MAX = 65_535
 ADDRESSES_MAX = 100
+#: What helps where nobody answers.
+START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
 
 
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from kafkaesque.cli import tls
+from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.kafka_request import Exchange
 from kafkaesque.cli.log_in import find_log_in
@@ -79,7 +80,16 @@ def change(brokers: Sequence[BrokerAddress], method: str, path: str, kind: type[
         if answer.status in (200, 201):
             return msgspec.json.decode(content, type=kind)
         raise CommandFailed(msgspec.json.decode(content, type=_Refusal).message)
-    raise CommandFailed("no broker has an admin port that answers (admin.port)")
+    raise no_admin_port()
+
+
+def no_admin_port() -> CommandFailed:
+    """Return the failure for what only an admin port does, where none answers."""
+    return CommandFailed(
+        "no broker has an admin port that answers",
+        hint="admin.port in a broker's file, or kafkaesque up --protocols kafka,admin",
+        exit_code=UNREACHABLE,
+    )
 
 
 class _Refusal(msgspec.Struct):

@@ -46,7 +46,7 @@ def members_table(found: GossipMembers) -> Table:
     ]
     return Table(
         title=f"members, as broker {found.seen_by} knows them by gossip",
-        columns=("BROKER", "STATE", "FOR", "PEER ADDRESS", "RACK", "RELEASE"),
+        columns=("BROKER", "STATE", "FOR", "PEER-ADDRESS", "RACK", "RELEASE"),
         rows=rows,
     )
 

@@ -13,10 +13,16 @@ from typing import Any, ClassVar, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
+from kafkaesque.cli.addresses import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    START_HINT,
+    parse_addresses,
+)
 from kafkaesque.cli.exit_codes import DAMAGED, FAILED, UNREACHABLE, WRONG_USAGE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.log_in import find_log_in
+from kafkaesque.cli.kafka_request import check_entry
+from kafkaesque.cli.log_in import LogIn, find_log_in
 from kafkaesque.cli.tls import is_on, library_settings
 from kafkaesque.cli.troubles import why
 
@@ -37,11 +43,9 @@ TRIES_MAX: Final = 6
 BROKEN_AGAIN_S: Final = 0.3
 _WORTH_ANOTHER_TRY: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
 
-_START_HINT = "kafkaesque up     (a cluster on this machine), or --bootstrap-server HOST:PORT"
-
 #: A broker found no controller in time, or none that did what was asked.
 _WITHOUT_CONTROLLER = (KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
-_RULES_HINT = "kafkaesque rule list, as somebody who may"
+_RULES_HINT = "kafkaesque rule explain, as an administrator: who may"
 _LOG_IN_HINT = "KAFKAESQUE_USER and KAFKAESQUE_PASSWORD_FILE"
 #: What is wrong, in words, by Kafka's name of the error; {what} is what the command dealt with,
 #: and {name} its name.
@@ -92,23 +96,30 @@ class Connection:
         """Check that somebody listens at one of the addresses at least.
 
         Raises:
-            CommandFailed: an address makes no sense, or nobody listens.
+            CommandFailed: an address makes no sense, nobody listens, or whoever does refuses TLS or
+                the log-in.
         """
         self.bootstrap = bootstrap
         self._log_in = find_log_in(bootstrap)
         addresses = parse_addresses(bootstrap)
         problems = []
         for host, port in addresses:
-            problem = _why_not(host, port)
+            problem = _why_not(host, port, self._log_in)
             if problem is None:
                 Connection.latest = bootstrap
                 return
             problems.append(f"{host}:{port} ({problem})")
         raise CommandFailed(
             f"no broker answers at {', '.join(problems)}",
-            hint=_START_HINT,
+            hint=START_HINT,
             exit_code=UNREACHABLE,
         )
+
+    def rule_hint(self, operation: str, topic: str) -> str:
+        """Return the command that lets this user do something with a topic."""
+        name = "NAME" if self._log_in is None else self._log_in.user
+        rule = f"kafkaesque rule create User:{name} -o {operation} --topic {topic}"
+        return f"{rule}, as an administrator"
 
     def admin(self) -> AdminClient:
         settings = {
@@ -153,17 +164,9 @@ class Connection:
         raise CommandFailed(
             f"a process listens at {self.bootstrap}, but does not answer as a Kafka broker does"
             f" ({_why_no_broker(self.bootstrap) or error.str()})",
-            hint=self._hint(error),
+            hint=START_HINT,
             exit_code=UNREACHABLE,
         )
-
-    def _hint(self, error: KafkaError) -> str:
-        """Return what helps; a listener that wants a log-in closes the connection of others."""
-        if error.code() != KafkaError._TRANSPORT:
-            return _START_HINT
-        if self._log_in is not None:
-            return f"{_LOG_IN_HINT}: whether they are right"
-        return f"{_LOG_IN_HINT}, if it wants a log-in; or {_START_HINT}"
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -238,6 +241,11 @@ def explain(error: KafkaError, what: str) -> CommandFailed:
     )
 
 
+def is_forbidden(error: KafkaError) -> bool:
+    """Tell whether no rule allows it with a topic."""
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
 def explain_raised(raised: KafkaException, what: str) -> CommandFailed:
     """Return the failure for a raised error of Kafka's."""
     return explain(_error_of(raised), what)
@@ -256,12 +264,17 @@ def _error_of(raised: KafkaException) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(raised))
 
 
-def _why_not(host: str, port: int) -> str | None:
-    """Return why nobody can be reached there, or None."""
+def _why_not(host: str, port: int, log_in: LogIn | None) -> str | None:
+    """Return why nobody can be reached there, or None.
+
+    Raises:
+        CommandFailed: somebody can, and refuses TLS or the log-in.
+    """
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
         return why(error)
+    check_entry(host, port, log_in)
     return None
 
 

@@ -7,16 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 from kafkaesque.cli import tls
-from kafkaesque.cli.addresses import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, parse_addresses
+from kafkaesque.cli.addresses import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    START_HINT,
+    parse_addresses,
+)
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.log_in import LogIn, find_log_in
+from kafkaesque.cli.refusals import LogInUnanswered, find_refusal
 from kafkaesque.cli.sasl import authenticate
 from kafkaesque.cli.troubles import why
 from kafkaesque.protocols.kafka.api_table import ApiKey
 from kafkaesque.protocols.kafka.errors import MalformedRequest
 from kafkaesque.protocols.kafka.frames import read_response, write_request
 from kafkaesque.protocols.kafka.messages.api_versions_request import ApiVersionsRequest
+from kafkaesque.protocols.kafka.messages.describe_cluster_request import DescribeClusterRequest
+from kafkaesque.protocols.kafka.messages.sasl_handshake_request import SaslHandshakeRequest
 from kafkaesque.protocols.kafka.wire import Message
 
 #: A longer answer is none of a broker's.
@@ -29,6 +37,7 @@ _HTTP = b"HTTP"
 SPEAKS_HTTP = "it speaks HTTP, as an admin port does; a broker has another port for Kafka"
 ASKED_AT_ONCE_MAX = 16
 _VERSIONS = 0
+_HANDSHAKE_VERSION = 1
 
 #: Addresses that accepted a connection and said nothing: they are asked after all others.
 _silent: set[tuple[str, int]] = set()
@@ -69,12 +78,16 @@ class Exchange:
 
         Raises:
             OSError: no answer in time; EOFError: the connection was closed.
+            LogInUnanswered: no answer to the log-in in time.
             MalformedRequest: what answers is no Kafka broker.
             CommandFailed: the log-in is refused.
         """
         if self._log_in is not None and api_key != ApiKey.API_VERSIONS:
             log_in, self._log_in = self._log_in, None
-            authenticate(log_in, self._ask)
+            try:
+                authenticate(log_in, self._ask)
+            except TimeoutError:
+                raise LogInUnanswered from None
         return self._ask(api_key, api_version, request)
 
     def _ask(self, api_key: int, api_version: int, request: Message) -> Any:
@@ -116,6 +129,7 @@ def ask(
             there, but does not come to an end with it, as where there is no controller.
     """
     refused: list[str] = []
+    failures: list[CommandFailed] = []
     waiting = sorted(parse_addresses(bootstrap), key=_silent.__contains__)
     while waiting:
         host, port = waiting.pop(0)
@@ -125,6 +139,8 @@ def ask(
                     exchange.greet()
                 try:
                     answer = exchange.ask(api_key, api_version, request)
+                except LogInUnanswered:
+                    raise
                 except TimeoutError:
                     _raise_if_there((host, port), timeout_s)
                     raise
@@ -132,6 +148,9 @@ def ask(
                 return answer
         except (OSError, EOFError) as error:
             refused.append(f"{host}:{port} ({why(error)})")
+            failures += filter(None, [refusal_of(host, port, error)])
+            if isinstance(error, LogInUnanswered):
+                continue
             if isinstance(error, TimeoutError):
                 _silent.add((host, port))
                 hanging = _hanging(waiting)
@@ -143,7 +162,49 @@ def ask(
                 f"{host}:{port} does not answer as a Kafka broker does: {error}",
                 exit_code=UNREACHABLE,
             ) from None
-    raise CommandFailed(f"no broker answers at {', '.join(refused)}", exit_code=UNREACHABLE)
+    if failures:
+        raise failures[0]
+    raise CommandFailed(
+        f"no broker answers at {', '.join(refused)}", hint=START_HINT, exit_code=UNREACHABLE
+    )
+
+
+def refusal_of(host: str, port: int, error: Exception) -> CommandFailed | None:
+    """Return what a listener wants that it was not given; None: the error has another reason."""
+    return find_refusal(host, port, error, _offers_log_in)
+
+
+def _offers_log_in(host: str, port: int) -> bool:
+    try:
+        with Exchange(host, port, GREETING_TIMEOUT_S) as exchange:
+            request = SaslHandshakeRequest("")
+            answer = exchange.ask(ApiKey.SASL_HANDSHAKE, _HANDSHAKE_VERSION, request)
+    except (OSError, EOFError, MalformedRequest):
+        return False
+    return bool(answer.mechanisms)
+
+
+def check_entry(host: str, port: int, log_in: LogIn | None) -> None:
+    """Try once whether a listener lets this command in; say nothing of what has other reasons.
+
+    librdkafka tries a refused log-in again and again, and names none of these reasons.
+
+    Raises:
+        CommandFailed: it does not, and why.
+    """
+    # A broker may take long to answer a log-in.
+    timeout_s = GREETING_TIMEOUT_S if log_in is None else REQUEST_TIMEOUT_S
+    try:
+        with Exchange(host, port, timeout_s, log_in) as exchange:
+            exchange.greet()
+            # Unlike Metadata, a broker that is cut off from the others answers this.
+            exchange.ask(ApiKey.DESCRIBE_CLUSTER, _VERSIONS, DescribeClusterRequest())
+    except (OSError, EOFError) as error:
+        failure = refusal_of(host, port, error)
+        if failure is not None:
+            raise failure from None
+    except MalformedRequest:
+        pass
 
 
 def _raise_if_there(address: tuple[str, int], timeout_s: float) -> None:

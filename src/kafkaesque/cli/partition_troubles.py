@@ -50,7 +50,7 @@ def troubles_table(found: Troubles) -> Table | None:
     if not names:
         return None
     rows = _by_partition(found, names) if len(names) <= ROWS_MAX else _by_topic(found, names)
-    return Table(title="troubles", columns=("PARTITION", "TROUBLE"), rows=rows)
+    return Table(title="problems", columns=("PARTITION", "PROBLEM"), rows=rows)
 
 
 def _by_partition(found: Troubles, names: list[str]) -> list[tuple[Cell, ...]]:

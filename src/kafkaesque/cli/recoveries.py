@@ -89,7 +89,7 @@ def recoveries_table(found: Recoveries) -> Table:
     more = found.count - len(rows)
     return Table(
         title="recoveries" + (f", without {more} more" if more > 0 else ""),
-        columns=("PARTITION", "FORMATION", "STATE", "GIVEN UP"),
+        columns=("PARTITION", "FORMATION", "STATE", "GIVEN-UP"),
         rows=rows,
     )
 

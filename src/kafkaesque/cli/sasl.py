@@ -67,7 +67,8 @@ def _step(log_in: LogIn, ask: Ask, data: bytes) -> bytes:
             f"the broker has refused the log-in of {log_in.user!r}",
             hint="kafkaesque login"
             if log_in.is_token
-            else "the password's file, and whether there is such a user",
+            else "another password; or kafkaesque user list, as an administrator: whether there is "
+            "such a user, is enabled, and may log in now and from here",
             exit_code=FAILED,
         )
     return bytes(answer.auth_bytes)

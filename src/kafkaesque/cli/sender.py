@@ -64,6 +64,7 @@ class Sender:
         self.first_error: tuple[int, KafkaError] | None = None
         self._sent = 0
         self._target = target
+        self._connection = connection
         admin = connection.admin()
         self._partitions = wait_for_topic(connection, admin, target.topic)
         if target.shared.partition is not None:
@@ -104,10 +105,12 @@ class Sender:
         """Return what to say of the messages that the cluster has refused."""
         if self.first_error is None:
             return None
-        from kafkaesque.cli.kafka import explain
+        from kafkaesque.cli.kafka import explain, is_forbidden
 
         number, error = self.first_error
         failure = explain(error, f"topic {self._target.topic}")
+        if is_forbidden(error):
+            failure.hint = self._connection.rule_hint("write", self._target.topic)
         failure.message = f"{self._target.unit} {number}: {failure.message}"
         if self.failed > 1:
             failure.message += f"; {counted(self.failed, 'message')} not published in total"
@@ -187,7 +190,7 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
     Raises:
         CommandFailed: it is not there.
     """
-    from kafkaesque.cli.kafka import explain
+    from kafkaesque.cli.kafka import explain, is_forbidden
 
     deadline = time.monotonic() + CREATION_TIMEOUT_S
     is_name_checked = False
@@ -203,7 +206,11 @@ def wait_for_topic(connection: "Connection", client: "AdminClient", topic: str) 
             is_name_checked = True
         if error is not None and (is_over or error.name() not in _WHILE_CREATED):
             failure = explain(error, f"topic {topic}")
-            failure.hint = f"kafkaesque topic create {topic}"
+            failure.hint = (
+                connection.rule_hint("write", topic)
+                if is_forbidden(error)
+                else f"kafkaesque topic create {topic}"
+            )
             raise failure
         time.sleep(POLL_S)
 

@@ -48,7 +48,7 @@ _HINTS: Final = {
     ),
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
         "no rule allows this with this user's tokens",
-        "a super user, or whoever may create-tokens of the user",
+        "as a super user, or as a user with the right to create tokens of that user",
     ),
     ErrorCode.DELEGATION_TOKEN_NOT_FOUND: ("there is no such token", "kafkaesque token list"),
     ErrorCode.DELEGATION_TOKEN_EXPIRED: ("the token's time is over", "kafkaesque token create"),

@@ -15,6 +15,8 @@ def why(error: Exception) -> str:
         return "no such host"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError):
+        return CLOSED
     if isinstance(error, ssl.SSLError):
         return f"no TLS with it: {(error.reason or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, EOFError):

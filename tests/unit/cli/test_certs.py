@@ -53,7 +53,7 @@ def test_what_is_printed_for_a_broker_is_a_file_that_is_right(
     broker = f'[broker]\nid = 7\ncluster.id = "a cluster/1"\ndata = "{tmp_path}/data"\n'
     path.write_text(broker + section)
     code, output, errors = run("broker", "--config", str(path), "--check")
-    assert (code, output) == (0, f"{path} is right\n"), errors
+    assert (code, output) == (0, f"{path} is valid\n"), errors
     # The certificate of another broker is not this one's.
     path.write_text((broker + section).replace("id = 7", "id = 8"))
     code, _, errors = run("broker", "--config", str(path), "--check")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from confluent_kafka import KafkaError
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from kafkaesque import cli
 from kafkaesque.cli import arguments, replica_moves
 from kafkaesque.cli.app import app
 from kafkaesque.cli.kafka import outage_teller
@@ -22,6 +24,8 @@ from kafkaesque.cli.lazy_group import COMMANDS
 from tests.unit.cli.test_replica_moves import LED
 
 NOBODY = "127.0.0.1:1"
+#: Words in capitals: in the command line's sources they are headers of columns.
+HEADERS = re.compile(r'"([A-Z][A-Z/-]+(?: [A-Z/-]+)*)"')
 #: More than Kafka's messages have room for.
 BIG = "99999999999"
 
@@ -104,6 +108,11 @@ def test_an_unknown_command_is_wrong_usage_and_names_the_nearest(words: str, mea
         ["txn", "producers", "t"],
         ["txn", "abort", "t"],
         ["cluster", "wait", "--timeout", "0"],
+        ["user", "list"],
+        ["role", "list"],
+        ["rule", "list"],
+        ["key", "list"],
+        ["key", "rewrap"],
     ],
     ids=" ".join,
 )
@@ -193,6 +202,15 @@ WRONG = [
     (["topic", "delete", "t"], "topic delete asks first, and standard input is no terminal"),
     (["topic", "delete", "t", "--if-exists"], "try:   the same with --yes\n"),
     (["topic", "elect", "t", "--unclean"], "topic elect --unclean asks first"),
+    (["user", "delete", "u"], "user delete asks first, and standard input is no terminal"),
+    (["user", "totp", "remove", "u"], "user totp remove asks first"),
+    (["role", "delete", "r"], "role delete asks first"),
+    (["rule", "delete", "--principal", "User:u"], "rule delete asks first"),
+    (["key", "shred", "t", "1"], "key shred asks first"),
+    (["rule", "create", "mia", "-o", "read", "--topic", "t"], "'mia' is no principal"),
+    (["rule", "create", "tom", "-o", "read", "--cluster"], "try:   User:tom\n"),
+    (["rule", "list", "--principal", "Group:g"], "'Group:g' is no principal"),
+    (["user", "alter", "u"], "nothing is to be changed"),
     (["sim", "run"], "one of --seed and --seeds"),
     (["sim", "run", "--seed", "1", "--seeds", "2"], "one of --seed and --seeds"),
     (["broker"], "--config"),
@@ -231,6 +249,14 @@ def test_no_option_of_any_command_takes_a_number_without_an_end(value: str) -> N
         assert (code, output) == (2, ""), words
         said = "nan is not a number" if value == "nan" else "inf is not in the range"
         assert said in errors, (words, option)
+
+
+def test_the_headers_of_columns_have_one_style() -> None:
+    """A header is one word, so that `awk` and `cut` find columns also on a terminal."""
+    sources = (Path(cli.__file__).parent).rglob("*.py")
+    found = [each for path in sources for each in HEADERS.findall(path.read_text())]
+    assert "RECORDS-BEHIND" in found
+    assert [each for each in found if " " in each] == []
 
 
 @pytest.mark.parametrize("words", [["delete", "t"], ["elect", "t", "--unclean"]])

@@ -203,7 +203,7 @@ CASES: Mapping[str, Facts] = {
         2,
         options={"auto.create.topics.enable": "true", "default.replication.factor": "1"},
     ),
-    "passing-directory": with_broker(facts(), 2, disk=disk(50 * GB, directory="/tmp/x")),
+    "temporary-directory": with_broker(facts(), 2, disk=disk(50 * GB, directory="/tmp/x")),
 }
 
 

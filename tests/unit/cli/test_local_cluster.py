@@ -304,7 +304,7 @@ def test_flags_go_over_environment_over_the_file(
     code, _, errors = run("broker", "--config", config, "--check")
     assert (code, "kafka.port = 'none'" in errors) == (2, True)
     code, output, _ = run("broker", "--config", config, "--check", "--port", "9092")
-    assert (code, output) == (0, f"{config} is right\n")
+    assert (code, output) == (0, f"{config} is valid\n")
 
 
 def test_a_missing_file_is_named() -> None:

@@ -90,7 +90,7 @@ def bench(
         (each.what, each.messages, f"{each.messages_per_s:,.0f}", f"{each.megabytes_per_s:,.1f}")
         for each in figures
     ]
-    columns = ("WHAT", "MESSAGES", "PER SECOND", "MB/S")
+    columns = ("WHAT", "MESSAGES", "PER-SECOND", "MB/S")
     Screen(json=json).show(
         Table(columns=columns, rows=rows),
         [{**asdict(each), "messages_per_s": each.messages_per_s} for each in figures],

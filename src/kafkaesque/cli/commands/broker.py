@@ -83,7 +83,7 @@ def broker(
         for sentence in (find_own_seed(loaded), *look_at_seeds(loaded)):
             if sentence is not None:
                 typer.echo(f"warning: {sentence}", err=True)
-        typer.echo(f"{config} is right")
+        typer.echo(f"{config} is valid")
         return
     # A new program in this process: nothing of the command line stays in the broker's memory.
     command = [sys.executable, "-m", "kafkaesque.server", "--config", str(config)]

@@ -10,8 +10,8 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
+    check_can_ask,
     new_app,
-    wrong_usage,
 )
 from kafkaesque.cli.screen import Screen, Table
 
@@ -51,12 +51,11 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
     Example:
       kafkaesque key list
     """
-    from kafkaesque.cli.admin_pages import read_page
-    from kafkaesque.cli.failure import CommandFailed
+    from kafkaesque.cli.admin_pages import no_admin_port, read_page
 
     page = read_page(_brokers(bootstrap), f"{_API}/keys", _Keys)
     if page is None:
-        raise CommandFailed("no broker has an admin port that answers (admin.port)")
+        raise no_admin_port()
     rows = [
         (
             each.topic,
@@ -67,7 +66,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
         for each in page.keys
     ]
     Screen(json=json).show(
-        Table(columns=("TOPIC", "VERSION", "USE", "WRAPPED BY"), rows=rows),
+        Table(columns=("TOPIC", "VERSION", "USE", "WRAPPED-BY"), rows=rows),
         [msgspec.structs.asdict(each) for each in page.keys],
     )
 
@@ -114,11 +113,8 @@ def shred(
     Example:
       kafkaesque key shred orders 1 --yes
     """
+    check_can_ask("key shred", yes=yes)
     if not yes:
-        import sys
-
-        if not sys.stdin.isatty():
-            raise wrong_usage("add --yes: nobody can be asked")
         typer.confirm(
             f"Make unreadable for good what version {version} of the key of {topic} has sealed?",
             abort=True,

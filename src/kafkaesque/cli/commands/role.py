@@ -9,8 +9,8 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
+    check_can_ask,
     new_app,
-    wrong_usage,
 )
 from kafkaesque.cli.screen import Screen, Table, counted
 
@@ -39,7 +39,7 @@ def create(
     from kafkaesque.cli.access_requests import change_access
 
     change_access(bootstrap, MakeRole(name=role, description=description))
-    Screen(json=json).done(f"role {role} is there", {"role": role, "description": description})
+    Screen(json=json).done(f"role {role} created", {"role": role, "description": description})
 
 
 @app.command("list")
@@ -88,7 +88,7 @@ def grant(
     for each in users:
         change_access(bootstrap, ChangeUser(name=each, add_roles=(role,)))
     Screen(json=json).done(
-        f"{', '.join(users)}: role {role} is given", {"role": role, "granted": users}
+        f"role {role} granted to {', '.join(users)}", {"role": role, "granted": users}
     )
 
 
@@ -111,7 +111,7 @@ def revoke(
     for each in users:
         change_access(bootstrap, ChangeUser(name=each, remove_roles=(role,)))
     Screen(json=json).done(
-        f"{', '.join(users)}: role {role} is taken away", {"role": role, "revoked": users}
+        f"role {role} revoked from {', '.join(users)}", {"role": role, "revoked": users}
     )
 
 
@@ -132,16 +132,13 @@ def delete(
     from kafkaesque.cli.access_requests import ask_access, change_access
     from kafkaesque.cli.failure import CommandFailed
 
+    check_can_ask("role delete", yes=yes)
     found = {each.name: each for each in ask_access(bootstrap, AskRoles(), Roles).roles}
     known = found.get(role)
     if known is None:
         raise CommandFailed(f"role {role} does not exist", hint="kafkaesque role list")
     what = f"{counted(known.rules, 'rule')}, {counted(len(known.users), 'user')}"
     if not yes:
-        import sys
-
-        if not sys.stdin.isatty():
-            raise wrong_usage("add --yes: nobody can be asked")
         typer.confirm(f"Delete the role {role} ({what})?", abort=True)
     change_access(bootstrap, DeleteRole(name=role))
-    Screen(json=json).done(f"role {role} is deleted ({what})", {"deleted": role})
+    Screen(json=json).done(f"role {role} deleted ({what})", {"deleted": role})

@@ -11,10 +11,11 @@ from kafkaesque.cli.arguments import (
     BootstrapOption,
     JsonOption,
     YesOption,
+    check_can_ask,
     new_app,
     wrong_usage,
 )
-from kafkaesque.cli.screen import Screen, Table
+from kafkaesque.cli.screen import Screen, Table, counted
 
 if TYPE_CHECKING:
     from kafkaesque.cli.access_requests import ShownRule, Wanted
@@ -96,6 +97,7 @@ def create(
     from kafkaesque.protocols.kafka.messages.create_acls_request import AclCreation
 
     kind, name = _resource(topic, group, transactional_id, queue, cluster=cluster)
+    _check_principal(principal)
     rules = [
         AclCreation(
             kind,
@@ -127,7 +129,7 @@ def create(
 
 def _told(topics: Sequence[str], noun: str) -> str:
     if not topics:
-        return f"no {noun} that there is now"
+        return f"no existing {noun}"
     more = len(topics) - NAMED_MAX
     named = ", ".join(topics[:NAMED_MAX])
     return f"{named} and {more} more" if more > 0 else named
@@ -154,6 +156,16 @@ def _resource(
     if len(found) != 1:
         raise wrong_usage("give one of --topic, --group, --transactional-id, --queue and --cluster")
     return found[0]
+
+
+def _check_principal(word: str) -> None:
+    from kafkaesque.access.principals import read_principal
+    from kafkaesque.model.errors import InvalidRequest
+
+    try:
+        read_principal(word)
+    except InvalidRequest as error:
+        raise wrong_usage(str(error), "" if ":" in word else f"User:{word}") from None
 
 
 def _operation(word: str) -> int:
@@ -220,6 +232,8 @@ def _wanted(
     from kafkaesque.access.operations import ResourceType
     from kafkaesque.cli import access_requests as requests
 
+    if principal is not None:
+        _check_principal(principal)
     effects = {None: requests.ANY, "allow": requests.ALLOW, "deny": requests.DENY}
     if effect not in effects:
         raise wrong_usage(f"there is no effect {effect!r}", "allow or deny")
@@ -268,17 +282,14 @@ def delete(
     if principal is None and resource is None:
         raise wrong_usage("give --principal or a resource: all rules are too many")
     wanted = _wanted(principal, resource, operation, effect, is_prefix=prefix)
+    check_can_ask("rule delete", yes=yes)
     screen = Screen(json=json)
     if not yes:
-        import sys
-
-        if not sys.stdin.isatty():
-            raise wrong_usage("add --yes: nobody can be asked")
         _show(screen, list_rules(bootstrap, wanted))
         typer.confirm("Delete these rules?", abort=True)
     removed = remove_rules(bootstrap, wanted)
     screen.done(
-        f"{len(removed)} rules are deleted", {"deleted": [asdict(each) for each in removed]}
+        f"{counted(len(removed), 'rule')} deleted", {"deleted": [asdict(each) for each in removed]}
     )
 
 
@@ -328,4 +339,4 @@ def explain(
         {"principal": each.principal, "rule": each.rule or None, "but_for": list(each.but_for)}
         for each in found
     ]
-    Screen(json=json).show(Table(columns=("WHO", "BECAUSE OF", "BUT"), rows=rows), document)
+    Screen(json=json).show(Table(columns=("WHO", "BECAUSE-OF", "BUT"), rows=rows), document)

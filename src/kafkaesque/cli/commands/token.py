@@ -112,7 +112,7 @@ def list_all(
         for each in tokens
     ]
     Screen(json=json).show(
-        Table(columns=("TOKEN", "OWNER", "RENEWERS", "ENDS", "CAN BE RENEWED UNTIL"), rows=rows),
+        Table(columns=("TOKEN", "OWNER", "RENEWERS", "ENDS", "RENEWABLE-UNTIL"), rows=rows),
         [
             {
                 "token_id": each.token_id,

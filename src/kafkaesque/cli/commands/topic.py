@@ -434,7 +434,7 @@ def _tables(topics: list[Description]) -> list[Table]:
     columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "OFFLINE")
     tables = [Table(title="partitions", columns=columns, rows=partitions)]
     if formed:
-        words = ("TOPIC", "PARTITION", "FORMATION", "STATE", "GIVEN UP")
+        words = ("TOPIC", "PARTITION", "FORMATION", "STATE", "GIVEN-UP")
         tables.append(Table(title="recoveries", columns=words, rows=formed))
     if options:
         tables.append(Table(title="options", columns=("TOPIC", "OPTION", "VALUE"), rows=options))

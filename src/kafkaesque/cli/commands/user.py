@@ -18,6 +18,7 @@ from kafkaesque.cli.screen import Screen, Table
 
 if TYPE_CHECKING:
     from kafkaesque.access.administration import ShownUser
+    from kafkaesque.cli.failure import CommandFailed
 
 app = new_app(
     help="Users who log in: create, list, alter, disable, enable, delete, prepare; second factors."
@@ -29,6 +30,7 @@ app.add_typer(totp, name="totp")
 
 #: In place of a time.
 NEVER = "never"
+ITERATIONS_DEFAULT = 8192
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -58,41 +60,58 @@ NetworkOption = Annotated[
 ]
 
 
+IterationsOption = Annotated[
+    int, typer.Option("--iterations", min=4096, max=16_384, help="What a guess costs.")
+]
+
+
 @app.command()
 def create(
     name: NameArgument,
     password_file: PasswordFileOption,
     expires: ExpiresOption = None,
     network: NetworkOption = None,
-    iterations: Annotated[
-        int, typer.Option("--iterations", min=4096, max=16_384, help="What a guess costs.")
-    ] = 8192,
+    iterations: IterationsOption = ITERATIONS_DEFAULT,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Let a user log in, or change the password. No rule is made: see `kafkaesque rule create`.
+    """Create a user who logs in by a password. No rule is made: see `kafkaesque rule create`.
+
+    A user that exists stays as it is: see `kafkaesque user alter`.
 
     \b
     Example:
       kafkaesque user create app --password-file app.password
       kafkaesque user create guest --password-file guest.password --expires 2027-01-31
     """
+    from kafkaesque.cli.access_requests import read_users
+    from kafkaesque.cli.failure import CommandFailed
+
+    limits = _limits(expires, network)
+    if any(each.name == name for each in read_users(bootstrap)):
+        raise CommandFailed(
+            f"user {name} exists already",
+            hint=f"kafkaesque user alter {name} --password-file FILE, for another password",
+        )
+    where = _set_password(bootstrap, name, password_file, iterations)
+    if limits:
+        _change(bootstrap, name, **limits)
+    Screen(json=json).done(
+        f"user {name} created; {where}", {"user": name, "password_file": str(password_file)}
+    )
+
+
+def _set_password(bootstrap: str, name: str, path: Path, iterations: int) -> str:
+    """Give a user the password in a file, or a new one, which is written there; say where it is."""
     from kafkaesque.access.scram_mechanisms import SCRAM_MECHANISMS
     from kafkaesque.cli.access_requests import set_password
     from kafkaesque.cli.log_in import read_password
 
-    limits = _limits(expires, network)
-    is_new = not password_file.exists()
+    is_new = not path.exists()
     if is_new:
-        _draw_password(password_file)
-    password = read_password(password_file)
-    set_password(bootstrap, name, password, tuple(SCRAM_MECHANISMS), iterations)
-    if limits:
-        _change(bootstrap, name, **limits)
-    where = f"the password is in {password_file}" if is_new else f"by {password_file}"
-    Screen(json=json).done(
-        f"user {name} may log in; {where}", {"user": name, "password_file": str(password_file)}
-    )
+        _draw_password(path)
+    set_password(bootstrap, name, read_password(path), tuple(SCRAM_MECHANISMS), iterations)
+    return f"{'a new' if is_new else 'the'} password is in {path}"
 
 
 def _draw_password(path: Path) -> None:
@@ -138,24 +157,45 @@ def _change(bootstrap: str, name: str, **change: Any) -> None:
 @app.command()
 def alter(
     name: NameArgument,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="Has the new password. If there is no such file, one is drawn and written to it.",
+        ),
+    ] = None,
     expires: ExpiresOption = None,
     network: NetworkOption = None,
+    iterations: IterationsOption = ITERATIONS_DEFAULT,
     bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Change until when, and from where, a user may log in. Open connections are looked at, too.
+    """Change a user's password, or until when and from where it may log in.
+
+    Connections of a user that may no longer log in are closed.
 
     \b
     Example:
+      kafkaesque user alter app --password-file new.password
       kafkaesque user alter guest --expires never --network 10.0.0.0/8 --network ::1
     """
+    from kafkaesque.cli.access_requests import read_users
     from kafkaesque.cli.arguments import wrong_usage
 
     limits = _limits(expires, network)
-    if not limits:
-        raise wrong_usage("nothing is to be changed", "--expires TIME, --network ADDRESS")
-    _change(bootstrap, name, **limits)
-    Screen(json=json).done(f"user {name} is changed", {"user": name})
+    if not limits and password_file is None:
+        raise wrong_usage(
+            "nothing is to be changed", "--password-file FILE, --expires TIME, --network ADDRESS"
+        )
+    where = ""
+    if password_file is not None:
+        if all(each.name != name for each in read_users(bootstrap)):
+            raise _unknown(name)
+        where = f"; {_set_password(bootstrap, name, password_file, iterations)}"
+    if limits:
+        _change(bootstrap, name, **limits)
+    Screen(json=json).done(f"user {name} changed{where}", {"user": name})
 
 
 @app.command()
@@ -169,7 +209,7 @@ def disable(
       kafkaesque user disable guest
     """
     _change(bootstrap, name, is_disabled=True)
-    Screen(json=json).done(f"user {name} is disabled", {"user": name, "is_disabled": True})
+    Screen(json=json).done(f"user {name} disabled", {"user": name, "is_disabled": True})
 
 
 @app.command()
@@ -183,7 +223,7 @@ def enable(
       kafkaesque user enable guest
     """
     _change(bootstrap, name, is_disabled=False)
-    Screen(json=json).done(f"user {name} is enabled", {"user": name, "is_disabled": False})
+    Screen(json=json).done(f"user {name} enabled", {"user": name, "is_disabled": False})
 
 
 @app.command()
@@ -237,7 +277,7 @@ def list_all(bootstrap: BootstrapOption = BOOTSTRAP_DEFAULT, json: JsonOption = 
     from kafkaesque.cli.access_requests import read_users
 
     users = read_users(bootstrap)
-    columns = ("USER", "LOGS IN BY", "ROLES", "UNTIL", "FROM", "STATE")
+    columns = ("USER", "LOGS-IN-BY", "ROLES", "UNTIL", "FROM", "STATE")
     rows = [
         (
             each.name,
@@ -298,20 +338,22 @@ def delete(
       kafkaesque user delete app --yes
     """
     from kafkaesque.cli.access_requests import delete_user, read_users
-    from kafkaesque.cli.arguments import wrong_usage
-    from kafkaesque.cli.failure import CommandFailed
+    from kafkaesque.cli.arguments import check_can_ask
 
+    check_can_ask("user delete", yes=yes)
     found = next((each for each in read_users(bootstrap) if each.name == name), None)
     if found is None:
-        raise CommandFailed(f"user {name} does not exist", hint="kafkaesque user list")
+        raise _unknown(name)
     if not yes:
-        import sys
-
-        if not sys.stdin.isatty():
-            raise wrong_usage("add --yes: nobody can be asked")
         typer.confirm(f"Delete the user {name}?", abort=True)
     delete_user(bootstrap, found)
-    Screen(json=json).done(f"user {name} can log in no more", {"deleted": name})
+    Screen(json=json).done(f"user {name} deleted", {"deleted": name})
+
+
+def _unknown(name: str) -> "CommandFailed":
+    from kafkaesque.cli.failure import CommandFailed
+
+    return CommandFailed(f"user {name} does not exist", hint="kafkaesque user list")
 
 
 @totp.command("add")

@@ -24,7 +24,7 @@ from kafkaesque.cli.doctor.facts import (
 from kafkaesque.cli.doctor.out_of_date import is_out_of_date
 from kafkaesque.cli.exit_codes import UNREACHABLE
 from kafkaesque.cli.failure import CommandFailed
-from kafkaesque.cli.kafka_request import Exchange
+from kafkaesque.cli.kafka_request import Exchange, refusal_of
 from kafkaesque.cli.moving_replicas import Moves, read_moving
 from kafkaesque.cli.quorum import Quorum, read_quorum
 from kafkaesque.cli.recoveries import read_recoveries
@@ -208,6 +208,7 @@ def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
     pool = ThreadPoolExecutor(AT_ONCE_MAX)
     asked = {pool.submit(_view_at, *each): each for each in parse_addresses(bootstrap)}
     refused = []
+    failures: list[CommandFailed] = []
     try:
         for answer in as_completed(asked):
             try:
@@ -215,8 +216,11 @@ def _first_view(bootstrap: str) -> tuple[View, dict[int, str]]:
             except Trouble as error:
                 host, port = asked[answer]
                 refused.append(f"{host}:{port} ({why(error)})")
+                failures += filter(None, [refusal_of(host, port, error)])
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+    if failures:
+        raise failures[0]
     raise CommandFailed(
         f"no broker answers at {', '.join(refused)}",
         hint="kafkaesque doctor --bootstrap-server HOST:PORT,... with more of the brokers",

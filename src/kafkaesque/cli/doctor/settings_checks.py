@@ -129,11 +129,11 @@ def _directories(facts: Facts) -> Iterator[Finding]:
     found = {
         each.id: each.disk.directory
         for each in facts.brokers
-        if each.disk is not None and _is_passing(each.disk.directory)
+        if each.disk is not None and _is_temporary(each.disk.directory)
     }
     if found:
         yield Finding(
-            check="passing-directory",
+            check="temporary-directory",
             severity=Severity.WARNING,
             what="brokers keep their data where it does not last: "
             + named([f"{place} ({node})" for node, place in found.items()]),
@@ -144,6 +144,6 @@ def _directories(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _is_passing(directory: str) -> bool:
+def _is_temporary(directory: str) -> bool:
     place = PurePath(directory)
     return any(place.is_relative_to(each) for each in _PASSING_DIRECTORIES)
