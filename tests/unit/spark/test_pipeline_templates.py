@@ -41,3 +41,9 @@ def test_no_project_is_made_where_it_could_not_run(tmp_path: Path) -> None:
         copy_template("blank", tmp_path / "my project")
     assert list(tmp_path.iterdir()) == []
     copy_template("blank", tmp_path / "projekt-Žižkov_1+2=3")
+
+
+def test_a_project_from_the_blank_template_is_called_by_its_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "greetings"
+    copy_template("blank", folder)
+    assert 'name: "greetings"' in (folder / "spark-pipeline.yml").read_text().splitlines()

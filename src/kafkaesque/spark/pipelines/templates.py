@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -41,6 +42,13 @@ def check_storage(path: str) -> None:
         )
 
 
+def _call_by_folder(folder: Path) -> None:
+    """Give a project that begins with nothing its directory's name."""
+    spec = folder / SPEC_NAME
+    line = f"name: {json.dumps(folder.absolute().name)}"
+    spec.write_text(spec.read_text("utf-8").replace(f"name: {DEFAULT}", line, 1), "utf-8")
+
+
 def copy_template(name: str, folder: Path) -> list[Path]:
     """Make `folder` a project of its own, and return its files.
 
@@ -66,6 +74,8 @@ def copy_template(name: str, folder: Path) -> list[Path]:
             copy_function=shutil.copyfile,
             ignore=shutil.ignore_patterns(*_CACHES),
         )
+        if name == DEFAULT:
+            _call_by_folder(folder)
         (folder / ".gitignore").write_text(f"{STATE_FOLDER}/\n", "utf-8")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
