@@ -27,8 +27,10 @@ ResultT = TypeVar("ResultT")
 class QueueScenario(Scenario):
     """Three brokers and a queue."""
 
-    def __init__(self, seed: int, options: dict[str, str] | None = None) -> None:
-        super().__init__(seed, SimOptions())
+    def __init__(
+        self, seed: int, options: dict[str, str] | None = None, *, brokers: int = 3
+    ) -> None:
+        super().__init__(seed, SimOptions(brokers=brokers))
         self.create(QUEUE, options)
 
     # -- the cluster

@@ -10,11 +10,12 @@ from kafkaesque.broker.queues.mover import DEATH
 from kafkaesque.broker.requests import queue_requests as q
 from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
-from kafkaesque.model.errors import UnknownConsumer
+from kafkaesque.model.errors import StorageFailed, UnknownConsumer
 from kafkaesque.model.ids import Offset
 from kafkaesque.queues.decisions import Reason
 from tests.sim.queue_scenario import QUEUE, QueueScenario, values
 from tests.sim.scenario import TOPIC
+from tests.sim.test_full_disk import start_full
 
 
 def test_a_message_goes_to_one_worker_from_whichever_broker() -> None:
@@ -226,3 +227,19 @@ def test_a_topic_for_dead_letters_has_to_be_there() -> None:
         queues.create("work", {"dead.letter.topic": "nowhere"})
     with pytest.raises(AssertionError, match=r"dead.letter.queue or to dead.letter.topic"):
         queues.create("work", {"dead.letter.topic": TOPIC, "dead.letter.queue": QUEUE})
+
+
+def test_a_full_disk_takes_no_message_and_every_settlement() -> None:
+    queues = QueueScenario(15, brokers=1)
+    queues.put(*(b"%d" % number for number in range(10)))
+    taken = queues.take(5)
+    name = queues.running()[0]
+    start_full(queues, name)
+    outcomes: list[object] = []
+    door, log_id = queues.broker(name).doors.queues, queues.queue().topic_id
+    door.put(log_id, [NewMessage(b"one more")], 5_000, outcomes.append)
+    queues.loop.run_until(lambda: outcomes != [], 20_000)
+    assert isinstance(outcomes[0], StorageFailed), outcomes
+    assert queues.done(*taken) == []
+    assert queues.done(*queues.take(5)) == []
+    assert queues.counts().removed["settled"] == 10
