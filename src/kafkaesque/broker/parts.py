@@ -9,6 +9,7 @@ from kafkaesque.access.sealing import KEY_BYTES, ClusterKeys, cluster_key
 from kafkaesque.access.secret import Secret
 from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.activity import Activity
+from kafkaesque.broker.audit import Audit, chosen_kinds
 from kafkaesque.broker.config import BrokerConfig
 from kafkaesque.broker.controller.client import ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
@@ -35,6 +36,7 @@ from kafkaesque.broker.joining.gossip_ties import GossipTies, make_gossip
 from kafkaesque.broker.joining.identity import Identity
 from kafkaesque.broker.joining.registration import Registration
 from kafkaesque.broker.life import Life
+from kafkaesque.broker.listeners import AccessMode
 from kafkaesque.broker.metadata.cluster_state import PartitionState
 from kafkaesque.broker.metadata.live_options import LiveOptions
 from kafkaesque.broker.metadata_follower import MetadataFollower
@@ -57,6 +59,7 @@ from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
+from kafkaesque.broker.upkeep.audit_writer import AuditWriter
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
 from kafkaesque.broker.upkeep.log_scrubber import LogScrubber
@@ -105,6 +108,7 @@ class BrokerParts:
         )
         self.life = Life()
         self.activity = Activity()
+        self.audit = self._make_audit()
         #: Told once, in a later turn, when the disk has failed: clients have to go elsewhere.
         self.on_failed: Callable[[], None] = _nothing
         #: Told when another process has this broker's id, and this one is the one to stop.
@@ -174,6 +178,7 @@ class BrokerParts:
             voters=self.controller_voters,
             is_cut_off=lambda: self.cluster.is_cut_off(),
             new_topic_id=self._new_topic_id,
+            audit=self.audit,
         )
         self.metadata = MetadataView(clock, self.controller_client)
         self.cluster = Cluster(
@@ -226,6 +231,7 @@ class BrokerParts:
             keeper=FileKeyKeeper(keeper_keys, draw) if keeper_keys else None,
             life=self.life,
             reports=self.reports,
+            audit=self.audit,
         )
         self.partitions = PartitionTable(
             node=self.node,
@@ -304,9 +310,31 @@ class BrokerParts:
             ),
         )
 
+    def _make_audit(self) -> Audit:
+        is_secured = any(each.access is not AccessMode.OPEN for each in self.config.listeners)
+        chosen = str(self.config.option("audit.events")).split(",")
+        return Audit(self.env.clock, chosen_kinds(chosen, is_secured=is_secured))
+
+    def _make_audit_writer(self) -> AuditWriter:
+        option = self.config.option
+        return AuditWriter(
+            node=self.node,
+            incarnation=self.incarnation,
+            clock=self.env.clock,
+            trail=self.audit.trail,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            produce=self.forwarder.produce,
+            fetch=self.forwarder.fetch,
+            replication_factor=int(option("audit.topic.replication.factor")),
+            retention_ms=int(option("audit.retention.ms")),
+            report=self.reports.error,
+        )
+
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
         self._make_movers()
+        self.audit_writer = self._make_audit_writer()
         self.log_starts = LogStarts(
             node=self.node,
             clock=clock,
@@ -519,6 +547,7 @@ class BrokerParts:
             freshness=self.access_freshness,
             verified=VerifiedPasswords(lambda: Secret(dice.unique_bytes(KEY_BYTES))),
             disk=self.env.disk,
+            audit=self.audit,
             super_users=config.super_users,
             mapping=PrincipalMapping(config.cluster_id, config.principal_mapping_rules),
         )

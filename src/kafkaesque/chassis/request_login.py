@@ -6,6 +6,7 @@ Where a log-in lasts as long as its connection, it is a `Login`.
 from collections.abc import Callable
 from typing import Final
 
+from kafkaesque.access.audit import ClientOrigin
 from kafkaesque.access.authentication import (
     Authentication,
     Challenge,
@@ -15,6 +16,7 @@ from kafkaesque.access.authentication import (
     PasswordWork,
     Success,
 )
+from kafkaesque.access.principals import user_principal
 from kafkaesque.chassis.logins import Logins
 from kafkaesque.env.clock import Clock
 
@@ -54,17 +56,23 @@ class RequestLogins:
 
         return self._logins.check(outcome, on_checked)
 
-    def fail(self, failure: Failure, host: str, then: Callable[[], None]) -> None:
+    def fail(
+        self, failure: Failure, origin: ClientOrigin, mechanism: str, then: Callable[[], None]
+    ) -> None:
         """Count a failure, and go on when it is to be told."""
-        delay_ms = self._logins.attempts.on_failure(host, failure.user, self._clock.now_ms())
+        self._logins.access.note_log_in(failure, origin, mechanism)
+        now_ms = self._clock.now_ms()
+        delay_ms = self._logins.attempts.on_failure(origin.host, failure.user, now_ms)
         if delay_ms:
             self._clock.call_later(delay_ms, then)
         else:
             then()
 
-    def succeed(self, user: str, host: str) -> None:
+    def succeed(self, user: str, origin: ClientOrigin, mechanism: str) -> None:
         """Forget what was counted against a user from there."""
-        self._logins.attempts.on_success(host, user)
+        self._logins.attempts.on_success(origin.host, user)
+        success = Success(principal=user_principal(user))
+        self._logins.access.note_log_in(success, origin, mechanism)
 
 
 def _settled(outcome: Outcome) -> Success | Failure:

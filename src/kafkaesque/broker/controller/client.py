@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from kafkaesque.broker.audit import Audit
+from kafkaesque.broker.controller.audited_changes import audited
 from kafkaesque.broker.controller.controller import Controller
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.metadata.cluster_state import ClusterState
@@ -81,8 +83,10 @@ class ControllerClient:
         voters: ControllerVoters,
         is_cut_off: Callable[[], bool],
         new_topic_id: Callable[[], TopicId],
+        audit: Audit,
     ) -> None:
         self._node = node
+        self._audit = audit
         self.is_cut_off = is_cut_off
         self.new_topic_id = new_topic_id
         self._voters = voters
@@ -120,6 +124,8 @@ class ControllerClient:
         `NotController` means that no controller was found, and that it was not done;
         `RequestTimedOut` that it may or may not have been done.
         """
+        if self.controller is not None:
+            on_done = audited(self._audit, command, self.controller.state, on_done)
         _Errand(self, command, self._clock, self._clock.now_ms() + timeout_ms, on_done).attempt()
 
     def ask_controller(
