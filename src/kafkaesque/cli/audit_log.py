@@ -90,7 +90,7 @@ class ClusterLog:
         Raises:
             CommandFailed: it cannot be read.
         """
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, TopicPartition
 
         from kafkaesque.cli.kafka import explain
 
@@ -103,7 +103,9 @@ class ClusterLog:
             for message in self._consumer.consume(_BATCH_MAX, _POLL_S):
                 error = message.error()
                 if error is not None:
-                    if not error.retriable():
+                    # Of the group that librdkafka asks for, and nobody joins.
+                    is_of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+                    if not error.retriable() and not is_of_group:
                         raise explain(error, f"topic {TOPIC}")
                     continue
                 position = (message.offset() or 0) + 1

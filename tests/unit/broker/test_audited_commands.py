@@ -138,7 +138,9 @@ def test_a_wrapped_key_and_the_parts_of_a_log_in_are_not_told() -> None:
         assert describe(command, ClusterState()) is None
 
 
-def outcomes(command: object, outcome: object, audit: Audit | None = None) -> list[object]:
+def outcomes(
+    command: object, outcome: object, audit: Audit | None = None
+) -> list[tuple[object, ...]]:
     """The kind, the outcome and the details of what the audit log is told."""
     audit = audit or Audit(World(1).add_machine("a").boot().clock, AuditKind)
     done: list[object] = []
@@ -148,6 +150,12 @@ def outcomes(command: object, outcome: object, audit: Audit | None = None) -> li
         (each.kind, each.outcome, each.principal, each.host, each.listener, each.detail)
         for each in audit.trail.take(0, 0)
     ]
+
+
+def details(command: object, outcome: object) -> dict[str, str]:
+    ((*_, found),) = outcomes(command, outcome)
+    assert isinstance(found, dict)
+    return found
 
 
 WHO = ("User:alice", "10.0.0.1", "outside")
@@ -170,12 +178,13 @@ def test_changes_are_told_with_whom_they_were_for_and_how_they_ended() -> None:
 
 def test_rules_are_told_one_by_one() -> None:
     added = AddRules(rules=(RULE,) * 30, on_behalf_of=ALICE)
-    ((*_, detail),) = outcomes(added, RemovedRules(removed=()))  # type: ignore[misc]
+    detail = details(added, RemovedRules(removed=()))
     assert detail["1"] == "allow User:mia READ on TOPIC literal 'orders'"
     assert (len(detail), detail["more"]) == (20, "11")
     removed = RemoveRules(wanted=AclFilter(), on_behalf_of=ALICE)
-    ((*_, detail),) = outcomes(removed, RemovedRules(removed=(RULE,)))  # type: ignore[misc]
-    assert detail == {"1": "allow User:mia READ on TOPIC literal 'orders'"}
+    assert details(removed, RemovedRules(removed=(RULE,))) == {
+        "1": "allow User:mia READ on TOPIC literal 'orders'"
+    }
 
 
 def test_options_are_told_with_their_values() -> None:
