@@ -5,6 +5,9 @@ A broker that is killed takes with it what it had noted within `UNSYNCED_MS`; no
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from kafkaesque.access.audit import AuditEntry, AuditEvent, AuditKind, Outcome
@@ -15,6 +18,7 @@ from kafkaesque.broker.upkeep.audit_writer import AUDIT_PARTITION, CHECKPOINT_MS
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
+from kafkaesque.model.ids import TopicPartition
 from kafkaesque.model.records import decode_batch
 from kafkaesque.sim.agreement import read_committed
 from kafkaesque.sim.cluster import KAFKA_PORT, SimCluster
@@ -146,6 +150,8 @@ def test_a_broker_that_stops_loses_nothing_and_ends_its_chain() -> None:
     run.loop.run_until(lambda: run.leader() is not None, 60_000)
     run.loop.run_for(2_000)
     stopping = run.cluster.brokers["b2"]
+    run.noted["last"] = (stopping, run.now_ms)
+    stopping.audit.note(change("last"))
     run.cluster.restart(run.world.machines["b2"])
     run.loop.run_until(lambda: run.cluster.brokers.get("b2", stopping) is not stopping, 60_000)
     run.loop.run_until(lambda: len(run.ready()) == 3, 60_000)
@@ -175,32 +181,48 @@ def test_checkpoints_name_the_other_chains_and_come_where_nothing_happens() -> N
         assert of_broker[0] == others
 
 
-def test_what_was_written_but_not_answered_for_is_written_once(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_batch_of_which_nobody_knows_is_written_again(
+    is_written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every second answer gets lost: the batch comes again, and readers take it for one."""
+    """Every second answer, or batch, gets lost: what is there twice is taken for one."""
     run = Audited(9)
     run.loop.run_until(lambda: run.leader() is not None, 60_000)
     count = 0
-    for broker in run.ready():
+
+    def lose(broker: Broker) -> None:
         produce = broker.audit_writer._produce
 
-        def forgetful(where, records, acks, timeout_ms, on_done, is_wanted, produce=produce):  # type: ignore[no-untyped-def]
+        def forgetful(
+            where: TopicPartition,
+            records: bytes,
+            acks: int,
+            timeout_ms: int,
+            on_done: Callable[[Any], None],
+            is_wanted: Callable[[], bool],
+        ) -> None:
             nonlocal count
+            assert acks == -1, "synced at a majority, or it is lost with its leader"
             count += 1
             is_lost = count % 2 == 0
 
             def on_outcome(outcome: object) -> None:
                 on_done(RequestTimedOut("lost") if is_lost else outcome)
 
-            produce(where, records, acks, timeout_ms, on_outcome, is_wanted)
+            if is_lost and not is_written:
+                run.loop.after(NS_PER_MS, "lost", lambda: on_outcome(None))
+            else:
+                produce(where, records, acks, timeout_ms, on_outcome, is_wanted)
 
         monkeypatch.setattr(broker.audit_writer, "_produce", forgetful)
+
+    for broker in run.ready():
+        lose(broker)
     run.loop.run_for(5_000)
     run.settle()
     verifier, entries = run.entries()
     assert verifier.faults == []
     assert lost(run, entries) == {}
-    resources = [each.event.resource for each in entries]
-    assert len(resources) > len(set(resources)), "something was written twice"
+    numbers = [(each.broker, each.number) for each in entries]
+    assert (len(numbers) > len(set(numbers))) is is_written
     assert sum(each.audit_writer.rewrites for each in run.ready()) > 5

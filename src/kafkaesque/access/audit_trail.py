@@ -20,9 +20,9 @@ from kafkaesque.access.audit import AuditEvent, AuditKind, Outcome, bounded
 
 WINDOW_MS: Final = 60_000
 #: Different log-ins that failed, and different refusals, in one window; then as many users.
-DISTINCT_MAX: Final = 200
+DISTINCT_MAX: Final = 50
 #: Different log-ins that succeeded: nobody gets there by guessing.
-SUCCESSES_MAX: Final = 2_000
+SUCCESSES_MAX: Final = 500
 #: Events that wait to be taken, and how many of them may be log-ins and refusals.
 EVENTS_MAX: Final = 10_000
 COUNTED_EVENTS_MAX: Final = 8_000

@@ -123,7 +123,7 @@ class Visitors:
                 passwords.succeed(user_name(outcome.principal) or "", caller.origin, BASIC)
                 on_known(self._visitor(caller, outcome))
 
-        if not passwords.check(found, message, host, on_checked):
+        if not passwords.check(found, message, caller.origin, BASIC, on_checked):
             on_known(Refused(is_late=True))
 
 

@@ -328,6 +328,7 @@ class BrokerParts:
             fetch=self.forwarder.fetch,
             replication_factor=int(option("audit.topic.replication.factor")),
             retention_ms=int(option("audit.retention.ms")),
+            retention_bytes=int(option("audit.retention.bytes")),
             report=self.reports.error,
         )
 

@@ -13,7 +13,7 @@ from kafkaesque.access.authentication import (
     continued,
 )
 from kafkaesque.chassis.link import ClientConnection
-from kafkaesque.chassis.logins import LOGIN_MS_MAX, TOO_OLD, Logins
+from kafkaesque.chassis.logins import LOGIN_MS_MAX, TOO_MANY, TOO_OLD, Logins
 from kafkaesque.model.errors import InvariantBroken
 
 #: What a protocol sends in its own words. It closes the connection after a failure.
@@ -64,7 +64,7 @@ class Login:
         if self._logins.attempts.may_try(connection.peer_host, user, now_ms):
             return True
         connection.shared.meter.login_failures += 1
-        self._refuse("too many log-ins have failed")
+        self._refuse(TOO_MANY)
         return False
 
     def _refuse(self, because: str) -> None:

@@ -17,7 +17,7 @@ from kafkaesque.access.authentication import (
     Success,
 )
 from kafkaesque.access.principals import user_principal
-from kafkaesque.chassis.logins import Logins
+from kafkaesque.chassis.logins import TOO_MANY, Logins
 from kafkaesque.env.clock import Clock
 
 
@@ -34,18 +34,22 @@ class RequestLogins:
         self,
         authentication: Authentication,
         message: bytes,
-        host: str,
+        origin: ClientOrigin,
+        mechanism: str,
         on_done: Callable[[Success | Failure], None],
     ) -> bool:
         """Take a mechanism's only message; False if too much waits already to be refused.
 
         `on_done` comes now or later; it is to tell `fail` of a failure, so that guesses are slow.
         """
-        attempts, clock = self._logins.attempts, self._clock
-        if not attempts.may_try(host, "", clock.now_ms()):
+        attempts, clock, access = self._logins.attempts, self._clock, self._logins.access
+        if not attempts.may_try(origin.host, "", clock.now_ms()):
+            access.note_refused_log_in("", origin, mechanism, TOO_MANY)
             return False
         outcome = authentication.step(message, clock.wall_ms())
-        if not attempts.may_try(host, authentication.user, clock.now_ms()):
+        user = authentication.user
+        if not attempts.may_try(origin.host, user, clock.now_ms()):
+            access.note_refused_log_in(user, origin, mechanism, TOO_MANY)
             return False
         if not isinstance(outcome, PasswordWork):
             on_done(_settled(outcome))

@@ -107,7 +107,7 @@ class SessionPages:
                 sessions.open(outcome, body.code, host, on_session)
 
         authentication = sessions.check_password(host, shows_second_factor=True)
-        if not passwords.check(authentication, message, host, on_password):
+        if not passwords.check(authentication, message, visitor.origin, SESSION, on_password):
             call.refuse(429, "TooManyLogIns", "too many log-ins have failed: try again later")
 
     def _answer_session(self, call: Call[NoQuery, LogIn], begun: Session) -> None:

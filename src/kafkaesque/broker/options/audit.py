@@ -28,6 +28,15 @@ AUDIT_OPTIONS = (
         "as that topic's option. -1 is without limit.",
     ),
     Option(
+        name="audit.retention.bytes",
+        type=OptionType.LONG,
+        default=10 * 1024**3,
+        minimum=-1,
+        maximum=INT64_MAX,
+        dynamic=False,
+        doc="The same for retention.bytes: a flood of log-ins shortens the log, and fills no disk.",
+    ),
+    Option(
         name="audit.topic.replication.factor",
         type=OptionType.INT,
         default=3,

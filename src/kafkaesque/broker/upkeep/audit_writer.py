@@ -93,6 +93,7 @@ class AuditWriter:
         fetch: Fetch,
         replication_factor: int,
         retention_ms: int,
+        retention_bytes: int,
         report: Callable[[str], None],
     ) -> None:
         self._clock: Final = clock
@@ -102,6 +103,7 @@ class AuditWriter:
         self._produce: Final = produce
         self._replication_factor: Final = replication_factor
         self._retention_ms: Final = retention_ms
+        self._retention_bytes: Final = retention_bytes
         self._chain = AuditChain(broker=node, name=f"{incarnation:012x}")
         self._key: Final = chain_name(node, self._chain.name).encode()
         self._heads: Final = AuditHeads(AUDIT_PARTITION, fetch, report)
@@ -227,6 +229,7 @@ class AuditWriter:
             configs={
                 "cleanup.policy": "delete",
                 "retention.ms": str(self._retention_ms),
+                "retention.bytes": str(self._retention_bytes),
                 "segment.bytes": str(SEGMENT_BYTES),
             },
         )
