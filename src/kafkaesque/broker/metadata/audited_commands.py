@@ -11,6 +11,7 @@ from kafkaesque.access.audit import DETAILS_MAX, AuditKind
 from kafkaesque.access.credentials import AnyCredential, CredentialId
 from kafkaesque.access.sealed import topic_of_key
 from kafkaesque.broker.metadata.cluster_state import ClusterState
+from kafkaesque.broker.metadata.queue_names import QueueName, queue_resource
 from kafkaesque.broker.requests.access_commands import (
     AddRules,
     ExtendToken,
@@ -149,17 +150,21 @@ def _remove_broker(command: RemoveBroker, state: ClusterState) -> Described:
     return Described("remove", "broker", str(command.node), {})
 
 
+def _queue(command: CreateQueue | DeleteQueue | ChangeQueue) -> str:
+    return queue_resource(QueueName(command.vhost, command.name))
+
+
 def _create_queue(command: CreateQueue, state: ClusterState) -> Described:
-    return Described("create", "queue", f"{command.vhost}:{command.name}", command.options)
+    return Described("create", "queue", _queue(command), command.options)
 
 
 def _delete_queue(command: DeleteQueue, state: ClusterState) -> Described:
-    return Described("delete", "queue", f"{command.vhost}:{command.name}", {})
+    return Described("delete", "queue", _queue(command), {})
 
 
 def _change_queue(command: ChangeQueue, state: ClusterState) -> Described:
     detail = {name: value or "default" for name, value in command.changes.items()}
-    return Described("alter-configs", "queue", f"{command.vhost}:{command.name}", detail)
+    return Described("alter-configs", "queue", _queue(command), detail)
 
 
 # -- users, roles, credentials, rules
