@@ -150,6 +150,14 @@ class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
         """
         return self.partition().high_watermark
 
+    def seek(self, offset: int) -> None:
+        """A cursor is about to go on elsewhere.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        raise InvalidRequest("only cursors over topics have a place to be set")
+
     def on_wanted(self) -> None:
         """Somebody wants messages."""
 

@@ -45,6 +45,10 @@ def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_don
             _attach(host, request.consumer, on_done)
         case q.PeekMessages():
             _peek(host, request, on_done)
+        case q.SeekCursor():
+            host.seek(request.offset)
+            seek = r.Seek(token=host.new_token(), offset=request.offset)
+            host.ask_engine(seek, _told(on_done, _done))
         case q.AskQueue():
             on_done(_count(host))
         case _:
@@ -258,6 +262,9 @@ def _count(host: QueueHost) -> q.QueueCounts:
         parked=state.parked.count,
         moving=len(state.moving),
         consumers=host.queue.consumer_count,
+        floor=state.floor,
+        end=state.end,
+        has_begun=state.seek_count > 0,
         oldest_ms=0 if first is None else state.ages.arrived_ms(first),
         arrived=state.arrived_count,
         removed={reason.name.lower(): state.removed[reason] for reason in Reason},
