@@ -182,6 +182,7 @@ def test_rules_are_told_one_by_one() -> None:
     assert detail["1"] == "allow User:mia READ on TOPIC literal 'orders'"
     assert (len(detail), detail["more"]) == (20, "11")
     removed = RemoveRules(wanted=AclFilter(), on_behalf_of=ALICE)
+    assert outcomes(removed, RemovedRules(removed=())) == []
     assert details(removed, RemovedRules(removed=(RULE,))) == {
         "1": "allow User:mia READ on TOPIC literal 'orders'"
     }

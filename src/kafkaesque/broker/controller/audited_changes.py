@@ -48,8 +48,10 @@ def _event(described: Described, client: OnBehalfOf, outcome: object) -> AuditEv
     elif isinstance(outcome, RequestRefused):
         return None
     else:
-        ended = Outcome.DONE
-        described = with_answer(described, outcome)
+        done = with_answer(described, outcome)
+        if done is None:
+            return None
+        ended, described = Outcome.DONE, done
     return AuditEvent(
         at_ms=0,
         kind=kind,

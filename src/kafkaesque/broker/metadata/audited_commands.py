@@ -301,9 +301,11 @@ def describe(command: ClientCommand, state: ClusterState) -> Described | None:
     return _ROWS[type(command)](command, state)
 
 
-def with_answer(described: Described, answer: object) -> Described:
-    """Return what the audit log says now that the controller has answered."""
+def with_answer(described: Described, answer: object) -> Described | None:
+    """Return what the audit log says of what was done; None: nothing has changed by it."""
     # Other changes of access are answered alike, with no rules.
     if described.operation == _DELETE_RULES and isinstance(answer, RemovedRules):
+        if not answer.removed:
+            return None
         return described._replace(detail=_numbered(map(str, answer.removed)))
     return described
