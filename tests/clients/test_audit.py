@@ -1,7 +1,7 @@
 """The audit log of a real broker: what clients do stands in it, and what is done to it is seen.
 
-One broker with an open listener, where users are made, and listeners with a log-in. It is stopped
-and its files are tampered with in the last tests.
+One broker with an open listener, where users are made, and listeners with a log-in. Another one is
+stopped, and its files are tampered with.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ PASSWORDS = {
     "root": "root-canary-4711",
     "app": "app-canary-4711",
     "mia": "mia-canary-4711",
+    "nia": "nia-canary-4711",
     "wrong": "wrong-canary-4711",
 }
 #: What somebody types who takes the field for the name for that of the password.
@@ -140,14 +141,38 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     found = Place(tmp_path_factory.mktemp("audit"))
     try:
         found.start()
-        for user in ("root", "app", "mia"):
-            found.ok("", "user", "create", user, "--password-file", str(found.folder / user))
+        make_users(found, "root", "app", "mia", "nia")
         found.ok("root", "topic", "create", "orders")
         found.ok("root", "topic", "create", "salaries")
         found.ok("root", "rule", "create", "User:app", "-o", "write", "--topic", "orders")
         yield found
     finally:
         found.stop()
+
+
+def make_users(place: Place, *users: str) -> None:
+    for user in users:
+        place.ok("", "user", "create", user, "--password-file", str(place.folder / user))
+
+
+def make_entries(place: Place) -> None:
+    """Have some entries of the administrator's, each in a batch of its own."""
+    make_users(place, "root")
+    for number in range(6):
+        place.ok("root", "topic", "create", f"topic-{number}")
+        place.wait_for(resource=f"topic-{number}")
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A broker that has an audit log, and is stopped."""
+    found = Place(tmp_path_factory.mktemp("stopped"))
+    try:
+        found.start()
+        make_entries(found)
+    finally:
+        found.stop()
+    return found
 
 
 def fail_to_log_in(place: Place, user: str, password: str) -> None:
@@ -232,11 +257,11 @@ def test_a_refusal_says_what_of_what_and_why(place: Place) -> None:
 
 
 def test_what_is_left_out_of_a_list_was_not_refused(place: Place) -> None:
-    assert "salaries" not in place.ok("mia", "topic", "list")
+    assert "salaries" not in place.ok("nia", "topic", "list")
     place.ok("root", "topic", "create", "after-the-list")
     place.wait_for(resource="after-the-list")
-    assert place.entries("--what", "log-in", "--principal", "mia") != []
-    assert place.entries("--what", "refusal", "--principal", "mia") == []
+    assert place.entries("--what", "log-in", "--principal", "nia") != []
+    assert place.entries("--what", "refusal", "--principal", "nia") == []
 
 
 def test_a_change_of_rules_says_who_and_which(place: Place) -> None:
@@ -324,9 +349,9 @@ def assert_refused(call: Callable[[], object]) -> None:
 def test_it_is_shown_by_time_by_number_and_as_a_table(place: Place) -> None:
     assert place.entries("--since", "PT0S") == []
     assert len(place.entries("--since", "PT1H", "--max", "2")) == 2
-    lines = place.ok("root", "audit", "show", "--what", "log-in", "-n", "3").splitlines()
+    lines = place.ok("root", "audit", "show", "--what", "log-in", "-n", "1").splitlines()
     assert lines[0].split("\t") == ["TIME", "BROKER", "WHAT", "WHO", "FROM", "EVENT"]
-    assert len(lines) == 4
+    assert len(lines) == 2
     assert all(line.split("\t")[2] == "log-in" for line in lines[1:])
 
 
@@ -350,6 +375,11 @@ def test_following_shows_what_comes(place: Place) -> None:
 
 
 def test_no_secret_stands_in_it(place: Place) -> None:
+    fail_to_log_in(place, "app", PASSWORDS["wrong"])
+    fail_to_log_in(place, TYPED_AS_NAME, PASSWORDS["wrong"])
+    ask_admin_port(place, basic("root", PASSWORDS["root"]))
+    place.ok("root", "topic", "create", "after-the-secrets")
+    place.wait_for(resource="after-the-secrets")
     consumer = Consumer({**place.settings("root", PASSWORDS["root"]), "group.id": "x"})
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
@@ -362,19 +392,17 @@ def test_no_secret_stands_in_it(place: Place) -> None:
             written.append(bytes(message.value() or b""))
     finally:
         consumer.close()
-    assert len(written) > 30
+    assert len(written) > 10
     assert not any(b"canary" in each for each in written)
     keeper = (place.folder / "keeper").read_bytes().strip()
     assert not any(keeper in each for each in written)
 
 
-# -- what is done to the files; from here on the broker is stopped
+# -- what is done to the files
 
 
-@pytest.fixture(scope="module")
-def segment(place: Place) -> Path:
-    """The segment of the audit log, as it was when the broker stopped."""
-    place.stop()
+def segment_of(place: Place) -> Path:
+    """Return the segment of the audit log of a broker that is stopped."""
     (found,) = (place.folder / "data" / f"{TOPIC}-0").glob("*.log")
     return found
 
@@ -429,25 +457,23 @@ def verified(place: Place, *words: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout)
 
 
-def test_an_untouched_directory_has_no_fault_and_its_heads_are_saved(
-    place: Place, segment: Path
-) -> None:
-    heads = place.folder / "heads.json"
-    code, told = verified(place, "--save", str(heads))
+def test_an_untouched_directory_has_no_fault_and_its_heads_are_saved(stopped: Place) -> None:
+    heads = stopped.folder / "heads.json"
+    code, told = verified(stopped, "--save", str(heads))
     assert (code, told["faults"], told["chains"]) == (0, [], 1)
     (head,) = json.loads(heads.read_text()).values()
     assert head["number"] == told["entries"] - 1
-    assert verified(place, "--against", str(heads))[0] == 0
+    assert verified(stopped, "--against", str(heads))[0] == 0
 
 
 @pytest.mark.parametrize("tamper", [leave, alter, remove, swap])
-def test_what_was_done_to_a_record_is_found(place: Place, segment: Path, tamper: Tamper) -> None:
-    original = segment.read_bytes()
+def test_what_was_done_to_a_record_is_found(stopped: Place, tamper: Tamper) -> None:
+    original = segment_of(stopped).read_bytes()
     try:
-        segment.write_bytes(rewritten(original, tamper))
-        code, told = verified(place)
+        segment_of(stopped).write_bytes(rewritten(original, tamper))
+        code, told = verified(stopped)
     finally:
-        segment.write_bytes(original)
+        segment_of(stopped).write_bytes(original)
     problems = [(each["entry"], each["problem"].partition(":")[0]) for each in told["faults"]]
     assert all(each["chain"].startswith("1/") for each in told["faults"])
     if tamper is leave:
@@ -466,34 +492,46 @@ def test_what_was_done_to_a_record_is_found(place: Place, segment: Path, tamper:
         assert problems == expected[tamper]
 
 
-def test_an_end_that_was_cut_off_is_found_by_the_saved_heads(place: Place, segment: Path) -> None:
-    original = segment.read_bytes()
-    heads = str(place.folder / "heads.json")
-    verified(place, "--save", heads)
+def test_an_end_that_was_cut_off_is_found_by_the_saved_heads(stopped: Place) -> None:
+    original = segment_of(stopped).read_bytes()
+    heads = str(stopped.folder / "heads.json")
+    verified(stopped, "--save", heads)
     try:
-        segment.write_bytes(rewritten(original, cut))
-        assert verified(place)[0] == 0, "nothing else tells of it"
-        code, told = verified(place, "--against", heads)
+        segment_of(stopped).write_bytes(rewritten(original, cut))
+        assert verified(stopped)[0] == 0, "nothing else tells of it"
+        code, told = verified(stopped, "--against", heads)
     finally:
-        segment.write_bytes(original)
+        segment_of(stopped).write_bytes(original)
     assert code == 1
     assert told["faults"][0]["problem"].startswith("it is missing")
 
 
-def test_a_running_cluster_with_an_altered_record_is_found_out(place: Place, segment: Path) -> None:
-    original = bytearray(segment.read_bytes())
-    batch = next(
-        each
-        for each in scan_batches(memoryview(original)).batches
-        if b"User:root" in original[each.at : each.end]
-    )
-    records = decode_batch(original, 1 << 24, at=batch.at)
-    alter(records)
-    options = BatchOptions(leader_epoch=batch.partition_leader_epoch, base_offset=batch.base_offset)
-    original[batch.at : batch.end] = encode_batch(records, options)
-    segment.write_bytes(original)
-    place.start()
-    done = place.run("root", "audit", "verify")
+def test_a_running_cluster_with_an_altered_record_is_found_out(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    try:
+        place.start()
+        make_entries(place)
+        place.stop()
+        alter_in_place(segment_of(place))
+        place.start()
+        done = place.run("root", "audit", "verify")
+    finally:
+        place.stop()
     assert done.returncode == 1
     assert "it was altered" in done.stdout
     assert "1/" in done.stdout
+
+
+def alter_in_place(segment: Path) -> None:
+    """Alter a record so that positions and checksums are right: brokers notice nothing."""
+    content = bytearray(segment.read_bytes())
+    batch = next(
+        each
+        for each in scan_batches(memoryview(content)).batches
+        if b"User:root" in content[each.at : each.end]
+    )
+    records = decode_batch(content, 1 << 24, at=batch.at)
+    alter(records)
+    options = BatchOptions(leader_epoch=batch.partition_leader_epoch, base_offset=batch.base_offset)
+    content[batch.at : batch.end] = encode_batch(records, options)
+    segment.write_bytes(content)
