@@ -14,7 +14,7 @@ from kafkaesque.access.audit import AuditEntry, AuditEvent, AuditKind, Outcome
 from kafkaesque.access.audit_verifier import AuditVerifier
 from kafkaesque.broker.broker import SWEEP_MS, Broker
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.upkeep.audit_writer import AUDIT_PARTITION, CHECKPOINT_MS
+from kafkaesque.broker.upkeep.audit_writer import AUDIT_PARTITION, CHECKPOINT_MS, AuditWriter
 from kafkaesque.gateway.kafka.gateway import KafkaGateway
 from kafkaesque.model.batch import scan_batches
 from kafkaesque.model.errors import RequestRefused, RequestTimedOut
@@ -106,6 +106,11 @@ class Audited:
         return verifier, found
 
 
+def writer_of(broker: Broker) -> AuditWriter:
+    assert broker.audit_writer is not None
+    return broker.audit_writer
+
+
 def change(topic: str) -> AuditEvent:
     return AuditEvent(at_ms=0, kind=AuditKind.CHANGE, resource=topic, outcome=Outcome.DONE)
 
@@ -191,7 +196,7 @@ def test_a_batch_of_which_nobody_knows_is_written_again(
     count = 0
 
     def lose(broker: Broker) -> None:
-        produce = broker.audit_writer._produce
+        produce = writer_of(broker)._produce
 
         def forgetful(
             where: TopicPartition,
@@ -214,7 +219,7 @@ def test_a_batch_of_which_nobody_knows_is_written_again(
             else:
                 produce(where, records, acks, timeout_ms, on_outcome, is_wanted)
 
-        monkeypatch.setattr(broker.audit_writer, "_produce", forgetful)
+        monkeypatch.setattr(writer_of(broker), "_produce", forgetful)
 
     for broker in run.ready():
         lose(broker)
@@ -225,4 +230,4 @@ def test_a_batch_of_which_nobody_knows_is_written_again(
     assert lost(run, entries) == {}
     numbers = [(each.broker, each.number) for each in entries]
     assert (len(numbers) > len(set(numbers))) is is_written
-    assert sum(each.audit_writer.rewrites for each in run.ready()) > 5
+    assert sum(writer_of(each).rewrites for each in run.ready()) > 5

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkaesque.access.key_keeper import FileKeyKeeper
 from kafkaesque.access.principal_mapping import PrincipalMapping
@@ -11,7 +13,7 @@ from kafkaesque.access.verified_passwords import VerifiedPasswords
 from kafkaesque.broker.activity import Activity
 from kafkaesque.broker.audit import Audit, chosen_kinds
 from kafkaesque.broker.config import BrokerConfig
-from kafkaesque.broker.controller.client import ControllerClient
+from kafkaesque.broker.controller.client import Audited, ControllerClient
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.producer_ids import ProducerIds
 from kafkaesque.broker.controller.voters import ControllerVoters
@@ -64,7 +66,6 @@ from kafkaesque.broker.requests.desk import RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
 from kafkaesque.broker.serving import register_servers
 from kafkaesque.broker.upkeep.access_freshness import AccessFreshness
-from kafkaesque.broker.upkeep.audit_writer import AuditWriter
 from kafkaesque.broker.upkeep.group_recovery import GroupRecovery
 from kafkaesque.broker.upkeep.log_cleaner import LogCleaner
 from kafkaesque.broker.upkeep.log_scrubber import LogScrubber
@@ -79,6 +80,9 @@ from kafkaesque.env.event_limit import EventLimit
 from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
 from kafkaesque.storage.group_log import GroupLog
 from kafkaesque.storage.log_store import LogStore
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.upkeep.audit_writer import AuditWriter
 
 SWEEP_MS = 250
 
@@ -183,7 +187,7 @@ class BrokerParts:
             voters=self.controller_voters,
             is_cut_off=lambda: self.cluster.is_cut_off(),
             new_topic_id=self._new_topic_id,
-            audit=self.audit,
+            audited=self._make_audited(),
         )
         self.metadata = MetadataView(clock, self.controller_client)
         self.cluster = Cluster(
@@ -327,7 +331,19 @@ class BrokerParts:
         chosen = str(self.config.option("audit.events")).split(",")
         return Audit(self.env.clock, chosen_kinds(chosen, is_secured=is_secured))
 
-    def _make_audit_writer(self) -> AuditWriter:
+    def _make_audited(self) -> Audited | None:
+        if not self.audit.trail.kinds:
+            return None
+        from kafkaesque.broker.controller.audited_changes import audited
+
+        return partial(audited, self.audit)
+
+    def _make_audit_writer(self) -> "AuditWriter | None":
+        if not self.audit.trail.kinds:
+            return None
+        # Nobody else needs it.
+        from kafkaesque.broker.upkeep.audit_writer import AuditWriter
+
         option = self.config.option
         return AuditWriter(
             node=self.node,

@@ -7,7 +7,6 @@ import pytest
 
 from kafkaesque.access.acl_filters import AclFilter
 from kafkaesque.access.audit import AuditKind, Outcome
-from kafkaesque.access.audit_trail import AuditTrail
 from kafkaesque.access.credentials import (
     AccessKey,
     AnyCredential,
@@ -138,11 +137,9 @@ def test_a_wrapped_key_and_the_parts_of_a_log_in_are_not_told() -> None:
         assert describe(command, ClusterState()) is None
 
 
-def outcomes(
-    command: object, outcome: object, audit: Audit | None = None
-) -> list[tuple[object, ...]]:
+def outcomes(command: object, outcome: object) -> list[tuple[object, ...]]:
     """The kind, the outcome and the details of what the audit log is told."""
-    audit = audit or Audit(World(1).add_machine("a").boot().clock, AuditKind)
+    audit = Audit(World(1).add_machine("a").boot().clock, AuditKind)
     done: list[object] = []
     audited(audit, command, ClusterState(), done.append)(outcome)
     assert done == [outcome]
@@ -196,12 +193,6 @@ def test_options_are_told_with_their_values() -> None:
     told = describe(ChangeConfig(topic="orders", changes=changes), ClusterState())
     assert told is not None
     assert told.detail == {"1": "set retention.ms=1000", "2": "delete segment.ms"}
-
-
-def test_where_nothing_is_audited_nothing_is_described() -> None:
-    audit = Audit(World(1).add_machine("a").boot().clock, ())
-    assert outcomes(CreateTopic(name="orders"), Done(), audit) == []
-    assert isinstance(audit.trail, AuditTrail)
 
 
 def test_what_is_audited_by_itself() -> None:
