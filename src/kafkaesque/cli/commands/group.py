@@ -21,6 +21,8 @@ from kafkaesque.cli.screen import Cell, Screen, Table, counted
 from kafkaesque.model.sink_markers import keeps_sink_marker
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
     from kafkaesque.cli.consumer_lag import Lag
     from kafkaesque.cli.group_states import Group
     from kafkaesque.cli.offset_resets import ResetPlan
@@ -165,7 +167,6 @@ def reset_offsets(
     _check_shift(shift)
     _refuse_sink_markers([group], "moved", "kafkaesque group list    (KIND says which are which)")
     place = None if to is None or to == CURRENT else parse_place(to)
-    from kafkaesque.cli.group_offsets import commit_for
     from kafkaesque.cli.kafka import Connection
     from kafkaesque.cli.offset_resets import plan_reset
 
@@ -174,13 +175,7 @@ def reset_offsets(
     plan = plan_reset(connection, admin, group, topic or (), place, shift)
     problems: Sequence[str] = ()
     if execute:
-        if plan.members:
-            raise _at_work(group, plan.members)
-        problems = (
-            commit_for(admin, group, plan.offsets)
-            if plan.share is None
-            else (plan.share.go_on_at(plan.offsets))
-        )
+        problems = _carry_out(admin, group, plan)
     screen = Screen(json=json)
     rows = [(row.topic, row.partition, row.before, row.after) for row in plan.rows]
     screen.show(
@@ -228,6 +223,16 @@ def delete(
         _refuse_sink_markers(named, "deleted", "--allow-duplicates, if the query is gone for good")
     admin = Connection(bootstrap).admin()
     tell_deleted(Screen(json=json), admin.delete_consumer_groups(named), "group")
+
+
+def _carry_out(admin: "AdminClient", group: str, plan: "ResetPlan") -> Sequence[str]:
+    from kafkaesque.cli.group_offsets import commit_for
+
+    if plan.members:
+        raise _at_work(group, plan.members)
+    if plan.share is not None:
+        return plan.share.go_on_at(plan.offsets)
+    return commit_for(admin, group, plan.offsets)
 
 
 def _show_share_group(screen: Screen, bootstrap: str, group: str) -> None:
