@@ -6,6 +6,7 @@ Names, types and defaults are Apache Kafka's where Kafka has the option.
 from dataclasses import replace
 
 from kafkaesque.broker.options.absent import absent_broker_option, absent_topic_option
+from kafkaesque.broker.options.audit import AUDIT_OPTIONS
 from kafkaesque.broker.options.cleaner import BROKER_CLEANER_OPTIONS, TOPIC_CLEANER_OPTIONS
 from kafkaesque.broker.options.compression import TOPIC_COMPRESSION_OPTIONS
 from kafkaesque.broker.options.encryption import TOPIC_ENCRYPTION_OPTIONS
@@ -191,6 +192,7 @@ def _of_broker(option: Option, name: str) -> Option:
 BROKER_OPTIONS = OptionTable(
     "broker",
     [
+        *AUDIT_OPTIONS,
         Option(
             name="auto.create.topics.enable",
             type=BOOLEAN,
