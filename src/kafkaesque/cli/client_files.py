@@ -68,6 +68,8 @@ class ClientUser:
     #: The authority's certificate.
     ca: Path
     bootstrap_servers: str
+    #: The admin port of a broker; empty: none has one.
+    admin: str = ""
 
     @property
     def secret(self) -> str:
@@ -107,16 +109,39 @@ def _contents(directory: Path, user: ClientUser) -> Mapping[str, str]:
     }
 
 
+def write_cluster_file(directory: Path, bootstrap_servers: str, admin: str, ca: Path) -> Path:
+    """Write where the cluster is, and no user: for people who log in themselves.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    lines = [
+        f"# {_HEAD}",
+        "# Then: kafkaesque login NAME",
+        *_exports(_places(bootstrap_servers, admin, ca)),
+        f"unset {log_in.USER_VARIABLE} {log_in.PASSWORD_VARIABLE} {log_in.CONFIG_VARIABLE}",
+    ]
+    path = directory / "cluster.env"
+    write_private(path, ("\n".join(lines) + "\n").encode())
+    return path
+
+
 def _environment(user: ClientUser) -> str:
     values = {
-        "KAFKAESQUE_BOOTSTRAP_SERVER": user.bootstrap_servers,
-        tls.CA: str(user.ca),
+        **_places(user.bootstrap_servers, user.admin, user.ca),
         log_in.USER_VARIABLE: user.name,
         log_in.PASSWORD_VARIABLE: str(user.password_file),
     }
-    lines = [f"# {_HEAD}"]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([f"# {_HEAD}", *_exports(values)]) + "\n"
+
+
+def _places(bootstrap_servers: str, admin: str, ca: Path) -> dict[str, str]:
+    where = {"KAFKAESQUE_BOOTSTRAP_SERVER": bootstrap_servers, tls.CA: str(ca)}
+    return {**where, "KAFKAESQUE_ADMIN": admin} if admin else where
+
+
+def _exports(values: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
 def _librdkafka(user: ClientUser) -> str:
