@@ -95,7 +95,7 @@ def write_client_files(directory: Path, user: ClientUser) -> list[Path]:
 def _contents(directory: Path, user: ClientUser) -> Mapping[str, str]:
     name = user.name
     return {
-        f"{name}.env": _environment(user),
+        f"{name}.env": _environment(directory, user),
         f"{name}.librdkafka.conf": _librdkafka(user),
         f"{name}.java.properties": _java(user),
         f"{name}_aiokafka.py": _python(
@@ -126,11 +126,13 @@ def write_cluster_file(directory: Path, bootstrap_servers: str, admin: str, ca: 
     return path
 
 
-def _environment(user: ClientUser) -> str:
+def _environment(directory: Path, user: ClientUser) -> str:
     values = {
         **_places(user.bootstrap_servers, user.admin, user.ca),
         log_in.USER_VARIABLE: user.name,
         log_in.PASSWORD_VARIABLE: str(user.password_file),
+        # Of pipelines.
+        "KAFKAESQUE_SPARK_OPTIONS": str(directory / f"{user.name}_spark.json"),
     }
     return "\n".join([f"# {_HEAD}", *_exports(values)]) + "\n"
 
@@ -218,4 +220,6 @@ def _spark(user: ClientUser) -> dict[str, str]:
         "kafka.ssl.truststore.location": str(user.ca),
         "kafka.sasl.mechanism": MECHANISM,
         "kafka.sasl.jaas.config": _jaas(user),
+        # So that a rule for a prefix covers a sink's transactional ids.
+        "transactionalIdPrefix": f"{user.name}-",
     }
