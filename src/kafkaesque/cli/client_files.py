@@ -17,6 +17,8 @@ from kafkaesque.cli import log_in, tls
 from kafkaesque.cli.private_file import write_private
 
 MECHANISM: Final = "SCRAM-SHA-512"
+#: Pipelines find their credentials by it.
+SPARK_VARIABLE: Final = "KAFKAESQUE_SPARK_OPTIONS"
 _HEAD: Final = "Written by `kafkaesque up --secure` at every start."
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -131,8 +133,7 @@ def _environment(directory: Path, user: ClientUser) -> str:
         **_places(user.bootstrap_servers, user.admin, user.ca),
         log_in.USER_VARIABLE: user.name,
         log_in.PASSWORD_VARIABLE: str(user.password_file),
-        # Of pipelines.
-        "KAFKAESQUE_SPARK_OPTIONS": str(directory / f"{user.name}_spark.json"),
+        SPARK_VARIABLE: str(directory / f"{user.name}_spark.json"),
     }
     return "\n".join([f"# {_HEAD}", *_exports(values)]) + "\n"
 

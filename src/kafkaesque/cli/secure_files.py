@@ -21,7 +21,12 @@ from kafkaesque.access.operations import Operation, ResourceType
 from kafkaesque.access.principals import user_principal
 from kafkaesque.access.rules import Effect, PatternKind, Rule
 from kafkaesque.cli import log_in, tls
-from kafkaesque.cli.client_files import ClientUser, write_client_files, write_cluster_file
+from kafkaesque.cli.client_files import (
+    SPARK_VARIABLE,
+    ClientUser,
+    write_client_files,
+    write_cluster_file,
+)
 from kafkaesque.cli.failure import CommandFailed
 from kafkaesque.cli.log_in import read_password
 from kafkaesque.cli.private_file import draw_password, write_private
@@ -164,12 +169,13 @@ class SecureFiles:
         self.clients.mkdir(mode=0o700, exist_ok=True)
         return [*written, write_cluster_file(self.clients, bootstrap_servers, admin, self.ca)]
 
-    def use_here(self) -> None:
-        """Let this process be the administrator, whoever it was before."""
+    def use_here(self, user: str = ADMIN) -> None:
+        """Let this process be one of the two users, whoever it was before."""
         leave_clusters()
         os.environ[tls.CA] = str(self.ca)
-        os.environ[log_in.USER_VARIABLE] = ADMIN
-        os.environ[log_in.PASSWORD_VARIABLE] = str(self.password_file(ADMIN))
+        os.environ[log_in.USER_VARIABLE] = user
+        os.environ[log_in.PASSWORD_VARIABLE] = str(self.password_file(user))
+        os.environ[SPARK_VARIABLE] = str(self.clients / f"{user}_spark.json")
 
 
 def leave_clusters() -> None:
@@ -181,6 +187,7 @@ def leave_clusters() -> None:
         log_in.USER_VARIABLE,
         log_in.PASSWORD_VARIABLE,
         log_in.CONFIG_VARIABLE,
+        SPARK_VARIABLE,
     ):
         os.environ.pop(name, None)
 
