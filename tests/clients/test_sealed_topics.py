@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -168,6 +170,20 @@ def stop_and_look(cluster: SealingCluster, topic: str) -> None:
         assert shown.returncode == 0, shown.stdout + shown.stderr
         assert "SEALED" in shown.stdout.upper()
         assert HIDDEN.decode() not in shown.stdout
+        assert "--keeper-file FILE" in shown.stderr
+    keeper = cluster.brokers[0].log_path.parent / "keeper.keys"
+    other = keeper.with_name("other.keys")
+    other.touch(mode=0o600)
+    other.write_bytes(b64encode(b"another key that wraps, 32 bytes") + b"\n")
+    for path in (keeper, other):
+        shown = subprocess.run(
+            [*dump, "--json", "--keeper-file", str(path)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        assert (HIDDEN.decode() in shown.stdout) is (path is keeper)
+        assert ("SEALED" in shown.stdout.upper()) is (path is other)
+        assert ("the file does not have" in shown.stderr) is (path is other)
     for broker in cluster.brokers:
         broker.start()
     cluster.wait_until_ready()
@@ -222,11 +238,24 @@ def test_a_broker_without_a_keeper_gives_no_ciphertext(tmp_path: Path) -> None:
             KafkaError.KAFKA_STORAGE_ERROR, KafkaError._MSG_TIMED_OUT,
         )  # fmt: skip
         assert "key.keeper.file is not set" in broker.log_path.read_text()
+        found = run_doctor(cluster)["topic-keys-missing"]
+        assert found == ["1", topic]
         broker.stop()
         toml.write_text(with_keeper)
         broker.start()
         cluster.wait_until_ready()
         assert [each.value() for each in consume(servers, topic, 1)] == [HIDDEN]
+        assert "topic-keys-missing" not in run_doctor(cluster)
+
+
+def run_doctor(cluster: SealingCluster) -> dict[str, list[str]]:
+    command = [sys.executable, "-m", "kafkaesque.cli.app", "doctor", "--json"]
+    done = subprocess.run(
+        [*command, "--bootstrap-server", cluster.bootstrap_servers],
+        capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return {each["check"]: each["names"] for each in json.loads(done.stdout)["findings"]}
 
 
 def consume_for_error(servers: str, topic: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import re
 import runpy
@@ -311,6 +312,7 @@ def test_a_person_logs_in_and_out(up: SecureUp, tmp_path: Path) -> None:
     assert FORBIDDEN in run("topic", "list").stdout
     found = run("doctor", "--json")
     assert "listener-open" not in found.stdout, found.stdout
+    assert json.loads(found.stdout)["unseen"] == []
     assert run("logout").returncode == 0
     assert run("topic", "list").returncode != 0
 

@@ -152,6 +152,15 @@ LISTENER_BYTES_OUT = _counter(
     "listener_bytes_out", "Bytes sent, whatever they were for.", "protocol", "listener"
 )
 
+KEY_KEEPER = _gauge(
+    "key_keeper", "1 if this broker has a key keeper, so that it can seal and open; else 0."
+)
+KEYS_MISSING = _gauge(
+    "topic_keys_missing",
+    "Versions of keys of encrypted topics that this broker does not have: it can neither seal nor "
+    "open with them.",
+)
+
 LEADERS = _gauge("partitions_led", "Partitions that this broker leads.")
 REPLICAS = _gauge("replicas", "Partitions of which this broker has a copy, or will have one.")
 UNDER_REPLICATED = _gauge(
@@ -344,6 +353,7 @@ SECTIONS = (
             LISTENER_BYTES_OUT,
         ),
     ),
+    Section(title="Access and keys", metrics=(KEY_KEEPER, KEYS_MISSING)),
     Section(
         title="Replication",
         metrics=(

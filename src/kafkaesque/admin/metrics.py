@@ -57,6 +57,7 @@ class MetricsPage:
             self._write_broker(sheet)
             self._write_clients(sheet)
             self._write_listeners(sheet)
+            self._write_access(sheet)
             self._write_replication(sheet, census)
             self._write_storage(sheet, census)
             self._write_groups(sheet, census)
@@ -118,6 +119,11 @@ class MetricsPage:
             sheet.add(table.LISTENER_REQUESTS, meter.requests, *labels)
             sheet.add(table.LISTENER_BYTES_IN, meter.bytes_in, *labels)
             sheet.add(table.LISTENER_BYTES_OUT, meter.bytes_out, *labels)
+
+    def _write_access(self, sheet: Sheet) -> None:
+        keys = self._doors.keys
+        sheet.add(table.KEY_KEEPER, keys.keeper is not None)
+        sheet.add(table.KEYS_MISSING, keys.missing_count)
 
     def _write_replication(self, sheet: Sheet, census: Census) -> None:
         activity, recovery = self._doors.activity, self._doors.condition.partitions.recovery_state()

@@ -90,6 +90,11 @@ class TopicKeys:
         here = self.versions(topic_id)
         return all(version in here for each, version in self._wrapped if each == topic_id)
 
+    @property
+    def missing_count(self) -> int:
+        """Versions of all topics that are not here: being unwrapped, or not to be had."""
+        return sum(version not in self.versions(topic_id) for topic_id, version in self._wrapped)
+
     def may_come(self, topic_id: bytes, version: int) -> bool:
         """Tell whether a version that is not here is not shredded for all that is known."""
         versions = [each for topic, each in self._wrapped if topic == topic_id]

@@ -21,6 +21,7 @@ def check_access(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _certificates(facts, limits)
     yield from _listeners(facts)
     yield from _stale_rules(facts)
+    yield from _keys(facts)
     if facts.access is not None:
         yield from _users(facts.access)
         yield from _rules(facts.access)
@@ -102,6 +103,37 @@ def _stale_rules(facts: Facts) -> Iterator[Finding]:
             command="kafkaesque cluster controllers    (whether they follow), and check the peer "
             "ports between their machines",
             names=[str(node) for node in behind],
+        )
+
+
+def _keys(facts: Facts) -> Iterator[Finding]:
+    """Brokers that lead partitions that they can neither seal nor open."""
+    encrypted = {
+        name
+        for name, options in facts.topics.items()
+        if options.get("encryption", "none") != "none"
+    }
+    led: dict[int, set[str]] = {}
+    for partition, each in facts.view.partitions.items():
+        if partition.topic in encrypted:
+            led.setdefault(each.leader, set()).add(partition.topic)
+    for broker in facts.brokers:
+        topics = sorted(led.get(broker.id, ()))
+        metrics = {} if broker.admin is None else broker.admin.metrics
+        has_keeper = metrics.get("kafkaesque_key_keeper", 1.0) > 0
+        if not topics or (has_keeper and not metrics.get("kafkaesque_topic_keys_missing")):
+            continue
+        yield Finding(
+            check="topic-keys-missing",
+            severity=Severity.CRITICAL,
+            what=f"broker {broker.id} leads encrypted topics without their keys: {named(topics)}",
+            cause="its key.keeper.file has another key than that of the others: what they have "
+            "sealed it cannot open"
+            if has_keeper
+            else "it has no key.keeper.file: it refuses producers and consumers of these topics",
+            command=f"key.keeper.file in the file of broker {broker.id}, the same as everywhere, "
+            'and a restart    (docs/security.md, "Encrypted topics")',
+            names=[str(broker.id), *topics],
         )
 
 
