@@ -127,7 +127,8 @@ def on_alter_access(context: Context, call: Call) -> None:
         if command is None:
             call.answer(AlterAccessResponse(error_message=None, answer=msgspec.json.encode(Done())))
         else:
-            context.doors.access.submit(command, TIMEOUT_MS, lambda it: on_outcome(commands, it))
+            signed = call.on_behalf(command)
+            context.doors.access.submit(signed, TIMEOUT_MS, lambda it: on_outcome(commands, it))
 
     def on_outcome(
         commands: Iterator[AccessCommand], outcome: ControllerResult | RequestRefused
