@@ -121,7 +121,14 @@ class MetricsPage:
             sheet.add(table.LISTENER_BYTES_OUT, meter.bytes_out, *labels)
 
     def _write_access(self, sheet: Sheet) -> None:
-        keys = self._doors.keys
+        keys, access, logins = self._doors.keys, self._doors.access, self._chassis.logins
+        if logins is not None:
+            for mechanism, count in sorted(logins.open_by_mechanism().items()):
+                sheet.add(table.LOG_INS_OPEN, count, mechanism)
+        sheet.add(table.SESSIONS, access.session_count)
+        if access.rules_age_ms is not None:
+            sheet.add(table.RULES_AGE, access.rules_age_ms / 1000)
+        sheet.add(table.RULES_STALE, access.is_stale)
         sheet.add(table.KEY_KEEPER, keys.keeper is not None)
         sheet.add(table.KEYS_MISSING, keys.missing_count)
 

@@ -23,7 +23,7 @@ OnStep = Callable[[Challenge | Success | Failure], None]
 class Login:
     """From the choice of a mechanism to its outcome; the connection waits for what takes long."""
 
-    __slots__ = ("_authentication", "_connection", "_logins")
+    __slots__ = ("_authentication", "_connection", "_logins", "_mechanism")
 
     def __init__(self, connection: ClientConnection, mechanism: str) -> None:
         """Begin.
@@ -35,6 +35,7 @@ class Login:
         if logins is None or identity is None:
             raise InvariantBroken("a log-in at a port, or of a client, that has none")
         self._connection: Final = connection
+        self._mechanism: Final = mechanism
         self._logins: Final[Logins] = logins
         self._authentication: Final[Authentication] = logins.access.authenticate(
             mechanism,
@@ -98,7 +99,7 @@ class Login:
             outcome = continued(before, outcome)
         if isinstance(outcome, Failure):
             self._fail(outcome, on_step)
-        elif connection.let_in(outcome):
+        elif connection.let_in(outcome, self._mechanism):
             user = connection.identity.user if connection.identity is not None else ""
             self._logins.attempts.on_success(connection.peer_host, user)
             on_step(outcome)

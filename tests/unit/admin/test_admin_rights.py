@@ -83,6 +83,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
         None,
         (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
     ),
+    "endSessions": (
+        "DELETE",
+        "/users/nobody/sessions",
+        None,
+        (_O.ALTER, _T.CLUSTER, CLUSTER_NAME),
+    ),
     "removeSecondFactor": (
         "DELETE",
         "/users/nobody/second-factor",
@@ -94,6 +100,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[Operation, ResourceType, str]]] = {
 ANSWERS = {
     "addSecondFactor": 404,
     "removeSecondFactor": 404,
+    "endSessions": 404,
     "rewrapKeys": 400,
     "rotateKey": 400,
     "shredKey": 400,

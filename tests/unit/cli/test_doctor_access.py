@@ -146,6 +146,20 @@ def test_users_without_rules() -> None:
     assert "user-without-rules" not in found_in(with_access(users, "User:*"))
 
 
+@pytest.mark.parametrize(
+    "exposure",
+    [
+        Exposure(listeners=(listener(log_in_by="certificate"),), epoch=5),
+        Exposure(listeners=(listener(), listener(log_in_by="either")), epoch=5),
+        Exposure(listeners=(listener(),), epoch=5, has_provider=True),
+    ],
+)
+def test_names_that_come_from_elsewhere_are_not_kept_here(exposure: Exposure) -> None:
+    given = with_access([user("app")], "User:app", "User:billing", "Role:none")
+    found = found_in(with_broker(given, 1, exposure=exposure))
+    assert found == {"rule-names-nobody": ["Role:none"]}
+
+
 def test_rules_that_name_nobody() -> None:
     found = found_in(with_access([user("app")], "User:app", "User:gone", "Role:none", "User:*"))
     assert found == {"rule-names-nobody": ["Role:none", "User:gone"]}

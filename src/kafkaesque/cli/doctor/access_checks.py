@@ -24,7 +24,7 @@ def check_access(facts: Facts, limits: Limits) -> Iterator[Finding]:
     yield from _keys(facts)
     if facts.access is not None:
         yield from _users(facts.access)
-        yield from _rules(facts.access)
+        yield from _rules(facts.access, takes_others=_takes_others(facts))
 
 
 def _certificates(facts: Facts, limits: Limits) -> Iterator[Finding]:
@@ -160,11 +160,25 @@ def _users(access: AccessFacts) -> Iterator[Finding]:
         )
 
 
-def _rules(access: AccessFacts) -> Iterator[Finding]:
+def _takes_others(facts: Facts) -> bool:
+    """Whether names of users come from elsewhere: certificates, or an OpenID provider."""
+    shown = [each.exposure for each in facts.brokers if each.exposure is not None]
+    return any(
+        each.has_provider or any(one.log_in_by != "sasl" for one in each.listeners)
+        for each in shown
+    )
+
+
+def _rules(access: AccessFacts, *, takes_others: bool) -> Iterator[Finding]:
     known = {f"{USER_PREFIX}{each.name}" for each in access.users} | {*access.super_users}
     held = {f"{ROLE_PREFIX}{role}" for user in access.users for role in user.roles}
     ruled = {each.principal for each in access.rules}
-    nobody = sorted(ruled - known - held - {*_EVERYBODY})
+    nobody = sorted(
+        each
+        for each in ruled - known - held - {*_EVERYBODY}
+        # Who comes by a certificate, or by a provider's token, is nowhere kept.
+        if not (takes_others and each.startswith(USER_PREFIX))
+    )
     if nobody:
         yield Finding(
             check="rule-names-nobody",
