@@ -319,3 +319,39 @@ def read_at(servers: str, topic: str, offset: int) -> bytes | None:
         return message.value()
     finally:
         consumer.close()
+
+
+def test_old_batches_get_a_new_key_by_a_copy_of_the_topic(cluster: SealingCluster) -> None:
+    """As docs/security.md has it: keys, values, times and partitions are those of before."""
+    servers = cluster.bootstrap_servers
+    make = TopicMaker(servers)
+    old, new = (make(partitions=3, encryption="aes256-gcm") for _ in range(2))
+    sent = [
+        Sent(key=b"%d" % number, value=b"%d %s" % (number, HIDDEN), timestamp_ms=1_000 + number)
+        for number in range(60)
+    ]
+    produce(servers, old, sent, compression_type="none")
+
+    def run(*words: str, text: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkaesque.cli.app", *words, "-b", servers],
+            input=text, capture_output=True, text=True, check=False, timeout=DEADLINE_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def content(topic: str) -> list[tuple[object, ...]]:
+        found = consume_all(servers, topic)
+        return sorted(
+            (each.partition(), each.key(), each.value(), each.timestamp()) for each in found
+        )
+
+    before = content(old)
+    assert len(before) == 60
+    lines = run("consume", old, "--from-beginning", "--until-end", "--json")
+    run("publish", new, "--format", "json", "--keep-partitions", text=lines)
+    assert content(new) == before
+    run("topic", "delete", old, "--yes")
+    listed = run("key", "list")
+    assert (old in listed, new in listed) == (False, True)
+    assert files_with(cluster, HIDDEN) == []
