@@ -21,6 +21,7 @@ from kafkaesque.broker.metadata.records import (
     FeatureLevelChanged,
     GroupConfigChanged,
     PartitionsAdded,
+    QueueCreated,
     ReplicasChanged,
     TopicConfigChanged,
     TopicCreated,
@@ -118,7 +119,7 @@ class MetadataFollower:
             case TopicCreated():
                 self._tell_refused(self._topic(record.topic_id))
                 self._partitions.reconcile_soon()
-            case PartitionsAdded():
+            case PartitionsAdded() | QueueCreated():
                 self._partitions.reconcile_soon()
             case ReplicasChanged():
                 self._partitions.on_replicas_changed(GroupId(record.placement.group))

@@ -17,6 +17,7 @@ from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.group_offsets import GroupOffsetsClient
 from kafkaesque.broker.coordinators.groups import GroupCoordinators
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
+from kafkaesque.broker.coordinators.share_groups import ShareGroups
 from kafkaesque.broker.coordinators.table_hosts import TableServices
 from kafkaesque.broker.coordinators.transaction_leaders import TransactionLeaders
 from kafkaesque.broker.coordinators.transactions import TransactionCoordinators
@@ -28,6 +29,7 @@ from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
+from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
@@ -47,6 +49,9 @@ from kafkaesque.broker.peer_follower import PeerFollower
 from kafkaesque.broker.peers.greeting import Greeter
 from kafkaesque.broker.peers.link import PeerNetwork
 from kafkaesque.broker.peers.papers import Papers
+from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.queues.hosts import QueueHosts
+from kafkaesque.broker.queues.mover import Mover
 from kafkaesque.broker.replication.leader_reports import LeaderReports
 from kafkaesque.broker.replication.leader_waits import LeaderWaits
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -282,6 +287,12 @@ class BrokerParts:
             producer_ids=self.producer_ids,
             partition_leaders=self.transaction_leaders,
         )
+        self.share_groups = ShareGroups(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            controller=self.controller_client,
+            coordinators=self.group_coordinators,
+        )
         self.group_offsets = GroupOffsetsClient(
             node=self.node,
             clock=self.env.clock,
@@ -290,6 +301,7 @@ class BrokerParts:
             leaders=self.leaders,
             coordinators=self.group_coordinators,
         )
+        self._make_queues()
         #: All kinds of tables that live in partitions of a topic of their own.
         self.tables = (
             RegisteredTables(
@@ -303,6 +315,29 @@ class BrokerParts:
                 ),
             ),
         )
+
+    def _make_queues(self) -> None:
+        self.queue_hosts = QueueHosts(
+            node=self.node,
+            clock=self.env.clock,
+            disk=self.env.disk,
+            metadata=self.metadata,
+            peers=self.peers,
+            partitions=self.partitions,
+            forwarder=self.forwarder,
+            checks=self.batch_checks,
+            on_start_wanted=self.on_start_wanted,
+        )
+        self.queue_calls = QueueCalls(
+            node=self.node,
+            clock=self.env.clock,
+            caller=self.caller,
+            metadata=self.metadata,
+            leaders=self.leaders,
+            hosts=self.queue_hosts,
+        )
+        mover = Mover(clock=self.env.clock, metadata=self.metadata, calls=self.queue_calls)
+        self.queue_hosts.on_move = mover.move
 
     def _make_upkeep(self) -> None:
         clock, disk = self.env.clock, self.env.disk
@@ -446,6 +481,7 @@ class BrokerParts:
             log_starts=self.log_starts,
             parts=self.part_desk,
             tables=self.tables,
+            queues=self.queue_hosts,
         )
         self.peers.events = PeerFollower(
             node=self.node,
@@ -493,9 +529,20 @@ class BrokerParts:
                 peers=self.peers,
                 options=options,
             ),
-            groups=Groups(coordinators=self.group_coordinators, offsets=self.group_offsets),
+            groups=Groups(
+                coordinators=self.group_coordinators,
+                offsets=self.group_offsets,
+                share=self.share_groups,
+            ),
             transactions=Transactions(
                 coordinators=self.transaction_coordinators, ids=self.producer_ids
+            ),
+            queues=Queues(
+                node=self.node,
+                incarnation=self.incarnation,
+                clock=self.env.clock,
+                metadata=self.metadata,
+                calls=self.queue_calls,
             ),
             access=self._make_access(),
             keys=self.topic_keys,
@@ -575,11 +622,13 @@ class BrokerParts:
 
     def on_leadership(self, partition: Partition) -> None:
         """See `PartitionEvents`."""
+        self.queue_hosts.on_leadership(partition)
         for kind in self.tables:
             kind.tables.on_leadership(partition)
 
     def on_removed(self, partition: Partition) -> None:
         """See `PartitionEvents`."""
+        self.queue_hosts.on_removed(partition)
         for kind in self.tables:
             kind.tables.on_removed(partition)
 

@@ -8,6 +8,7 @@ from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.controller.voters import ControllerVoters
 from kafkaesque.broker.coordinators.registered_tables import RegisteredTables
 from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.queues.hosts import QueueHosts
 from kafkaesque.broker.replication.raft_driver import RaftDriver
 from kafkaesque.broker.requests.commands import (
     AdvanceStart,
@@ -21,6 +22,7 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.broker.requests.desk import OnServed, RequestDesk
 from kafkaesque.broker.requests.part_desk import PartDesk
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.upkeep.log_starts import LogStarts
 from kafkaesque.model.ids import GroupId, NodeId
 
@@ -39,6 +41,7 @@ def register_servers(
     log_starts: LogStarts,
     parts: PartDesk,
     tables: Sequence[RegisteredTables],
+    queues: QueueHosts,
 ) -> None:
     """Register the servers of all requests that there are."""
 
@@ -56,6 +59,8 @@ def register_servers(
     )
     desk.register(ForwardProduce, lambda _, request, done: forwarder.serve_produce(request, done))
     desk.register(ForwardFetch, lambda _, request, done: forwarder.serve_fetch(request, done))
+    for request in get_args(AnyQueueRequest):
+        desk.register(request, lambda _, each, done: queues.serve(each, done))
     for kind in tables:
         for register in kind.servers:
             register(desk)

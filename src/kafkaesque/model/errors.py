@@ -54,6 +54,10 @@ class GroupNotAuthorized(NotAuthorized):
     """No rule allows it with the group."""
 
 
+class QueueNotAuthorized(NotAuthorized):
+    """No rule allows it with the queue."""
+
+
 class TokenNotAuthorized(NotAuthorized):
     """No rule allows it with this user's delegation tokens."""
 
@@ -68,6 +72,14 @@ class UnknownQueue(RequestRefused):
 
 class QueueExists(RequestRefused):
     """There is a queue of this name, with other options."""
+
+
+class QueueInUse(RequestRefused):
+    """Another consumer has the queue for itself."""
+
+
+class UnknownConsumer(RequestRefused):
+    """The queue's leader does not know the consumer: it has to attach, perhaps again."""
 
 
 class UnknownTopicId(RequestRefused):

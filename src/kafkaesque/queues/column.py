@@ -47,6 +47,12 @@ class Column:
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
+    @property
+    def count(self) -> int:
+        """How many numbers are not 0."""
+        blocks = self._blocks.items()
+        return sum(self._used.get(number, len(block)) for number, block in blocks)
+
     def __getitem__(self, offset: int) -> int:
         block = self._blocks.get(offset >> _SHIFT)
         if block is None:

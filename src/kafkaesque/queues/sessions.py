@@ -30,6 +30,9 @@ class Sessions:
     def __contains__(self, session: bytes) -> bool:
         return session in self._attached
 
+    def __len__(self) -> int:
+        return len(self._attached)
+
     @property
     def is_full(self) -> bool:
         """Whether no more may attach."""

@@ -15,6 +15,7 @@ from kafkaesque.queues.arrival import arrival_of
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
 from kafkaesque.queues.engine import Engine
+from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.replay import arrive, replay, undo
 from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
 from kafkaesque.queues.snapshot import read_state, write_state
@@ -67,6 +68,17 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
             )
             for offset in islice(state.live.offsets(start), min(count_max, BROWSED_MAX))
         ]
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether messages may be appended without `admit`."""
+        policy = self.state.policy
+        return not policy.deduplication_ms and policy.overflow is not Overflow.REJECT
+
+    @property
+    def consumer_count(self) -> int:
+        """How many sessions are attached, on the leader."""
+        return 0 if self._engine is None else self._engine.session_count
 
     # -- see `ReplicatedTable`
 

@@ -15,8 +15,9 @@ that are in the log stay applied until they are cut off, because they may be com
 
 A table begins with a snapshot: what the log says of it before the first one that is found is no
 whole story, and is passed over. A leader whose table has none logs one at once. The others follow
-every `SNAPSHOT_BYTES` of decisions, or four times the size of the last one. The log has to keep all
-from the newest committed one on, and from the kind's own floor on (`start_held_at`).
+every `SNAPSHOT_BYTES` of decisions or `SNAPSHOT_RECORD_BYTES` of records, or four times the size of
+the last one. The log has to keep all from the newest committed one on, and from the kind's own
+floor on (`start_held_at`).
 
 Time is a field of what is logged. Deadlines go by the *lock time*: the leader's monotonic clock,
 which goes on at the last lock time in the log when another replica leads. A change of leaders may
@@ -39,6 +40,9 @@ UndoT = TypeVar("UndoT")
 
 #: A snapshot follows so many bytes of decisions, if the last one was not much longer.
 SNAPSHOT_BYTES = 256 * 1024
+#: It follows so many bytes of records, too, if the table follows records: until then the log keeps
+#: what the table does not need any more.
+SNAPSHOT_RECORD_BYTES = 8 * 1024 * 1024
 SNAPSHOT_FACTOR = 4
 #: A leader takes no more requests while so many of its batches are not committed.
 UNCOMMITTED_MAX = 10_000
@@ -89,6 +93,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         "_lock_base_ms",
         "_parts",
         "_ready",
+        "_record_bytes_since_snapshot",
         "_snapshot_bytes",
         "_snapshot_offset",
         "_turn_effects",
@@ -130,7 +135,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         self._applied: deque[_Applied[UndoT]] = deque()
         self._parts: list[tuple[int, bytes]] = []
         self._snapshot_offset: Offset | None = None
-        self._snapshot_bytes = self._bytes_since_snapshot = 0
+        self._snapshot_bytes = self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
         self._committed_floor: Offset | None = None
         self._decisions: list[bytes] = []
         self._turn_undos: list[UndoT] = []
@@ -221,6 +226,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             if undo is None:
                 return
             applied.undos.append(undo)
+            self._record_bytes_since_snapshot += header.size_bytes
         elif logged.table != self.number:
             return
         elif logged.kind is LoggedKind.SNAPSHOT:
@@ -382,9 +388,7 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
 
         Each is followed by `on_logged`. It is due, too, where the log has none.
         """
-        if self.is_based and self._bytes_since_snapshot < max(
-            SNAPSHOT_BYTES, SNAPSHOT_FACTOR * self._snapshot_bytes
-        ):
+        if self.is_based and not self._is_snapshot_due:
             return []
         state = self.snapshot()[1]
         pieces = [
@@ -401,6 +405,13 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
             )
             for position, piece in enumerate(pieces)
         ]
+
+    @property
+    def _is_snapshot_due(self) -> bool:
+        least = SNAPSHOT_FACTOR * self._snapshot_bytes
+        return self._bytes_since_snapshot >= max(
+            SNAPSHOT_BYTES, least
+        ) or self._record_bytes_since_snapshot >= max(SNAPSHOT_RECORD_BYTES, least)
 
     def take_ready(self) -> list[EffectT]:
         """Return the effects that may happen now, in order."""
@@ -429,7 +440,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
         parts, self._parts = self._parts, []
         state = b"".join(part for _, part in parts)
         applied.snapshot_at = Offset(parts[0][0])
-        self._snapshot_bytes, self._bytes_since_snapshot = len(state), 0
+        self._snapshot_bytes = len(state)
+        self._bytes_since_snapshot = self._record_bytes_since_snapshot = 0
         if not self.is_based:
             applied.is_base = True
             self._begin(state, logged.lock_ms, logged.wall_ms)

@@ -18,8 +18,12 @@ TOPIC_OPTIONS, BROKER_OPTIONS, GROUP_OPTIONS = 2, 4, 32
 Make = Callable[[Any, int, str], Any]
 
 
+def _records() -> bytearray:
+    return encode_batch([Record(0, 0, None, b"value", ())])
+
+
 def _produce(m: Any, version: int, name: str) -> Any:
-    data = m.PartitionProduceData(0, encode_batch([Record(0, 0, None, b"value", ())]))
+    data = m.PartitionProduceData(0, _records())
     return m.ProduceRequest(name, -1, 5000, [m.TopicProduceData(name=name, partition_data=[data])])
 
 
@@ -107,6 +111,10 @@ def _quotas(m: Any, version: int, name: str) -> Any:
     return m.AlterClientQuotasRequest([entry], validate_only=True)
 
 
+def _share_fetch(m: Any, version: int, name: str) -> Any:
+    return m.ShareFetchRequest(name, "m", 0, 0, 1, 1_000, 10, 10, topics=[])
+
+
 _MADE: dict[int, Make] = {
     K.PRODUCE: _produce,
     K.FETCH: _fetch,
@@ -178,6 +186,42 @@ _MADE: dict[int, Make] = {
     K.ALTER_USER_SCRAM_CREDENTIALS: lambda m, v, name: m.AlterUserScramCredentialsRequest(
         [m.ScramCredentialDeletion(name, 1)], []
     ),
+    K.SHARE_GROUP_HEARTBEAT: lambda m, v, name: m.ShareGroupHeartbeatRequest(
+        name, "m", 0, subscribed_topic_names=[name]
+    ),
+    K.SHARE_GROUP_DESCRIBE: lambda m, v, name: m.ShareGroupDescribeRequest([name]),
+    K.SHARE_FETCH: _share_fetch,
+    K.SHARE_ACKNOWLEDGE: lambda m, v, name: m.ShareAcknowledgeRequest(name, "m", 5, topics=[]),
+    K.DESCRIBE_SHARE_GROUP_OFFSETS: lambda m, v, name: m.DescribeShareGroupOffsetsRequest(
+        [m.DescribeShareGroupOffsetsRequestGroup(name, None)]
+    ),
+    K.ALTER_SHARE_GROUP_OFFSETS: lambda m, v, name: m.AlterShareGroupOffsetsRequest(
+        name,
+        [
+            m.AlterShareGroupOffsetsRequestTopic(
+                name, [m.AlterShareGroupOffsetsRequestPartition(0, 0)]
+            )
+        ],
+    ),
+    K.DELETE_SHARE_GROUP_OFFSETS: lambda m, v, name: m.DeleteShareGroupOffsetsRequest(
+        name, [m.DeleteShareGroupOffsetsRequestTopic(name)]
+    ),
+    K.PUT_MESSAGES: lambda m, v, name: m.PutMessagesRequest("/", name, 5_000, _records()),
+    K.TAKE_MESSAGES: lambda m, v, name: m.TakeMessagesRequest("/", name, 0, 1, 1_000),
+    K.SETTLE_MESSAGES: lambda m, v, name: m.SettleMessagesRequest(
+        "/", name, 0, [m.Claim(0, 1, 1)], timeout_ms=5_000
+    ),
+    K.ATTACH_CONSUMER: lambda m, v, name: m.AttachConsumerRequest("/", name, 1, False, 5_000),
+    K.PEEK_MESSAGES: lambda m, v, name: m.PeekMessagesRequest("/", name, 0, 1, 1_000, 5_000),
+    K.DESCRIBE_QUEUES: lambda m, v, name: m.DescribeQueuesRequest(
+        [m.QueueName("/", name)], True, 5_000
+    ),
+    K.CREATE_QUEUE: lambda m, v, name: m.CreateQueueRequest("/", name, timeout_ms=5_000),
+    K.ALTER_QUEUE: lambda m, v, name: m.AlterQueueRequest(
+        "/", name, [m.SetOption("delay.ms", "0")], 5_000
+    ),
+    K.DELETE_QUEUE: lambda m, v, name: m.DeleteQueueRequest("/", name, 5_000),
+    K.MAINTAIN_QUEUE: lambda m, v, name: m.MaintainQueueRequest("/", name, 1, name, 5_000),
     # Nothing of it may come to pass.
     K.UNREGISTER_BROKER: lambda m, v, name: m.UnregisterBrokerRequest(77),
     K.ADD_RAFT_VOTER: lambda m, v, name: m.AddRaftVoterRequest(None, 5_000, 77),

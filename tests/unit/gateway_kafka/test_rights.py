@@ -20,7 +20,14 @@ from kafkaesque.gateway.kafka.authorization import (
     make_guards,
 )
 from kafkaesque.gateway.kafka.guards import cluster as whole
-from kafkaesque.gateway.kafka.guards import configs, groups, topics, transactions
+from kafkaesque.gateway.kafka.guards import (
+    configs,
+    groups,
+    queues,
+    share_groups,
+    topics,
+    transactions,
+)
 from kafkaesque.gateway.kafka.handlers import HANDLERS
 from kafkaesque.gateway.kafka.operation_bits import (
     CLUSTER_OPERATIONS,
@@ -54,6 +61,7 @@ FORBIDDEN = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.QUEUE_AUTHORIZATION_FAILED,
 }
 #: One that exists and one that does not, equally long.
 THERE, ABSENT = "there", "absen"
@@ -95,6 +103,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     creation.validate_only = False
     assert set(all_codes(root.ask(creation))) == {0}
     found.wait(lambda: found._is_led(THERE), "the topic is led")
+    assert set(all_codes(root.ask(named_request(ApiKey.CREATE_QUEUE, 0, THERE)))) == {0}
     yield found
     found.close()
 
@@ -118,7 +127,7 @@ def test_each_api_that_is_handled_has_a_row_and_no_other() -> None:
 
 def test_an_api_without_a_row_stops_the_start() -> None:
     with pytest.raises(InvariantBroken, match="no row"):
-        make_guards([*HANDLERS, ApiKey.SHARE_FETCH])
+        make_guards([*HANDLERS, 71])
 
 
 def test_rights_to_single_resources_without_a_guard_stop_the_start(
@@ -135,6 +144,8 @@ def test_every_guard_that_a_row_names_is_there() -> None:
         "cluster": whole,
         "configs": configs,
         "groups": groups,
+        "queues": queues,
+        "share_groups": share_groups,
         "topics": topics,
         "transactions": transactions,
     }
@@ -205,7 +216,7 @@ def test_the_needs_of_the_table_are_enough(
 ) -> None:
     if key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
         versions = [9]
-    elif key == ApiKey.DELETE_TOPICS:
+    elif key in (ApiKey.DELETE_TOPICS, ApiKey.DELETE_QUEUE):
         versions = []  # See below: it would be gone.
     else:
         versions = [SUPPORTED[key].first, SUPPORTED[key].last]
@@ -230,6 +241,7 @@ def test_the_needs_of_the_table_are_enough(
 def test_a_deny_takes_each_need_away(cluster: LiveCluster, mia: Client, key: int) -> None:
     allow(cluster, "mia", O.ALL, T.TOPIC, "*")
     allow(cluster, "mia", O.ALL, T.GROUP, "*")
+    allow(cluster, "mia", O.ALL, T.QUEUE, "*")
     allow(cluster, "mia", O.ALL, T.TRANSACTIONAL_ID, "*")
     allow(cluster, "mia", O.ALL, T.CLUSTER, CLUSTER_NAME)
     for kind in {need.resource_type for need in ROWS[key].needs}:

@@ -10,6 +10,7 @@ from kafkaesque.broker.doors.configuration import Configuration
 from kafkaesque.broker.doors.groups import Groups
 from kafkaesque.broker.doors.parts import Parts
 from kafkaesque.broker.doors.publishing import Publishing
+from kafkaesque.broker.doors.queues import Queues
 from kafkaesque.broker.doors.reading import Reading
 from kafkaesque.broker.doors.topics import Topics
 from kafkaesque.broker.doors.transactions import Transactions
@@ -31,6 +32,7 @@ class Doors:
     cluster: Cluster
     topics: Topics
     publishing: Publishing
+    queues: Queues
     reading: Reading
     groups: Groups
     transactions: Transactions

@@ -16,8 +16,9 @@ import msgspec
 
 from kafkaesque.broker.controller.metadata_view import MetadataView
 from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
-from kafkaesque.broker.partitions.partition_sealing import Located, OpenedBatches
+from kafkaesque.broker.partitions.partition_sealing import Located
 from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.read_ranges import read_ranges
 from kafkaesque.broker.partitions.waiting_read import WaitingRead
 from kafkaesque.broker.peers.link import PeerNetwork, PeerNotAsked, PeerUnreachable
 from kafkaesque.broker.replication.leaders_table import LeadersTable
@@ -32,7 +33,7 @@ from kafkaesque.broker.requests.commands import (
 )
 from kafkaesque.broker.requests.retries import OnOutcome, retry
 from kafkaesque.env.clock import Clock
-from kafkaesque.env.disk import Buffer, Disk
+from kafkaesque.env.disk import Disk
 from kafkaesque.model.errors import (
     LeaderNotAvailable,
     NotEnoughReplicasAfterAppend,
@@ -258,7 +259,10 @@ class Forwarder:
             return
         end, aborted = partition.stable_range(offset)
 
-        def answer(records: bytes) -> None:
+        def on_read(records: bytes | Exception) -> None:
+            if isinstance(records, Exception):
+                on_done(StorageFailed(f"the log cannot be read: {records}"))
+                return
             on_done(
                 FetchResult(
                     records=records,
@@ -274,7 +278,7 @@ class Forwarder:
             elif isinstance(ranges, Exception):
                 on_done(StorageFailed(f"the log cannot be read: {ranges}"))
             else:
-                self._read_ranges(ranges, answer, on_done)
+                read_ranges(self._disk, ranges, on_read)
 
         bytes_max = min(request.bytes_max, FORWARD_BYTES_MAX)
         ranges = partition.read_now(offset, bytes_max, end)
@@ -282,41 +286,6 @@ class Forwarder:
             partition.read_later(offset, bytes_max, on_located, end)
         else:
             on_located(ranges)
-
-    def _read_ranges(
-        self,
-        ranges: Sequence[Located],
-        on_read: Callable[[bytes], None],
-        on_failed: OnFetched,
-    ) -> None:
-        """Read ranges one after the other, without waiting where they are in memory."""
-        pieces: list[Buffer] = []
-        left = list(ranges)
-
-        def step() -> None:
-            while left:
-                piece = left[0]
-                if isinstance(piece, OpenedBatches):
-                    pieces.append(piece)
-                    left.pop(0)
-                    continue
-                cached = piece.file.read_cached(piece.position, piece.length)
-                if cached is None:
-                    self._disk.read(piece.file, piece.position, piece.length, on_piece)
-                    return
-                pieces.append(cached)
-                left.pop(0)
-            on_read(b"".join(pieces))
-
-        def on_piece(data: bytes | Exception) -> None:
-            if isinstance(data, Exception):
-                on_failed(StorageFailed(f"the log cannot be read: {data}"))
-                return
-            pieces.append(data)
-            left.pop(0)
-            step()
-
-        step()
 
 
 def _doubt(why: object) -> RequestTimedOut:

@@ -319,7 +319,8 @@ class Partition:
             # At once, not when it is in the log: the next request of the same turn follows on it.
             self.producers.note(batch, base_offset)
             if self.tables is not None:
-                self.tables.note(batch, records, base_offset)
+                # Its offsets and its time are what the append has written into it.
+                self.tables.note(read_batch_header(records), records, base_offset)
             self._activity.messages_in += batch.last_offset_delta + 1
             self._activity.bytes_in += len(records)
         result = ProduceResult(

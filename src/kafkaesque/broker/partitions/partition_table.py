@@ -418,7 +418,8 @@ class PartitionTable:
             on_leadership=self._events.on_leadership,
             activity=self._activity,
         )
-        tables = [kind.make_host(self._clock) for kind in self.table_kinds if kind.is_for(state)]
+        kinds = [kind for kind in self.table_kinds if kind.is_for(state)]
+        tables = [kind.make_host(self._clock, state) for kind in kinds]
         if tables:
             partition.tables = PartitionTables(tables, producers.note_control)
         log.open_sealed = partition.sealing.open_one

@@ -65,7 +65,7 @@ class PartitionTableKind(Generic[RequestT, ResultT, WorkT, UndoT]):
     #: What those are told whose request is not taken, because too much is under way.
     over_bound: ResultT
 
-    def make_host(self, clock: Clock) -> "PartitionTable":
+    def make_host(self, clock: Clock, state: PartitionState) -> "PartitionTable":
         """Return a partition's table."""
         return PartitionTableHost(self, clock)
 
@@ -104,7 +104,7 @@ class PartitionTableKinds(Protocol):
     def is_for(self) -> Callable[[PartitionState], bool]:
         """Whether a partition has such a table."""
 
-    def make_host(self, clock: Clock) -> PartitionTable:
+    def make_host(self, clock: Clock, state: PartitionState) -> PartitionTable:
         """Return a partition's table."""
 
 
@@ -267,7 +267,7 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         logged = table.turn()
         if logged is not None:
             self._log(logged)
-            self._log_snapshot()
+        self._log_snapshot()
 
     def _log(self, logged: Logged) -> None:
         if self._tables is None:
@@ -345,6 +345,8 @@ class PartitionTableHost(Generic[RequestT, ResultT, WorkT, UndoT]):
         self, header: BatchHeader, data: Buffer, base_offset: Offset, logged: Logged | None
     ) -> None:
         self.table.apply(header, data, base_offset, logged)
+        # What was appended may be what somebody waits for.
+        self._ask_turn()
 
     def on_committed(self, high_watermark: Offset) -> None:
         self.table.commit(high_watermark)

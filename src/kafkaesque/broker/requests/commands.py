@@ -8,6 +8,7 @@ from kafkaesque.broker.peers.messages import PeerRequest
 from kafkaesque.broker.requests.access_commands import AccessCommand, RemovedRules
 from kafkaesque.broker.requests.client_command import ClientCommand
 from kafkaesque.broker.requests.queue_commands import QueueCommand, QueueResult
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest
 from kafkaesque.broker.requests.survivor_report import SurvivorReport
 
 
@@ -391,6 +392,7 @@ AnyPeerRequest = (
     | ForwardProduce
     | ForwardFetch
     | GroupCommand
+    | AnyQueueRequest
     | WriteMarker
     | AddToTransaction
     | ConfirmTransaction

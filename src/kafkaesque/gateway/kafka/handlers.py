@@ -9,7 +9,7 @@ from kafkaesque.gateway.kafka.context import Context
 from kafkaesque.protocols.kafka.api import ApiKey
 
 _NO_TELEMETRY = "Kafka does not name them either unless a plugin takes the clients' metrics"
-_NO_SHARE_GROUPS = "there are no share groups yet"
+_NO_SHARE_STATE = "between Kafka's brokers: here a share group's state stands in logs of its own"
 _NO_STREAMS_GROUPS = "there are no streams groups yet: Kafka Streams runs as a classic group"
 
 Handler = Callable[[Context, Call], None]
@@ -48,6 +48,23 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _later("delegation_tokens", "on_describe"),
     ApiKey.DESCRIBE_ACCESS: _later("access", "on_describe_access"),
     ApiKey.ALTER_ACCESS: _later("access", "on_alter_access"),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _later("share_groups", "on_heartbeat"),
+    ApiKey.SHARE_GROUP_DESCRIBE: _later("share_groups", "on_describe"),
+    ApiKey.SHARE_FETCH: _later("share_fetch", "on_share_fetch"),
+    ApiKey.SHARE_ACKNOWLEDGE: _later("share_fetch", "on_share_acknowledge"),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_describe"),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_alter"),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _later("share_offsets", "on_delete"),
+    ApiKey.PUT_MESSAGES: _later("queues", "on_put"),
+    ApiKey.TAKE_MESSAGES: _later("queues", "on_take"),
+    ApiKey.SETTLE_MESSAGES: _later("queues", "on_settle"),
+    ApiKey.ATTACH_CONSUMER: _later("queues", "on_attach"),
+    ApiKey.PEEK_MESSAGES: _later("queues", "on_peek"),
+    ApiKey.DESCRIBE_QUEUES: _later("queue_admin", "on_describe"),
+    ApiKey.CREATE_QUEUE: _later("queue_admin", "on_create"),
+    ApiKey.ALTER_QUEUE: _later("queue_admin", "on_alter"),
+    ApiKey.DELETE_QUEUE: _later("queue_admin", "on_delete"),
+    ApiKey.MAINTAIN_QUEUE: _later("queue_admin", "on_maintain"),
     ApiKey.METADATA: _later("metadata", "on_metadata"),
     ApiKey.DESCRIBE_CLUSTER: _later("describe", "on_describe_cluster"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _later("describe", "on_describe_topic_partitions"),
@@ -104,20 +121,13 @@ HANDLERS: Mapping[int, Handler] = {
 NOT_CARRIED_OUT: Mapping[int, str] = {
     71: _NO_TELEMETRY,  # GetTelemetrySubscriptions
     72: _NO_TELEMETRY,  # PushTelemetry
-    ApiKey.SHARE_GROUP_HEARTBEAT: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_GROUP_DESCRIBE: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_FETCH: _NO_SHARE_GROUPS,
-    ApiKey.SHARE_ACKNOWLEDGE: _NO_SHARE_GROUPS,
-    83: _NO_SHARE_GROUPS,  # InitializeShareGroupState
-    84: _NO_SHARE_GROUPS,  # ReadShareGroupState
-    85: _NO_SHARE_GROUPS,  # WriteShareGroupState
-    86: _NO_SHARE_GROUPS,  # DeleteShareGroupState
-    87: _NO_SHARE_GROUPS,  # ReadShareGroupStateSummary
+    83: _NO_SHARE_STATE,  # InitializeShareGroupState
+    84: _NO_SHARE_STATE,  # ReadShareGroupState
+    85: _NO_SHARE_STATE,  # WriteShareGroupState
+    86: _NO_SHARE_STATE,  # DeleteShareGroupState
+    87: _NO_SHARE_STATE,  # ReadShareGroupStateSummary
     88: _NO_STREAMS_GROUPS,  # StreamsGroupHeartbeat
     89: _NO_STREAMS_GROUPS,  # StreamsGroupDescribe
-    90: _NO_SHARE_GROUPS,  # DescribeShareGroupOffsets
-    91: _NO_SHARE_GROUPS,  # AlterShareGroupOffsets
-    92: _NO_SHARE_GROUPS,  # DeleteShareGroupOffsets
     93: _NO_STREAMS_GROUPS,  # StreamsGroupTopologyDescriptionUpdate
     94: "controllers are brokers: RemoveRaftVoter and UnregisterBroker do it",
 }
@@ -126,6 +136,17 @@ NOT_CARRIED_OUT: Mapping[int, str] = {
 OWN_APIS: Mapping[int, str] = {
     ApiKey.DESCRIBE_ACCESS: "users, roles, who may do what, and how a broker listens",
     ApiKey.ALTER_ACCESS: "changes users and roles",
+    ApiKey.PUT_MESSAGES: "puts messages into a queue",
+    ApiKey.TAKE_MESSAGES: "locks messages of a queue, and returns them",
+    ApiKey.SETTLE_MESSAGES: "accepts, releases or rejects messages that were taken, or extends "
+    "their locks",
+    ApiKey.ATTACH_CONSUMER: "attaches a consumer to a queue, or detaches it",
+    ApiKey.PEEK_MESSAGES: "shows messages of a queue without taking them",
+    ApiKey.DESCRIBE_QUEUES: "describes queues, and counts their messages",
+    ApiKey.CREATE_QUEUE: "creates a queue",
+    ApiKey.ALTER_QUEUE: "changes a queue's options",
+    ApiKey.DELETE_QUEUE: "deletes a queue",
+    ApiKey.MAINTAIN_QUEUE: "purges a queue, redrives it, or makes its parked messages ready",
 }
 
 #: What differs in APIs that are carried out: versions, above all, and why.

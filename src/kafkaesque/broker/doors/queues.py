@@ -1,0 +1,133 @@
+"""Queues of the cluster, from any broker: messages for one worker each."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import QueueState
+from kafkaesque.broker.metadata.queue_names import OWN_VHOST_MARK, QueueName
+from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    ConsumerName,
+    PutMessages,
+    PutResult,
+)
+from kafkaesque.env.clock import Clock
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import RequestRefused, UnknownQueue
+from kafkaesque.model.ids import NodeId, TopicId
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.records import Record
+from kafkaesque.queues import arrival
+
+ResultT = TypeVar("ResultT")
+
+
+class NewMessage(NamedTuple):
+    """A message to be put; what is not plain stands in its headers."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    #: 0 to `max.priority` of the queue; higher ones come first.
+    priority: int = 0
+    #: Messages of a group are given out one after the other, if the queue has `ordered.groups`.
+    group: bytes = b""
+    #: Unix time in milliseconds from which on it may be taken; 0: as the queue has it.
+    not_before_ms: int = 0
+    #: Unix time in milliseconds at which its life ends; 0: as the queue has it.
+    not_after_ms: int = 0
+    #: 16 bytes by which duplicates are known, if the queue has `deduplication.ms`.
+    identity: bytes = b""
+
+
+class Queues:
+    """Outcomes: a result says that what was asked is committed, a refusal that nothing was done.
+
+    `RequestTimedOut` says that nobody knows. Callbacks come once, maybe at once.
+    """
+
+    __slots__ = ("_calls", "_clock", "_incarnation", "_metadata", "_node", "_number")
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        incarnation: int,
+        clock: Clock,
+        metadata: MetadataView,
+        calls: QueueCalls,
+    ) -> None:
+        self._node = node
+        self._incarnation = incarnation
+        self._clock = clock
+        self._metadata = metadata
+        self._calls = calls
+        self._number = 0
+
+    def find(self, name: QueueName) -> QueueState:
+        """Return a queue, as far as this broker has heard.
+
+        Raises:
+            UnknownQueue: there is none of the name.
+        """
+        if name.vhost.startswith(OWN_VHOST_MARK):
+            raise UnknownQueue(f"queue {name} does not exist")
+        return self._metadata.state.queue(name)
+
+    def all(self) -> list[QueueState]:
+        """Return all queues that clients have made, by virtual host and name."""
+        queues = self._metadata.state.queues
+        own = [name for name in queues if not name.vhost.startswith(OWN_VHOST_MARK)]
+        return [queues[name] for name in sorted(own)]
+
+    def new_consumer(self) -> ConsumerName:
+        """Return a name for a consumer that is connected with this broker."""
+        self._number += 1
+        return ConsumerName(self._node, self._incarnation, self._number)
+
+    def put(
+        self,
+        log_id: TopicId,
+        messages: Sequence[NewMessage],
+        timeout_ms: int,
+        on_done: Callable[[PutResult | RequestRefused], None],
+    ) -> None:
+        """Put messages into a queue, in order; no consumer has to be there."""
+        now_ms = self._clock.wall_ms()
+        records = [
+            Record(number, now_ms, each.key, each.value, _headers_of(each))
+            for number, each in enumerate(messages)
+        ]
+        request = PutMessages(
+            log_id=log_id, records=bytes(encode_batch(records)), timeout_ms=timeout_ms
+        )
+        self._calls.ask(request, PutResult, timeout_ms, on_done)
+
+    def ask(
+        self,
+        request: AnyQueueRequest,
+        result_type: type[ResultT],
+        timeout_ms: int,
+        on_done: Callable[[ResultT | RequestRefused], None],
+    ) -> None:
+        """Ask the leader of a queue's log; see `queue_requests` for what there is."""
+        self._calls.ask(request, result_type, timeout_ms, on_done)
+
+
+def _headers_of(message: NewMessage) -> Headers:
+    """Return a message's headers, with what the queue is to know of it."""
+    own = tuple(each for each in message.headers if not each[0].startswith("kafkaesque."))
+    said: list[tuple[str, bytes | None]] = []
+    if message.priority:
+        said.append((arrival.PRIORITY, b"%d" % message.priority))
+    if message.group:
+        said.append((arrival.GROUP, message.group))
+    if message.not_before_ms:
+        said.append((arrival.NOT_BEFORE, b"%d" % message.not_before_ms))
+    if message.not_after_ms:
+        said.append((arrival.NOT_AFTER, b"%d" % message.not_after_ms))
+    if message.identity:
+        said.append((arrival.IDENTITY, message.identity))
+    return (*own, *said)

@@ -1,0 +1,210 @@
+"""Reads messages of a queue from its log, after they were given out."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_sealing import Located
+from kafkaesque.broker.partitions.read_ranges import read_ranges
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.batch import BatchHeader, scan_batches
+from kafkaesque.model.errors import KafkaesqueError, RequestRefused, StorageFailed
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.records import Record, decode_batch
+
+#: What is read at a time. Messages that are taken together mostly lie together.
+PIECE_BYTES = 64 * 1024
+#: Batches of which records are kept, because the next messages are taken from them; and their
+#: bytes. Long ones are read again.
+KEPT_MAX = 8
+KEPT_BYTES_MAX = 256 * 1024
+_DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+
+
+class Found(NamedTuple):
+    """What was read."""
+
+    records: dict[int, Record]
+    #: Offsets for which there was no room; what is in neither is not in the log.
+    left: Sequence[int]
+
+
+OnRead = Callable[[bytes | Exception], None]
+Locate = Callable[[int, OnRead], None]
+OnRecords = Callable[[Found | RequestRefused], None]
+
+
+class Bodies:
+    """Finds committed records of one log by offset."""
+
+    __slots__ = ("_kept", "_kept_bytes", "locate")
+
+    def __init__(self, locate: Locate) -> None:
+        #: Reads batches of the log from the one with an offset on.
+        self.locate = locate
+        #: By base offset: the end, the bytes, the records by offset.
+        self._kept: OrderedDict[int, tuple[int, int, dict[int, Record]]] = OrderedDict()
+        self._kept_bytes = 0
+
+    def forget(self) -> None:
+        """What was read may not stand there any more."""
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def read(self, offsets: Sequence[int], bytes_max: int, on_done: OnRecords) -> None:
+        """Return the records at rising offsets: at least one, and as many as have `bytes_max`.
+
+        Called at once if all of it is in memory.
+        """
+        _Reading(self, offsets, bytes_max, on_done).go_on()
+
+    def find(self, offset: int) -> dict[int, Record] | None:
+        """Return the records of the batch that has an offset, if they are kept."""
+        for base_offset, (end, _, records) in reversed(self._kept.items()):
+            if base_offset <= offset < end:
+                self._kept.move_to_end(base_offset)
+                return records
+        return None
+
+    def keep(self, header: BatchHeader, records: dict[int, Record]) -> None:
+        """Keep a batch's records for those that come next."""
+        size = header.size_bytes
+        if size > KEPT_BYTES_MAX or header.base_offset in self._kept:
+            return
+        self._kept[header.base_offset] = header.next_offset, size, records
+        self._kept_bytes += size
+        while len(self._kept) > KEPT_MAX or self._kept_bytes > KEPT_BYTES_MAX:
+            self._kept_bytes -= self._kept.popitem(last=False)[1][1]
+
+
+def locate_here(disk: Disk, partition: Partition, offset: int, on_read: OnRead) -> None:
+    """Read a piece of a log on this broker from an offset on."""
+
+    def on_located(ranges: Sequence[Located] | Exception) -> None:
+        if isinstance(ranges, Exception):
+            on_read(ranges)
+        else:
+            read_ranges(disk, ranges, on_read)
+
+    try:
+        ranges = partition.read_now(Offset(offset), PIECE_BYTES)
+    except KafkaesqueError as error:
+        on_read(error)
+        return
+    if ranges is None:
+        partition.read_later(Offset(offset), PIECE_BYTES, on_located)
+    else:
+        on_located(ranges)
+
+
+class _Reading:
+    """One request for records."""
+
+    __slots__ = (
+        "_at",
+        "_bodies",
+        "_found",
+        "_is_going",
+        "_is_wanted",
+        "_left",
+        "_offsets",
+        "_on_done",
+    )
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        offsets: Sequence[int],
+        bytes_max: int,
+        on_done: OnRecords,
+    ) -> None:
+        self._bodies = bodies
+        self._offsets = offsets
+        self._left = bytes_max
+        self._on_done = on_done
+        self._at = 0
+        self._found: dict[int, Record] = {}
+        #: What is in memory is read within the call: then this loops, and does not call itself.
+        self._is_going = False
+        self._is_wanted = False
+
+    def go_on(self) -> None:
+        """Take what is kept, and read what is not."""
+        self._is_wanted = True
+        if self._is_going:
+            return
+        self._is_going = True
+        while self._is_wanted:
+            self._is_wanted = False
+            self._step()
+        self._is_going = False
+
+    def _step(self) -> None:
+        while self._at < len(self._offsets):
+            offset = self._offsets[self._at]
+            records = self._bodies.find(offset)
+            if records is None:
+                self._bodies.locate(offset, self._on_read)
+                return
+            if not self._take(records, offset + 1):
+                break
+        self._finish()
+
+    def _finish(self) -> None:
+        self._on_done(Found(self._found, self._offsets[self._at :]))
+
+    def _take(self, records: dict[int, Record], end: int) -> bool:
+        """Take the wanted records before an offset; False: there is no more room."""
+        while self._at < len(self._offsets) and self._offsets[self._at] < end:
+            offset = self._offsets[self._at]
+            record = records.get(offset)
+            if record is not None:
+                size = size_of(record)
+                if self._found and size > self._left:
+                    return False
+                self._left -= size
+                self._found[offset] = record
+            self._at += 1
+        return True
+
+    def _on_read(self, data: bytes | Exception) -> None:
+        if isinstance(data, RequestRefused):
+            self._on_done(data)
+            return
+        if isinstance(data, Exception):
+            self._on_done(StorageFailed(f"the log cannot be read: {data}"))
+            return
+        if not data:
+            self._finish()  # it is committed, and not written here yet
+            return
+        before = self._at
+        for header in scan_batches(data)[0]:
+            if self._at >= len(self._offsets):
+                break
+            offset = self._offsets[self._at]
+            if header.is_control or header.next_offset <= offset:
+                continue
+            records = _decode(data, header)
+            self._bodies.keep(header, records)
+            if not self._take(records, header.next_offset):
+                self._finish()
+                return
+        if self._at == before:
+            self._at += 1  # it is not there any more
+        self.go_on()
+
+
+def _decode(data: bytes, header: BatchHeader) -> dict[int, Record]:
+    records = decode_batch(data, _DECOMPRESSED_BYTES_MAX, at=header.at)
+    return {record.offset: record for record in records}
+
+
+def size_of(record: Record) -> int:
+    """Return how many bytes a record counts for."""
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(name) + len(value or b"") for name, value in record.headers)
+        + 32
+    )

@@ -1,0 +1,105 @@
+"""Brings requests to the leader of a queue's log, from any broker."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.peers.link import PeerNotAsked, PeerUnreachable
+from kafkaesque.broker.queues.hosts import QueueHosts
+from kafkaesque.broker.replication.leaders_table import LeadersTable
+from kafkaesque.broker.requests.caller import RemoteCaller
+from kafkaesque.broker.requests.queue_requests import (
+    AnyQueueRequest,
+    MoveMessages,
+    PutMessages,
+    TakeMessages,
+)
+from kafkaesque.broker.requests.retries import LEADERLESS, OnOutcome, retry
+from kafkaesque.env.clock import Clock
+from kafkaesque.model.errors import (
+    LeaderNotAvailable,
+    RequestRefused,
+    RequestTimedOut,
+    UnknownQueue,
+)
+from kafkaesque.model.ids import NodeId, TopicId
+
+ResultT = TypeVar("ResultT")
+
+#: Doing them twice is not doing them once.
+_ONCE: Final = (PutMessages, TakeMessages)
+
+
+class QueueCalls:
+    """This broker's way to queues."""
+
+    __slots__ = ("_caller", "_clock", "_hosts", "_leaders", "_metadata", "_node")
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        clock: Clock,
+        caller: RemoteCaller,
+        metadata: MetadataView,
+        leaders: LeadersTable,
+        hosts: QueueHosts,
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._caller = caller
+        self._metadata = metadata
+        self._leaders = leaders
+        self._hosts = hosts
+
+    def ask(
+        self,
+        request: AnyQueueRequest,
+        result_type: type[ResultT],
+        timeout_ms: int,
+        on_done: OnOutcome[ResultT],
+    ) -> None:
+        """Ask the leader, and again while there is none; `on_done` may be called at once.
+
+        `RequestTimedOut` says of messages to be put or taken that it may have been done. Whatever
+        else is asked is asked again then, until there is an answer or time is up.
+        """
+
+        def attempt(left_ms: int, on_outcome: OnOutcome[ResultT]) -> None:
+            leader = self._leader(TopicId(request.log_id), request.partition)
+            if leader == self._node:
+                self._hosts.serve_here(request, result_type, on_outcome)
+            else:
+                settle = _settled(on_outcome, is_once=isinstance(request, _ONCE))
+                self._caller.ask(leader, request, result_type, left_ms, settle)
+
+        def too_late(last: RequestRefused | None) -> RequestRefused:
+            if isinstance(request, (*_ONCE, MoveMessages)) or last is None:
+                return LeaderNotAvailable(f"the queue's leader could not be reached: {last}")
+            return RequestTimedOut(f"the queue's leader has not answered: {last}")
+
+        retry(self._clock, timeout_ms, attempt, on_done, too_late, passing=LEADERLESS)
+
+    def _leader(self, log_id: TopicId, partition: int) -> NodeId:
+        queue = self._metadata.state.queues_by_log.get(log_id)
+        if queue is None or not 0 <= partition < len(queue.partitions):
+            raise UnknownQueue("the queue does not exist any more")
+        leader = self._leaders.leader(queue.partitions[partition].group)
+        if leader is None:
+            raise LeaderNotAvailable(f"queue {queue.queue} has no leader at the moment")
+        return leader
+
+
+def _settled(
+    on_outcome: OnOutcome[ResultT], *, is_once: bool
+) -> Callable[[ResultT | RequestRefused | PeerUnreachable], None]:
+    def settle(outcome: ResultT | RequestRefused | PeerUnreachable) -> None:
+        if isinstance(outcome, PeerNotAsked):
+            on_outcome(LeaderNotAvailable(str(outcome)))
+        elif isinstance(outcome, PeerUnreachable | RequestTimedOut):
+            kind = RequestTimedOut if is_once else LeaderNotAvailable
+            on_outcome(kind(f"{outcome}; it may or may not be done"))
+        else:
+            on_outcome(outcome)
+
+    return settle

@@ -1,0 +1,252 @@
+"""One queue's table on this broker, and those who ask it while its log is led here.
+
+Messages are appended as a producer's batches; the table follows them. Requests are decided at the
+end of the turn and answered at the commit. Bodies are read after that, and what does not fit into
+the answer is given back as if it had not been attempted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.options.queues import make_policy
+from kafkaesque.broker.partitions.batch_checks import BatchChecks
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.partition_tables import PartitionTableHost, PartitionTableKind
+from kafkaesque.broker.queues.bodies import Bodies, OnRead, locate_here
+from kafkaesque.broker.requests.queue_requests import ConsumerName
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeader,
+    OverBound,
+    QueueInUse,
+    RequestRefused,
+    UnknownConsumer,
+)
+from kafkaesque.model.ids import Offset
+from kafkaesque.queues import requests as r
+from kafkaesque.queues.policy import Policy
+from kafkaesque.queues.state import Undo
+from kafkaesque.queues.table import QueueTable
+from kafkaesque.tables.log_table import Instant, RequestToken
+
+#: Of the table on its partition. Logs have it: it never changes.
+TABLE_NUMBER = 1
+
+Work = r.Deliver | r.Move | r.Activate
+OnAnswer = Callable[[r.Answer], None]
+
+_OVER_BOUND = r.Refused(why=r.Refusal.OVER_BOUND)
+_NOT_LEADER = r.Refused(why=r.Refusal.NOT_LEADER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostParts:
+    """What all queues of a broker share."""
+
+    clock: Clock
+    disk: Disk
+    metadata: MetadataView
+    partitions: PartitionTable
+    forwarder: Forwarder
+    checks: BatchChecks
+    #: Told of a message that is to be appended to another queue.
+    on_move: Callable[["QueueHost", r.Move], None]
+    #: Told when a queue's log has grown, or may have become shorter.
+    on_changed: Callable[["QueueHost"], None]
+
+
+class QueueHost(PartitionTableHost[r.Request, r.Answer, Work, Undo]):
+    """See the module."""
+
+    def __init__(self, state: PartitionState, parts: HostParts) -> None:
+        kind: PartitionTableKind[r.Request, r.Answer, Work, Undo] = PartitionTableKind(
+            number=TABLE_NUMBER,
+            is_for=lambda _: True,
+            make_table=self._make_table,
+            perform=self._perform,
+            not_leader=_NOT_LEADER,
+            over_bound=_OVER_BOUND,
+        )
+        super().__init__(kind, parts.clock)
+        self.state = state
+        self.bodies = Bodies(self._locate)
+        #: Attached here since this broker leads; who is gone is detached.
+        self.consumers: dict[ConsumerName, None] = {}
+        #: Leaderships of this broker: what was begun in an earlier one is void.
+        self.leadership = 0
+        self._parts = parts
+        self._token = 0
+        #: The queue's options as they were read last, and the policy that they are.
+        self._options: Mapping[str, str] | None = None
+        self._policy = Policy()
+        #: The table's policy, if it is that of the options.
+        self._configured: Policy | None = None
+        self._is_configuring = False
+
+    def _make_table(self, number: int) -> QueueTable:
+        self.queue = QueueTable(number)
+        return self.queue
+
+    def _locate(self, offset: int, on_read: OnRead) -> None:
+        """Read messages, from an offset on."""
+        try:
+            partition = self.partition()
+        except RequestRefused as refusal:
+            on_read(refusal)
+        else:
+            locate_here(self._parts.disk, partition, offset, on_read)
+
+    # -- asking the engine
+
+    def new_token(self) -> RequestToken:
+        """Return a name for a request to the engine."""
+        self._token += 1
+        return RequestToken(self._token)
+
+    def partition(self) -> Partition:
+        """Return the log's partition, which this broker leads.
+
+        Raises:
+            NotLeader: it does not.
+            LeaderNotAvailable: it is about to.
+            StorageFailed: the disk below has failed.
+        """
+        partition = self._parts.partitions.get(self.state.group)
+        if partition is None:
+            raise NotLeader(f"the queue's log {self.state.topic} is not on this broker")
+        partition.check_leader()
+        if not self.queue.is_leading:
+            raise LeaderNotAvailable("the queue begins to be served here")
+        return partition
+
+    def admit(self, identities: list[bytes], sizes: list[int]) -> list[r.Admission]:
+        """Say of messages whether they may be appended, in this turn."""
+        return self.queue.admit(identities, sizes, self._instant())
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether messages may be appended without asking, by the policy that holds.
+
+        Raises:
+            LeaderNotAvailable: the queue's policy does not hold yet.
+        """
+        if not self.queue.is_based or not self._is_configured():
+            raise LeaderNotAvailable("the queue begins to be served here")
+        return self.queue.admits_all
+
+    @property
+    def readable_end(self) -> int:
+        """Messages before it can be read.
+
+        Raises:
+            NotLeader, LeaderNotAvailable, StorageFailed: see `partition`.
+        """
+        return self.partition().high_watermark
+
+    def seek(self, offset: int) -> None:
+        """A cursor is about to go on elsewhere.
+
+        Raises:
+            InvalidRequest: it is none.
+        """
+        raise InvalidRequest("only cursors over topics have a place to be set")
+
+    def on_wanted(self) -> None:
+        """Somebody wants messages."""
+
+    def ask_engine(self, request: r.Request, on_answer: OnAnswer) -> None:
+        """Bring a request to the engine, under the policy that the queue's options say.
+
+        Raises:
+            RequestRefused: this broker does not lead.
+        """
+        self.partition()
+        self._is_configured()
+        self.ask(request, on_answer)
+
+    def give_back(self, offsets: Sequence[int], attempts: dict[int, int]) -> None:
+        """Messages could not be handed out: they are ready again, as if not attempted."""
+        if offsets and self.queue.is_leading:
+            claims = tuple(r.Claim(each, each + 1, attempts[each]) for each in offsets)
+            self.ask(r.GiveBack(token=self.new_token(), claims=claims), lambda _: None)
+
+    # -- the policy
+
+    def configure(self) -> None:
+        """See to it that the queue's options hold."""
+        if self.queue.is_leading:
+            self._is_configured()
+
+    def _read_policy(self) -> None:
+        found = self._parts.metadata.state.queues_by_log.get(self.state.topic_id)
+        if found is not None and found.options is not self._options:
+            self._options, self._policy = found.options, make_policy(found.options)
+            self._configured = None
+
+    def _is_configured(self) -> bool:
+        self._read_policy()
+        policy = self.queue.state.policy
+        if policy is self._configured:
+            return True
+        if policy == self._policy:
+            self._configured = policy
+            return True
+        if not self._is_configuring:
+            self._is_configuring = True
+            request = r.Configure(token=self.new_token(), policy=self._policy)
+            self.ask(request, self._on_configured)
+        return False
+
+    def _on_configured(self, _: r.Answer) -> None:
+        self._is_configuring = False
+
+    # -- see `PartitionTableHost`
+
+    def _perform(self, work: Work) -> None:
+        # Those who wait for messages ask for them, here and on other brokers: nobody has credit.
+        if isinstance(work, r.Move):
+            self._parts.on_move(self, work)
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        super().on_committed(high_watermark)
+        if self.queue.is_leading:
+            self._parts.on_changed(self)
+
+    def cut(self, end_offset: Offset) -> bool:
+        self.bodies.forget()
+        return super().cut(end_offset)
+
+    def begin_at(self, start_offset: Offset) -> None:
+        self.bodies.forget()
+        super().begin_at(start_offset)
+
+    def on_following(self) -> None:
+        self.leadership += 1
+        self.consumers = {}
+        super().on_following()
+
+    def now(self) -> Instant:
+        """Return the time on both clocks."""
+        return self._instant()
+
+
+def refusal_of(answer: r.Refused) -> RequestRefused:
+    """Return what clients are told."""
+    match answer.why:
+        case r.Refusal.NOT_LEADER:
+            return NotLeader("the queue has another leader")
+        case r.Refusal.NO_SESSION:
+            return UnknownConsumer("the consumer is not attached to the queue")
+        case r.Refusal.EXCLUSIVE:
+            return QueueInUse("another consumer has the queue for itself")
+        case r.Refusal.OVER_BOUND:
+            return OverBound("too much is under way at the queue")
+        case r.Refusal.INVALID:
+            return InvalidRequest("a number is out of range")

@@ -1,0 +1,173 @@
+"""All queues whose logs are on this broker."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.cluster_state import PartitionState
+from kafkaesque.broker.metadata.topic_names import QUEUE_LOG_PREFIX
+from kafkaesque.broker.partitions.batch_checks import BatchChecks
+from kafkaesque.broker.partitions.forwarder import Forwarder
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.peers.link import PeerNetwork
+from kafkaesque.broker.queues import leader
+from kafkaesque.broker.queues.cursor_host import CursorHost
+from kafkaesque.broker.queues.host import HostParts, QueueHost
+from kafkaesque.broker.requests.queue_requests import AnyQueueRequest, ConsumerName
+from kafkaesque.broker.requests.retries import OnOutcome
+from kafkaesque.env.clock import Clock
+from kafkaesque.env.disk import Disk
+from kafkaesque.model.errors import InvalidRequest, NotLeader, RequestRefused
+from kafkaesque.model.ids import GroupId, NodeId, Offset, TopicId
+from kafkaesque.queues import requests as r
+
+#: How often logs are looked at that may give something up, and consumers that may be gone.
+SWEEP_MS: Final = 1_000
+#: Consumers of a broker that nobody hears of are gone after this.
+LOST_MS: Final = 10_000
+
+ResultT = TypeVar("ResultT")
+
+
+class QueueHosts:
+    """Opens a table for each queue's log, and finds it."""
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        clock: Clock,
+        disk: Disk,
+        metadata: MetadataView,
+        peers: PeerNetwork,
+        partitions: PartitionTable,
+        forwarder: Forwarder,
+        checks: BatchChecks,
+        on_start_wanted: Callable[[GroupId, Offset], None],
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._metadata = metadata
+        self._peers = peers
+        self._partitions = partitions
+        self._on_start_wanted = on_start_wanted
+        self._hosts: dict[tuple[TopicId, int], QueueHost] = {}
+        #: Logs that have grown since they were looked at.
+        self._changed: dict[QueueHost, None] = {}
+        self._swept_ms = clock.now_ms()
+        #: Appends dead letters; there once all parts are.
+        self.on_move: Callable[[QueueHost, r.Move], None] = _expect_no_move
+        self._parts = HostParts(
+            clock=clock,
+            disk=disk,
+            metadata=metadata,
+            partitions=partitions,
+            forwarder=forwarder,
+            checks=checks,
+            on_move=lambda host, move: self.on_move(host, move),
+            on_changed=self._note_changed,
+        )
+        partitions.table_kinds.append(self)
+
+    # -- see `PartitionTableKinds`
+
+    def is_for(self, state: PartitionState) -> bool:
+        return state.topic.startswith(QUEUE_LOG_PREFIX)
+
+    def make_host(self, clock: Clock, state: PartitionState) -> QueueHost:
+        found = self._metadata.state.queues_by_log.get(state.topic_id)
+        is_cursor = found is not None and found.source is not None
+        host = CursorHost(state, self._parts) if is_cursor else QueueHost(state, self._parts)
+        self._hosts[state.topic_id, state.partition] = host
+        return host
+
+    def on_removed(self, partition: Partition) -> None:
+        """A partition is here no more."""
+        state = partition.state
+        host = self._hosts.pop((state.topic_id, state.partition), None)
+        if host is not None:
+            self._changed.pop(host, None)
+            host.on_following()
+
+    def on_leadership(self, partition: Partition) -> None:
+        """A partition has another leader."""
+        host = self._hosts.get((partition.state.topic_id, partition.state.partition))
+        if host is not None:
+            host.configure()
+
+    # -- requests
+
+    def serve(self, request: AnyQueueRequest, on_done: Callable[[object], None]) -> None:
+        """Do what another broker asks for; `on_done` gets refusals, too."""
+        host = self._hosts.get((TopicId(request.log_id), request.partition))
+        if host is None:
+            on_done(NotLeader("the queue's log is not on this broker"))
+        else:
+            leader.serve(host, self._parts, request, on_done)
+
+    def serve_here(
+        self, request: AnyQueueRequest, result_type: type[ResultT], on_done: OnOutcome[ResultT]
+    ) -> None:
+        """Do what this broker asks for itself."""
+
+        def on_served(outcome: object) -> None:
+            if isinstance(outcome, result_type | RequestRefused):
+                on_done(outcome)
+            else:
+                on_done(InvalidRequest(f"{type(request).__name__} is not answered so"))
+
+        self.serve(request, on_served)
+
+    # -- every now and then
+
+    def on_sweep(self, now_ms: int) -> None:
+        """Give up what queues do not need; let consumers be gone whose brokers are."""
+        if now_ms < self._swept_ms + SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        changed, self._changed = self._changed, {}
+        for host in changed:
+            self._give_up(host)
+        gone: dict[tuple[int, int], bool] = {}
+        for host in self._hosts.values():
+            host.configure()
+            for consumer in [each for each in host.consumers if self._is_gone(each, gone)]:
+                self._detach(host, consumer)
+
+    def _note_changed(self, host: QueueHost) -> None:
+        self._changed[host] = None
+
+    def _give_up(self, host: QueueHost) -> None:
+        partition = self._partitions.get(host.state.group)
+        if partition is None or not partition.is_leader:
+            return
+        kept_from = partition.kept_from_offset
+        if kept_from is None:
+            return
+        # Whole segments only: each step of a log's start is told to all its replicas.
+        start = partition.log.retention_candidate(
+            self._clock.wall_ms(), 0, -1, min(kept_from, partition.settled_offset)
+        )
+        if start is not None:
+            self._on_start_wanted(host.state.group, start)
+
+    def _is_gone(self, consumer: ConsumerName, gone: dict[tuple[int, int], bool]) -> bool:
+        """Whether the broker that a consumer is connected with is another process now, or lost."""
+        key = consumer.node, consumer.incarnation
+        if key not in gone:
+            node = NodeId(consumer.node)
+            broker = self._metadata.state.brokers.get(node)
+            is_other = broker is None or broker.incarnation != consumer.incarnation
+            is_lost = node != self._node and not self._peers.was_alive(node, LOST_MS)
+            gone[key] = is_other or is_lost
+        return gone[key]
+
+    def _detach(self, host: QueueHost, consumer: ConsumerName) -> None:
+        host.consumers.pop(consumer, None)
+        token, session = host.new_token(), leader.session_of(consumer)
+        host.ask(r.Detach(token=token, session=session), lambda _: None)
+
+
+def _expect_no_move(_: QueueHost, __: r.Move) -> None:
+    """Nothing is led before all parts are there."""

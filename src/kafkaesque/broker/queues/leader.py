@@ -1,0 +1,274 @@
+"""Serves what clients and other brokers ask of the queues whose logs are led here."""
+
+from collections.abc import Callable
+
+from kafkaesque.broker.queues.bodies import Found
+from kafkaesque.broker.queues.host import HostParts, QueueHost, refusal_of
+from kafkaesque.broker.queues.putting import Moving, Putting
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.broker.requests.commands import Done
+from kafkaesque.model.errors import InvalidRequest, RequestRefused, RequestTimedOut
+from kafkaesque.model.records import Record
+from kafkaesque.queues import requests as r
+from kafkaesque.queues.decisions import Reason
+from kafkaesque.queues.state import Place
+
+#: Messages that one answer has.
+TAKEN_MAX = 10_000
+#: Bytes that one answer has, but for a single message.
+TAKEN_BYTES_MAX = 8 * 1024 * 1024
+
+#: Gets a result of the request's kind, or why it was not done; called exactly once.
+OnDone = Callable[[object], None]
+
+
+def serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_done: OnDone) -> None:
+    """Do what is asked; `on_done` gets refusals, too, and may be called at once.
+
+    `NotLeader` and `LeaderNotAvailable` say that nothing was done, or what may be done twice.
+    """
+    try:
+        _serve(host, parts, request, on_done)
+    except RequestRefused as refusal:
+        on_done(refusal)
+
+
+def _serve(host: QueueHost, parts: HostParts, request: q.AnyQueueRequest, on_done: OnDone) -> None:
+    match request:
+        case q.PutMessages():
+            Putting(host, parts.checks, request, on_done).begin()
+        case q.MoveMessages():
+            Moving(host, request, on_done).begin()
+        case q.TakeMessages():
+            _take(host, request, on_done)
+        case q.AttachConsumer():
+            _attach(host, request.consumer, on_done)
+        case q.PeekMessages():
+            _peek(host, request, on_done)
+        case q.SeekCursor():
+            host.seek(request.offset)
+            seek = r.Seek(token=host.new_token(), offset=request.offset)
+            host.ask_engine(seek, _told(on_done, _done))
+        case q.AskQueue():
+            on_done(_count(host))
+        case _:
+            asked, answer = _engine_request(host, request)
+            host.ask_engine(asked, _told(on_done, answer))
+
+
+def _engine_request(
+    host: QueueHost, request: q.AnyQueueRequest
+) -> tuple[r.Request, Callable[[r.Answer], object]]:
+    """Return what the engine is asked, and what is made of its answer."""
+    token = host.new_token()
+    match request:
+        case q.SettleMessages():
+            claims = tuple(request.claims)
+            settle = r.Settle(token=token, claims=claims, may_be_late=request.may_be_late)
+            return settle, _claims_result
+        case q.ReleaseMessages():
+            give_back = r.GiveBack(
+                token=token,
+                claims=tuple(request.claims),
+                is_failed=request.is_failed,
+                to_tail=request.to_tail,
+                delay_ms=request.delay_ms,
+            )
+            return give_back, _claims_result
+        case q.RejectMessages():
+            return r.Reject(token=token, claims=tuple(request.claims)), _claims_result
+        case q.ExtendLocks():
+            claims = tuple(request.claims)
+            return r.Extend(token=token, claims=claims, lock_ms=request.lock_ms), _claims_result
+        case q.DetachConsumer():
+            host.consumers.pop(request.consumer, None)
+            session = session_of(request.consumer)
+            return r.Detach(token=token, session=session, is_failed=request.is_failed), _done
+        case q.PurgeQueue():
+            return r.Purge(token=token), _done
+        case q.RedriveQueue():
+            return r.Redrive(token=token, target=request.target), _done
+        case q.UnparkMessages():
+            return r.Unpark(token=token), _done
+        case _:
+            raise InvalidRequest(f"{type(request).__name__} is not for the engine")
+
+
+def session_of(consumer: q.ConsumerName) -> bytes:
+    """Return what the engine calls a consumer."""
+    return b"%d.%d.%d" % consumer
+
+
+def _told(on_done: OnDone, make: Callable[[r.Answer], object]) -> Callable[[r.Answer], None]:
+    def on_answer(answer: r.Answer) -> None:
+        on_done(refusal_of(answer) if isinstance(answer, r.Refused) else make(answer))
+
+    return on_answer
+
+
+def _done(_: r.Answer) -> object:
+    return Done()
+
+
+def _claims_result(answer: r.Answer) -> object:
+    return q.ClaimsResult(list(answer.stale) if isinstance(answer, r.Done) else [])
+
+
+# -- consumers
+
+
+def _attach(host: QueueHost, consumer: q.ConsumerName, on_done: OnDone) -> None:
+    def on_answer(answer: r.Answer) -> None:
+        if isinstance(answer, r.Attached):
+            on_done(q.AttachedConsumer(answer.is_active, list(answer.claims)))
+        else:
+            host.consumers.pop(consumer, None)
+            on_done(refusal_of(answer) if isinstance(answer, r.Refused) else Done())
+
+    request = r.Attach(token=host.new_token(), session=session_of(consumer))
+    host.partition()
+    # At once: who is gone before the answer has to be known, too.
+    host.consumers[consumer] = None
+    host.ask_engine(request, on_answer)
+
+
+# -- taking
+
+
+def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
+    consumer = request.consumer
+    take = r.Take(
+        token=host.new_token(),
+        session=None if consumer is None else session_of(consumer),
+        messages_max=min(request.messages_max, TAKEN_MAX),
+        bytes_max=request.bytes_max,
+        lock_ms=request.lock_ms,
+        wait_ms=min(request.wait_ms, q.WAIT_MS_MAX),
+    )
+
+    def on_answer(answer: r.Answer) -> None:
+        if isinstance(answer, r.Taken):
+            _hand_out(host, answer.claims, request.bytes_max, on_done)
+        elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
+            # What it was given is locked until its time, or until the consumer attaches again.
+            on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
+        elif isinstance(answer, r.Refused):
+            on_done(refusal_of(answer))
+
+    host.ask_engine(take, on_answer)
+    host.on_wanted()
+
+
+def _hand_out(
+    host: QueueHost, claims: tuple[r.Claim, ...], bytes_max: int, on_done: OnDone
+) -> None:
+    """Read the bodies of messages that were given out, and answer with them."""
+    if not claims:
+        on_done(q.TakenMessages([]))
+        return
+    attempts = {
+        offset: claim.attempt for claim in claims for offset in range(claim.first, claim.end)
+    }
+    offsets = sorted(attempts)
+    leadership = host.leadership
+
+    def on_found(found: Found | RequestRefused) -> None:
+        if isinstance(found, RequestRefused):
+            host.give_back(offsets, attempts)
+            on_done(found)
+            return
+        host.give_back(found.left, attempts)
+        left = set(found.left)
+        lost = [each for each in offsets if each not in found.records and each not in left]
+        if lost and host.leadership == leadership:
+            # Given up, so that it is seen; given back it would come again and again.
+            given_up = tuple(r.Claim(each, each + 1, attempts[each]) for each in lost)
+            host.ask(r.Reject(token=host.new_token(), claims=given_up), lambda _: None)
+        on_done(
+            q.TakenMessages(
+                [
+                    _message(record, attempts[offset], _failures_before(host, offset))
+                    for offset, record in _sorted(found)
+                ]
+            )
+        )
+
+    host.bodies.read(offsets, min(bytes_max, TAKEN_BYTES_MAX), on_found)
+
+
+def _sorted(found: Found) -> list[tuple[int, Record]]:
+    return sorted(found.records.items())
+
+
+def _message(record: Record, attempt: int, failures: int) -> q.QueueMessage:
+    return q.QueueMessage(
+        offset=record.offset,
+        attempt=attempt,
+        failures=failures,
+        timestamp_ms=record.timestamp_ms,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+    )
+
+
+def _failures_before(host: QueueHost, offset: int) -> int:
+    """Return how many attempts have failed before the one that is under way."""
+    return max(0, host.queue.state.failures_of(offset) - 1)
+
+
+# -- looking
+
+
+def _peek(host: QueueHost, request: q.PeekMessages, on_done: OnDone) -> None:
+    host.partition()
+    committed = host.readable_end
+    count = max(0, min(request.messages_max, TAKEN_MAX))
+    browsed = {
+        each.offset: each
+        for each in host.queue.browse(max(0, request.start), count)
+        if each.offset < committed
+    }
+
+    def on_found(found: Found | RequestRefused) -> None:
+        if isinstance(found, RequestRefused):
+            on_done(found)
+            return
+        on_done(
+            q.PeekedMessages([_peeked(browsed[offset], each) for offset, each in _sorted(found)])
+        )
+
+    bytes_max = min(request.bytes_max, TAKEN_BYTES_MAX)
+    host.bodies.read(list(browsed), bytes_max, on_found)
+
+
+def _peeked(browsed: r.Browsed, record: Record) -> q.PeekedMessage:
+    failures = browsed.failures - (browsed.place is Place.IN_FLIGHT)
+    return q.PeekedMessage(
+        place=browsed.place.name.lower().replace("_", "-"),
+        not_before_ms=browsed.not_before_ms,
+        not_after_ms=browsed.not_after_ms,
+        message=_message(record, browsed.attempts, max(0, failures)),
+    )
+
+
+def _count(host: QueueHost) -> q.QueueCounts:
+    partition, state = host.partition(), host.queue.state
+    first = state.live.first()
+    return q.QueueCounts(
+        ready=state.ready_count,
+        delayed=state.delayed.count,
+        in_flight=state.flight_count,
+        parked=state.parked.count,
+        moving=len(state.moving),
+        consumers=host.queue.consumer_count,
+        floor=state.floor,
+        end=state.end,
+        has_begun=state.seek_count > 0,
+        oldest_ms=0 if first is None else state.ages.arrived_ms(first),
+        arrived=state.arrived_count,
+        removed={reason.name.lower(): state.removed[reason] for reason in Reason},
+        log_start=partition.log_start_offset,
+        log_end=partition.log.end_offset,
+        log_bytes=partition.log.size_bytes,
+    )

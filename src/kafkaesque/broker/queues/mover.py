@@ -1,0 +1,224 @@
+"""Appends dead letters, and what is redriven, to the queues that they go to: each once.
+
+Theory of operation. The source has numbered what goes to a target, and asks for it again, in order,
+whenever it has another leader. Every message travels as a batch of its own, under a producer id
+that is made of the source's and the target's logs; so the target's log knows what it has. One
+request at a time goes to a target: what it has not taken is sent again before anything after it.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaesque.broker.controller.metadata_view import MetadataView
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.queues.bodies import Found, size_of
+from kafkaesque.broker.queues.calls import QueueCalls
+from kafkaesque.broker.queues.host import QueueHost
+from kafkaesque.broker.requests.queue_requests import MovedResult, MoveMessages
+from kafkaesque.env.clock import Clock
+from kafkaesque.model.batch_encoder import BatchOptions, encode_batch
+from kafkaesque.model.errors import InvalidTopic, RequestRefused, UnknownQueue
+from kafkaesque.model.ids import TopicId
+from kafkaesque.model.kernel_types import Headers
+from kafkaesque.model.records import Record
+from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import IDENTITY, NOT_AFTER, NOT_BEFORE, group_of
+from kafkaesque.queues.decisions import Reason
+
+#: Why a message was given up, once for each time: JSON.
+DEATH: Final = "kafkaesque.death"
+#: So often a message may be given up before it stays where it is.
+HOPS_MAX: Final = 64
+#: Messages that one request has, and their bytes.
+MOVED_MAX: Final = 64
+MOVED_BYTES_MAX: Final = 4 * 1024 * 1024
+TIMEOUT_MS: Final = 10_000
+AGAIN_MS: Final = 500
+#: Producer ids of queues are from here on: the controllers give out no such ones.
+_PRODUCER_IDS: Final = 1 << 61
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What goes from one queue to another, in order."""
+
+    host: QueueHost
+    target: str
+    leadership: int
+    moves: deque[r.Move] = field(default_factory=deque)
+    is_busy: bool = False
+
+
+class Mover:
+    """See the module."""
+
+    __slots__ = ("_calls", "_clock", "_lanes", "_metadata")
+
+    def __init__(self, *, clock: Clock, metadata: MetadataView, calls: QueueCalls) -> None:
+        self._clock = clock
+        self._metadata = metadata
+        self._calls = calls
+        self._lanes: dict[tuple[QueueHost, str], _Lane] = {}
+
+    def move(self, host: QueueHost, move: r.Move) -> None:
+        """Append a message where it goes, after those before it."""
+        lane = self._lanes.get((host, move.target))
+        if lane is None or lane.leadership != host.leadership:
+            lane = _Lane(host, move.target, host.leadership)
+            self._lanes[host, move.target] = lane
+        lane.moves.append(move)
+        if not lane.is_busy:
+            lane.is_busy = True
+            # More of the same turn may follow.
+            self._clock.call_soon(lambda: self._go_on(lane))
+
+    def _go_on(self, lane: _Lane) -> None:
+        if lane.leadership != lane.host.leadership or not lane.moves:
+            lane.is_busy = False
+            if self._lanes.get((lane.host, lane.target)) is lane:
+                del self._lanes[lane.host, lane.target]
+            return
+        source = self._metadata.state.queues_by_log.get(lane.host.state.topic_id)
+        if source is None:
+            self._later(lane)
+            return
+        name = QueueName(source.queue.vhost, lane.target)
+        target = self._metadata.state.queues.get(name)
+        if target is None:
+            self._give_up(lane, len(lane.moves))
+            return
+        self._read(lane, source.queue, target.topic_id)
+
+    def _read(self, lane: _Lane, source: QueueName, target_log: TopicId) -> None:
+        moves = _rising(lane.moves)
+        offsets = [move.offset for move in moves]
+
+        def on_found(found: Found | RequestRefused) -> None:
+            if isinstance(found, RequestRefused):
+                self._later(lane)
+            else:
+                self._send(lane, source, target_log, moves, found)
+
+        lane.host.bodies.read(offsets, MOVED_BYTES_MAX, on_found)
+
+    def _send(
+        self,
+        lane: _Lane,
+        source: QueueName,
+        target_log: TopicId,
+        moves: list[r.Move],
+        found: Found,
+    ) -> None:
+        left, size = set(found.left), 0
+        batches: list[bytes] = []
+        producer_id = _producer_id(lane.host.state.topic_id, target_log)
+        for move in moves:
+            record = found.records.get(move.offset)
+            if move.offset in left:
+                break
+            if record is None or _hops(record) >= HOPS_MAX:
+                if not batches:
+                    self._give_up(lane, 1)
+                    return
+                break
+            size += size_of(record)
+            if batches and size > MOVED_BYTES_MAX:
+                break
+            batches.append(self._batch(record, source, move, producer_id))
+        if not batches:
+            self._later(lane)
+            return
+        request = MoveMessages(log_id=target_log, batches=batches, timeout_ms=TIMEOUT_MS)
+        self._calls.ask(
+            request, MovedResult, TIMEOUT_MS, lambda outcome: self._on_sent(lane, outcome)
+        )
+
+    def _batch(self, record: Record, source: QueueName, move: r.Move, producer_id: int) -> bytes:
+        now_ms = self._clock.wall_ms()
+        headers = _headers(record.headers, source, move, now_ms)
+        moved = Record(0, now_ms, record.key, record.value, headers)
+        options = BatchOptions(
+            producer_id=producer_id, producer_epoch=0, base_sequence=move.sequence % 2**31
+        )
+        return bytes(encode_batch([moved], options))
+
+    def _on_sent(self, lane: _Lane, outcome: MovedResult | RequestRefused) -> None:
+        if isinstance(outcome, UnknownQueue | InvalidTopic):
+            # The target is gone, or was made again: the next try finds out which.
+            self._later(lane)
+        elif isinstance(outcome, RequestRefused) or not outcome.count:
+            self._later(lane)
+        else:
+            self._report(
+                lane,
+                outcome.count,
+                lambda offsets: r.Moved(token=lane.host.new_token(), offsets=offsets),
+            )
+
+    def _give_up(self, lane: _Lane, count: int) -> None:
+        """There is no way for the first messages: they are parked."""
+        self._report(
+            lane, count, lambda offsets: r.NotMoved(token=lane.host.new_token(), offsets=offsets)
+        )
+
+    def _report(
+        self, lane: _Lane, count: int, make: Callable[[tuple[int, ...]], r.Moved | r.NotMoved]
+    ) -> None:
+        offsets = tuple(lane.moves[number].offset for number in range(count))
+
+        def on_answer(answer: r.Answer) -> None:
+            if isinstance(answer, r.Refused):
+                self._later(lane)
+                return
+            for _ in range(count):
+                lane.moves.popleft()
+            self._go_on(lane)
+
+        try:
+            lane.host.ask_engine(make(offsets), on_answer)
+        except RequestRefused:
+            self._later(lane)
+
+    def _later(self, lane: _Lane) -> None:
+        self._clock.call_later(AGAIN_MS, lambda: self._go_on(lane))
+
+
+def _rising(moves: deque[r.Move]) -> list[r.Move]:
+    """Return the first ones, as long as their offsets rise: so they can be read in order."""
+    rising: list[r.Move] = []
+    for move in moves:
+        if len(rising) >= MOVED_MAX or (rising and move.offset <= rising[-1].offset):
+            break
+        rising.append(move)
+    return rising
+
+
+def _producer_id(source: TopicId, target: TopicId) -> int:
+    return _PRODUCER_IDS | group_of(source + target) & (_PRODUCER_IDS - 1)
+
+
+def _hops(record: Record) -> int:
+    return sum(name == DEATH for name, _ in record.headers)
+
+
+def _headers(headers: Headers, source: QueueName, move: r.Move, now_ms: int) -> Headers:
+    """Return the headers of a message where it arrives: it waits no more, and its life is over."""
+    kept = [each for each in headers if each[0] not in (NOT_BEFORE, NOT_AFTER, IDENTITY)]
+    if move.reason is not Reason.REDRIVEN:
+        kept.append((DEATH, _death(source, move, now_ms)))
+    return tuple(kept)
+
+
+def _death(source: QueueName, move: r.Move, now_ms: int) -> bytes:
+    said = {
+        "queue": source.name,
+        "vhost": source.vhost,
+        "reason": move.reason.name.lower(),
+        "attempts": move.attempts,
+        "offset": move.offset,
+        "at_ms": now_ms,
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()

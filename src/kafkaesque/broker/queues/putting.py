@@ -1,0 +1,232 @@
+"""Appending messages to a queue, at the leader of its log."""
+
+from collections.abc import Callable, Sequence
+
+from kafkaesque.broker.partitions.batch_checks import BatchChecks, LongCheck
+from kafkaesque.broker.queues.host import QueueHost, refusal_of
+from kafkaesque.broker.requests.commands import ProduceResult
+from kafkaesque.broker.requests.queue_requests import (
+    MovedResult,
+    MoveMessages,
+    PutMessages,
+    PutResult,
+)
+from kafkaesque.model.batch import BatchHeader, read_batch_header
+from kafkaesque.model.batch_encoder import encode_batch
+from kafkaesque.model.errors import NotLeader, RequestRefused, RequestTimedOut
+from kafkaesque.model.record_errors import InvalidRecord
+from kafkaesque.model.records import Record, decode_batch
+from kafkaesque.queues import requests as r
+from kafkaesque.queues.arrival import IDENTITY
+from kafkaesque.queues.requests import Verdict
+
+#: A message for which there is no room.
+FULL = -1
+_BYTES_MAX = 64 * 1024 * 1024
+
+OnPut = Callable[[PutResult | RequestRefused], None]
+OnMoved = Callable[[MovedResult | RequestRefused], None]
+
+
+class Putting:
+    """One request to append messages.
+
+    A refusal says that nothing was appended; `RequestTimedOut` that nobody knows.
+    """
+
+    __slots__ = ("_checks", "_host", "_offsets", "_on_done", "_records", "_timeout_ms")
+
+    def __init__(
+        self, host: QueueHost, checks: BatchChecks, request: PutMessages, on_done: OnPut
+    ) -> None:
+        self._host = host
+        self._checks = checks
+        self._records = bytearray(request.records)
+        self._timeout_ms = request.timeout_ms
+        self._on_done = on_done
+        #: Where each message is; None: where the appended batch will say.
+        self._offsets: list[int | None] = []
+
+    def begin(self) -> None:
+        """Append what may be.
+
+        Raises:
+            RequestRefused: nothing was appended.
+        """
+        header = read_batch_header(self._records)
+        if header.is_compressed or header.is_control or header.producer_id >= 0:
+            raise InvalidRecord("messages for a queue come in a plain batch without compression")
+        self._append(None)
+
+    def _append(self, checked: LongCheck | None) -> None:
+        partition = self._host.partition()
+        if not self._host.admits_all:
+            before = self._records
+            self._admit()
+            if self._records is not before:
+                checked = None
+            if not self._records:
+                self._confirm_without_append()
+                return
+        header = read_batch_header(self._records)
+        check = partition.produce(
+            self._records,
+            acks=-1,
+            timeout_ms=self._timeout_ms,
+            on_done=lambda outcome: self._on_appended(header, outcome),
+            checked=checked,
+        )
+        if check is not None:
+            self._checks.run(check, lambda: self._append_checked(check))
+
+    def _append_checked(self, check: LongCheck) -> None:
+        try:
+            self._append(check)
+        except RequestRefused as refusal:
+            self._on_done(refusal)
+
+    def _admit(self) -> None:
+        """Ask the engine for each message, and keep those that may be appended."""
+        records = decode_batch(self._records, _BYTES_MAX)
+        identities = [_identity_of(record) for record in records]
+        sizes = [len(record.key or b"") + len(record.value or b"") for record in records]
+        admissions = self._host.admit(identities, sizes)
+        kept = [
+            record._replace(offset=number)
+            for number, record in enumerate(
+                record
+                for record, admission in zip(records, admissions, strict=True)
+                if admission.verdict is Verdict.ADMITTED
+            )
+        ]
+        offsets = _places(admissions)
+        # A batch that was thinned out before, and checked off the loop, is thinned out once more.
+        self._offsets = _merged(self._offsets, offsets) if self._offsets else offsets
+        if len(kept) < len(records):
+            self._records = encode_batch(kept) if kept else bytearray()
+
+    def _confirm_without_append(self) -> None:
+        """All were duplicates, or there was no room: say so when the originals are committed."""
+
+        def on_answer(answer: r.Answer) -> None:
+            if isinstance(answer, r.Refused):
+                self._on_done(refusal_of(answer))
+            else:
+                self._on_done(PutResult([FULL if each is None else each for each in self._offsets]))
+
+        self._host.ask_engine(r.Settle(token=self._host.new_token(), claims=()), on_answer)
+
+    def _on_appended(self, header: BatchHeader, outcome: ProduceResult | RequestRefused) -> None:
+        if isinstance(outcome, RequestTimedOut):
+            self._on_done(outcome)
+        elif isinstance(outcome, RequestRefused):
+            self._on_done(RequestTimedOut(f"{outcome}; the messages may be in the queue"))
+        elif self._offsets:
+            self._on_done(PutResult(_filled(self._offsets, outcome.base_offset)))
+        else:
+            base_offset = outcome.base_offset
+            self._on_done(PutResult(list(range(base_offset, base_offset + header.record_count))))
+
+
+def _identity_of(record: Record) -> bytes:
+    for name, value in record.headers:
+        if name == IDENTITY and value is not None and len(value) == 16:
+            return value
+    return b""
+
+
+def _places(admissions: Sequence[r.Admission]) -> list[int | None]:
+    """Return where each message is; None where it is to be appended, -2 and less for its twin."""
+    places: list[int | None] = []
+    for admission in admissions:
+        if admission.verdict is Verdict.ADMITTED:
+            places.append(None)
+        elif admission.verdict is Verdict.FULL:
+            places.append(FULL)
+        elif admission.twin >= 0:
+            places.append(-2 - admission.twin)
+        else:
+            places.append(admission.original)
+    return places
+
+
+def _merged(before: list[int | None], after: list[int | None]) -> list[int | None]:
+    """Return places of all messages, where `after` has those of the ones that were to be appended.
+
+    Twins in `after` are counted among these.
+    """
+    wanted = [number for number, place in enumerate(before) if place is None]
+    merged = list(before)
+    for number, place in zip(wanted, after, strict=True):
+        is_twin = place is not None and place <= -2
+        merged[number] = -2 - wanted[-2 - place] if is_twin and place is not None else place
+    return merged
+
+
+def _filled(places: list[int | None], base_offset: int) -> list[int]:
+    """Return offsets: those that were to be appended stand in order from the base offset on."""
+    filled: list[int] = []
+    next_offset = base_offset
+    for place in places:
+        if place is None:
+            filled.append(next_offset)
+            next_offset += 1
+        elif place <= -2:
+            filled.append(filled[-2 - place])
+        else:
+            filled.append(place)
+    return filled
+
+
+class Moving:
+    """One request to append messages that come from another queue, each once.
+
+    They have the producer id of the two queues. What is below the next sequence is there already.
+    """
+
+    __slots__ = ("_host", "_on_done", "_request")
+
+    def __init__(self, host: QueueHost, request: MoveMessages, on_done: OnMoved) -> None:
+        self._host = host
+        self._request = request
+        self._on_done = on_done
+
+    def begin(self) -> None:
+        """Append one after the other; the first that is refused ends it.
+
+        Raises:
+            RequestRefused: the first was refused.
+        """
+        # A limit that the queue has is its publishers': these messages are in the cluster already.
+        _ = self._host.admits_all
+        count = 0
+        for batch in self._request.batches:
+            try:
+                self._append(bytearray(batch))
+            except RequestRefused:
+                if not count:
+                    raise
+                break
+            count += 1
+        self._answer_at_commit(count)
+
+    def _append(self, batch: bytearray) -> None:
+        partition, header = self._host.partition(), read_batch_header(batch)
+        expected = partition.producers.next_sequence(header.producer_id, header.producer_epoch)
+        if (header.base_sequence - expected) % 2**31 >= 2**30:
+            return
+        if partition.produce(batch, acks=0, timeout_ms=0, on_done=_ignore) is not None:
+            raise InvalidRecord("a message that is moved comes in a plain batch")
+
+    def _answer_at_commit(self, count: int) -> None:
+        def on_answer(answer: r.Answer) -> None:
+            if isinstance(answer, r.Refused):
+                self._on_done(NotLeader("the queue has another leader"))
+            else:
+                self._on_done(MovedResult(count))
+
+        self._host.ask_engine(r.Settle(token=self._host.new_token(), claims=()), on_answer)
+
+
+def _ignore(_: object) -> None:
+    """The commit of what was appended is asked for otherwise."""

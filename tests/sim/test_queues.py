@@ -1,0 +1,156 @@
+"""Queues in brokers: any broker serves any queue, and a leader that dies takes nothing with it."""
+
+import json
+
+from kafkaesque.broker.doors.queues import NewMessage
+from kafkaesque.broker.queues.mover import DEATH
+from kafkaesque.broker.requests import queue_requests as q
+from kafkaesque.model.errors import UnknownConsumer
+from tests.sim.queue_scenario import QUEUE, QueueScenario, values
+
+
+def test_a_message_goes_to_one_worker_from_whichever_broker() -> None:
+    queues = QueueScenario(1)
+    names = queues.running()
+    for number, name in enumerate(names):
+        queues.put(b"%d" % number, broker=name)
+    taken = [message for name in names for message in queues.take(broker=name)]
+    assert sorted(map(bytes, filter(None, values(taken)))) == [b"0", b"1", b"2"]
+    assert queues.take(10) == []
+    assert queues.done(*taken, broker=queues.follower()) == []
+    assert queues.done(*taken, broker=queues.follower()) == [each.claim for each in taken]
+    counts = queues.counts()
+    assert (counts.ready, counts.in_flight, counts.removed["settled"]) == (0, 0, 3)
+
+
+def test_who_waits_is_served_when_a_message_comes() -> None:
+    queues = QueueScenario(2)
+    outcomes: list[object] = []
+    request = q.TakeMessages(log_id=queues.queue().topic_id, bytes_max=1_000_000, wait_ms=20_000)
+    door = queues.broker(queues.follower()).doors.queues
+    door.ask(request, q.TakenMessages, 30_000, outcomes.append)
+    queues.loop.run_for(3_000)
+    assert outcomes == []
+    queues.put(b"at last")
+    queues.loop.run_for(100)
+    (taken,) = outcomes
+    assert isinstance(taken, q.TakenMessages)
+    assert values(taken.messages) == [b"at last"]
+
+
+def test_a_lock_ends_and_the_attempt_is_counted() -> None:
+    queues = QueueScenario(3, {"visibility.timeout.ms": "1000"})
+    queues.put(b"one")
+    (first,) = queues.take()
+    queues.loop.run_for(1_500)
+    (again,) = queues.take()
+    assert (first.attempt, again.attempt, again.failures) == (1, 2, 1)
+    assert queues.done(first) == [first.claim]
+    assert queues.done(again) == []
+
+
+def test_a_leader_dies_and_no_lock_ends_and_no_attempt_is_forgotten() -> None:
+    queues = QueueScenario(4, {"visibility.timeout.ms": "60000"})
+    queues.put(*(b"%d" % number for number in range(10)))
+    (failed,) = queues.take()
+    assert queues.fail(failed) == []
+    taken = queues.take(4)
+    assert (taken[0].offset, taken[0].failures) == (failed.offset, 1)
+    settled = queues.take(1)
+    assert queues.done(*settled) == []
+    queues.kill(queues.queue_leader())
+    queues.loop.run_for(5_000)  # who asks at once may hear that nobody knows
+    left = queues.take(10, wait_ms=5_000)
+    assert values(left) == [b"5", b"6", b"7", b"8", b"9"]
+    assert queues.done(*taken, *left) == []
+    assert queues.counts().removed["settled"] == 10
+
+
+def test_dead_letters_go_to_their_queue_once_with_their_reason() -> None:
+    queues = QueueScenario(5)
+    queues.create("dead")
+    queues.create("work", {"delivery.limit": "2", "dead.letter.queue": "dead"})
+    queues.put(NewMessage(b"poison", key=b"k", headers=(("a", b"1"),)), b"good", name="work")
+    for _ in range(2):
+        queues.fail(*queues.take(1, name="work"), name="work")
+    (dead,) = queues.take(5, name="dead", wait_ms=5_000)
+    headers = dict(dead.headers)
+    assert (dead.value, dead.key, headers["a"]) == (b"poison", b"k", b"1")
+    death = json.loads(headers[DEATH] or b"")
+    assert (death["queue"], death["reason"], death["attempts"]) == ("work", "attempts", 2)
+    assert values(queues.take(5, name="work")) == [b"good"]
+    counts = queues.counts("work")
+    assert (counts.moving, counts.parked) == (0, 0)
+
+
+def test_a_dead_letter_without_a_queue_is_parked() -> None:
+    queues = QueueScenario(6, {"delivery.limit": "1"})
+    queues.put(b"poison")
+    queues.fail(*queues.take())
+    assert queues.counts().parked == 1
+    peeked = queues.ask(q.PeekMessages(log_id=queues.queue().topic_id), q.PeekedMessages)
+    assert [(each.place, each.message.value) for each in peeked.messages] == [("parked", b"poison")]
+
+
+def test_duplicates_are_confirmed_and_dropped() -> None:
+    queues = QueueScenario(7, {"deduplication.ms": "300000"})
+    one, other = b"1" * 16, b"2" * 16
+    first = queues.put(NewMessage(b"a", identity=one), NewMessage(b"twin", identity=one))
+    again = queues.put(
+        NewMessage(b"b", identity=one), NewMessage(b"c", identity=other), NewMessage(b"d")
+    )
+    assert first[0] == first[1] == again[0] < again[1] < again[2]
+    assert queues.put(NewMessage(b"e", identity=other)) == [again[1]]
+    assert values(queues.take(10)) == [b"a", b"c", b"d"]
+
+
+def test_a_full_queue_refuses_the_publisher() -> None:
+    queues = QueueScenario(8, {"max.length": "2", "overflow": "reject-publish"})
+    offsets = queues.put(b"a", b"b", b"c")
+    assert [offset >= 0 for offset in offsets] == [True, True, False]
+    assert queues.put(b"d") == [-1]
+    queues.done(*queues.take(1))
+    assert queues.put(b"e")[0] >= 0
+    assert values(queues.take(5)) == [b"b", b"e"]
+
+
+def test_consumers_of_a_broker_that_is_gone_lose_what_they_have() -> None:
+    queues = QueueScenario(9)
+    name = queues.follower()
+    consumer = queues.broker(name).doors.queues.new_consumer()
+    log_id = queues.queue().topic_id
+    refusal = queues.try_to(
+        q.TakeMessages(log_id=log_id, bytes_max=1_000, consumer=consumer), q.TakenMessages
+    )
+    assert isinstance(refusal, UnknownConsumer)
+    queues.ask(q.AttachConsumer(log_id=log_id, consumer=consumer), q.AttachedConsumer)
+    queues.put(b"mine")
+    assert values(queues.take(consumer=consumer, lock_ms=0)) == [b"mine"]
+    assert queues.take() == []
+    queues.kill(name)
+    other = queues.running()[0]
+    (again,) = queues.take(broker=other, wait_ms=60_000)
+    assert (again.value, again.failures) == (b"mine", 1)
+
+
+def test_what_does_not_fit_into_an_answer_is_given_back() -> None:
+    queues = QueueScenario(10)
+    queues.put(*(bytes([number]) * 1_000 for number in range(10)))
+    taken = queues.take(10, bytes_max=3_500)
+    assert len(taken) == 3
+    left = queues.take(10)
+    assert len(left) == 7
+    assert {each.failures for each in left} == {0}
+
+
+def test_logs_give_up_what_is_settled() -> None:
+    queues = QueueScenario(11)
+    body = bytes(100_000)
+    for _ in range(60):
+        queues.put(*([body] * 8))
+        queues.done(*queues.take(8))
+    queues.loop.run_for(5_000)
+    counts = queues.counts()
+    assert counts.log_start > 0
+    assert counts.log_bytes < 40_000_000
+    assert QUEUE not in {topic.name for topic in queues.any().state.topics.values()}
