@@ -336,7 +336,12 @@ class BrokerParts:
             leaders=self.leaders,
             hosts=self.queue_hosts,
         )
-        mover = Mover(clock=self.env.clock, metadata=self.metadata, calls=self.queue_calls)
+        mover = Mover(
+            clock=self.env.clock,
+            metadata=self.metadata,
+            calls=self.queue_calls,
+            forwarder=self.forwarder,
+        )
         self.queue_hosts.on_move = mover.move
 
     def _make_upkeep(self) -> None:

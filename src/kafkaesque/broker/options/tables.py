@@ -24,6 +24,9 @@ LONG = OptionType.LONG
 LIST = OptionType.LIST
 STRING = OptionType.STRING
 
+#: A topic option: share groups may write there what they give up.
+DEAD_LETTERS_ALLOWED = "errors.deadletterqueue.group.enable"
+
 DAY_MS = 24 * 60 * 60 * 1000
 
 #: What is above its bound would be refused or cut off later, by whom it was not set.
@@ -97,6 +100,12 @@ TOPIC_OPTIONS = OptionTable(
             broker_name="min.insync.replicas",
             doc="With acks=all a write is refused when fewer replicas are in sync, and committed "
             "when the majority and at least this many have it.",
+        ),
+        Option(
+            name=DEAD_LETTERS_ALLOWED,
+            type=BOOLEAN,
+            default=False,
+            doc="Whether share groups may write here what they give up (KIP-1191).",
         ),
         Option(
             name="retention.bytes",
