@@ -10,7 +10,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.queues import requests as r
 from kafkaesque.queues.policy import Overflow, Policy, Sharing
 from kafkaesque.queues.requests import Claim, Move, Request, Verdict
-from kafkaesque.queues.snapshot import live_runs
+from kafkaesque.queues.snapshot import live_in
 from kafkaesque.queues.table import QueueTable
 from kafkaesque.tables import replicated
 from kafkaesque.tables.log_table import Instant, RequestToken, Respond
@@ -453,7 +453,7 @@ class Cluster:
         for entry in rest:
             logged = read_logged(read_batch_header(entry.data), entry.data)
             if logged is not None and logged.kind is LoggedKind.SNAPSHOT and not logged.parts_left:
-                named = {o for run in live_runs(logged.part) for o in range(*run)}
+                named = set(live_in(logged.part).offsets())
                 lost = [o for o in whole.state.live.offsets() if o < entry.base_offset]
                 assert named.issuperset(lost), "a snapshot calls dead what lives"
 
