@@ -25,8 +25,13 @@ ResultT = TypeVar("ResultT")
 class QueueScenario(Scenario):
     """Three brokers and a queue."""
 
-    def __init__(self, seed: int, options: dict[str, str] | None = None) -> None:
-        super().__init__(seed, SimOptions())
+    def __init__(
+        self,
+        seed: int,
+        options: dict[str, str] | None = None,
+        sim_options: SimOptions | None = None,
+    ) -> None:
+        super().__init__(seed, sim_options)
         self.create(QUEUE, options)
 
     # -- the cluster

@@ -462,9 +462,10 @@ class GroupLog(ReadableLog):
         Durable whenever a checkpoint is made; if that is lost, the run is made again.
         """
         if result.end_offset <= self._cleaning.closed_end:
-            self._cleaning.state = CleanState(
-                result.end_offset, result.horizon_ms, result.live_count, result.new_bytes
-            )
+            state = CleanState(result.end_offset, result.horizon_ms)
+            if result.live_count >= 0:
+                state = state._replace(live_count=result.live_count, live_bytes=result.new_bytes)
+            self._cleaning.state = state
             self._cleaning.held_offset = result.held_offset
             self._bench.dirty_logs[self] = None
 
