@@ -1,6 +1,7 @@
 """What a queue's log takes on disk behind a message that stays at its head, on each replica."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -8,12 +9,11 @@ from kafkaesque.broker.metadata import queue_planner
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.queues import hosts
 from kafkaesque.broker.requests import queue_requests as q
-from kafkaesque.model.ids import Offset
 from kafkaesque.sim.options import SimOptions
 from kafkaesque.storage import live_plan
 from kafkaesque.tables import replicated
-from kafkaesque.tables.replicated import ReplicatedTable
-from tests.sim.queue_scenario import QueueScenario
+from tests.sim.queue_scenario import QUEUE, QueueScenario
+from tests.sim.scenario import Scenario
 
 #: What a log may take besides twice what lives: what came since the last snapshot but one, what is
 #: not worth a run, and segments that are not closed.
@@ -34,6 +34,8 @@ class Poisoned(QueueScenario):
         self.count = self.settled = 0
         #: By offset what was put and is not settled.
         self.kept: dict[int, bytes] = {}
+        #: All that was ever put.
+        self.bodies: dict[int, bytes] = {}
         self.held: list[q.QueueMessage] = []
         self.state = self.queue().partitions[0]
         self.put_next(1)
@@ -45,7 +47,9 @@ class Poisoned(QueueScenario):
 
     def put_next(self, count: int) -> None:
         bodies = [self.body() for _ in range(count)]
-        self.kept.update(zip(self.put(*bodies), bodies, strict=True))
+        put = dict(zip(self.put(*bodies), bodies, strict=True))
+        self.kept.update(put)
+        self.bodies.update(put)
 
     def hold(self, messages: list[q.QueueMessage]) -> None:
         for each in messages:
@@ -66,8 +70,7 @@ class Poisoned(QueueScenario):
                 del self.kept[each.offset]
 
     def partition_of(self, name: str) -> Partition:
-        broker = self.broker(name)
-        found = broker.partitions.get(self.hosted(name).state.group)
+        found = self.broker(name).partitions.get(self.state.group)
         assert found is not None
         return found
 
@@ -76,6 +79,9 @@ class Poisoned(QueueScenario):
         group = self.state.group
         found = None if broker is None else broker.partitions.get(group)
         return found is not None and found.replica is not None
+
+    def is_leading(self, name: str) -> bool:
+        return self.is_open(name) and self.partition_of(name).is_leader
 
     def come_back(self, name: str) -> None:
         """Start a broker again, and wait until it has all."""
@@ -123,6 +129,23 @@ class Poisoned(QueueScenario):
         assert found == self.kept
 
 
+def cut_power_of_a_majority(scenario: Scenario, keeper: str, leaders: Callable[[], bool]) -> None:
+    """Two lose power and go on together; the third lives, and hears of them again later."""
+    others = [name for name in scenario.cluster.names if name != keeper]
+    wire = scenario.world.wire
+    for name in others:
+        wire.block(name, keeper)
+        wire.block(keeper, name)
+        scenario.world.machines[name].cut_power()
+    scenario.loop.run_for(300)
+    for name in others:
+        scenario.boot(name)
+    scenario.loop.run_until(leaders, 60_000)
+    for name in others:
+        wire.unblock(name, keeper)
+        wire.unblock(keeper, name)
+
+
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is small, as brokers' own segments here."""
@@ -144,7 +167,26 @@ def test_disk_is_bounded_by_what_lives_on_each_replica(seed: int, keeps_every: i
         queues.check_bodies(name)
 
 
-def test_nothing_is_removed_that_a_replica_lacks_and_all_of_it_when_it_is_back() -> None:
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_what_came_after_the_snapshot_stays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots are rarer than segments: most of what is closed is behind the newest one."""
+    monkeypatch.setattr(replicated, "SNAPSHOT_RECORD_BYTES", 48 * 1024)
+    queues = Poisoned(seed)
+    for _ in range(6):
+        queues.churn(20)
+        queues.put_next(30)
+        queues.loop.run_for(1_500)
+        queues.churn(4)
+    queues.loop.run_until(queues.is_even, 60_000)
+    queues.check_states()
+    queues.check_bodies(queues.follower())
+
+
+@pytest.mark.parametrize("write_caching", ["false", "true"])
+def test_nothing_is_removed_that_a_replica_lacks_and_all_of_it_when_it_is_back(
+    write_caching: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(queue_planner.LOG_CONFIGS, "write.caching", write_caching)
     queues = Poisoned(4, keeps_every=10)
     queues.churn(20)
     away = queues.follower()
@@ -211,7 +253,7 @@ def test_the_leader_changes_in_the_midst_of_a_run() -> None:
     queues.check_bodies(queues.queue_leader())
 
 
-@pytest.mark.parametrize("seed", range(10, 14))
+@pytest.mark.parametrize("seed", range(10, 13))
 def test_brokers_die_and_lose_power_again_and_again(seed: int) -> None:
     queues = Poisoned(seed, keeps_every=9)
     for _ in range(8):
@@ -230,3 +272,43 @@ def test_brokers_die_and_lose_power_again_and_again(seed: int) -> None:
     queues.check_states()
     queues.check_bodies(queues.queue_leader())
     assert queues.findings.anomalies == []
+
+
+def test_a_replica_whose_snapshot_a_majority_has_lost_does_not_lead_before_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With `write.caching` two lose power, and take what the third had cleaned by from its log."""
+    monkeypatch.setitem(queue_planner.LOG_CONFIGS, "write.caching", "true")
+    queues = Poisoned(20, keeps_every=10)
+    keeper = queues.queue_leader()
+    others = [name for name in queues.running() if name != keeper]
+    for name in others:
+        queues.broker(name).options.values["log.cleaner.enable"] = False
+    queues.churn(40)
+    for name in others:
+        queues.broker(name).store.request_checkpoint()
+    queues.loop.run_for(1_000)
+    queues.churn(100)
+    queues.loop.run_for(3_000)
+    log = queues.partition_of(keeper).log
+    cleaned_to, bodies = log.clean_state.end_offset, dict(queues.bodies)
+    cut_power_of_a_majority(queues, keeper, lambda: any(queues.is_leading(name) for name in others))
+    queues.loop.run_until(lambda: all(map(queues.is_open, others)), 60_000)
+    queues.loop.run_until(lambda: queues.is_even() and not queues.partition_of(keeper).is_leader)
+    assert log.end_offset < cleaned_to, "what it had cleaned by is gone"
+    assert queues.hosted(keeper).queue.is_incomplete
+    queues.loop.run_for(3_000)
+    leader = queues.partition_of(queues.queue_leader()).replica
+    assert leader is not None
+    leader.core.transfer_leadership(queues.broker(keeper).node)
+    leader.driver.touch(leader)
+    queues.loop.run_until(lambda: queues.is_leading(keeper), 10_000)
+    queues.loop.run_until(lambda: queues.leads(others[0], QUEUE) or queues.leads(others[1], QUEUE))
+    assert queues.hosted(keeper).queue.is_incomplete
+    live = queues.hosted(queues.queue_leader()).queue.state.live
+    queues.kept = {offset: bodies[offset] for offset in live.offsets()}
+    queues.held = []
+    queues.churn(30)
+    queues.come_to_rest()
+    queues.check_states()
+    assert not queues.hosted(keeper).queue.is_incomplete
