@@ -200,7 +200,8 @@ class ReplicatedTable(Generic[RequestT, EffectT, UndoT]):
     def _live_in(self, state: bytes) -> OffsetRanges | None:
         """Return which records before a snapshot live by it; all others are never needed again.
 
-        None: the kind does not say. What is dead by one snapshot is so by all that follow.
+        None: the kind does not say. What is dead by one snapshot is so by all that follow, so what
+        may come to live yet, as with an open transaction, lives.
         """
         return None
 
