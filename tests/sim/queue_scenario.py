@@ -28,9 +28,14 @@ class QueueScenario(Scenario):
     """Three brokers and a queue."""
 
     def __init__(
-        self, seed: int, options: dict[str, str] | None = None, *, brokers: int = 3
+        self,
+        seed: int,
+        options: dict[str, str] | None = None,
+        sim_options: SimOptions | None = None,
+        *,
+        brokers: int = 3,
     ) -> None:
-        super().__init__(seed, SimOptions(brokers=brokers))
+        super().__init__(seed, sim_options or SimOptions(brokers=brokers))
         self.create(QUEUE, options)
 
     # -- the cluster

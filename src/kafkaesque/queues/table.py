@@ -11,6 +11,7 @@ from kafkaesque.model.batch import BatchHeader
 from kafkaesque.model.buffers import Buffer
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.live_offsets import OffsetRanges
 from kafkaesque.queues.arrival import arrival_of
 from kafkaesque.queues.context import Context
 from kafkaesque.queues.decisions import Decision, read_decision, write_decision
@@ -18,7 +19,7 @@ from kafkaesque.queues.engine import Engine
 from kafkaesque.queues.policy import Overflow
 from kafkaesque.queues.replay import arrive, replay, undo
 from kafkaesque.queues.requests import Admission, Browsed, Effect, Request
-from kafkaesque.queues.snapshot import read_state, write_state
+from kafkaesque.queues.snapshot import live_in, read_state, write_state
 from kafkaesque.queues.state import State, Undo
 from kafkaesque.tables.log_table import Instant
 from kafkaesque.tables.replicated import ReplicatedTable
@@ -113,6 +114,13 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
             return None
         first = self.state.live.first()
         return None if first is None else Offset(first)
+
+    @property
+    def _may_have_holes(self) -> bool:
+        return self._has_own_log
+
+    def _live_in(self, state: bytes) -> OffsetRanges | None:
+        return live_in(state) if self._has_own_log else None
 
     def _decide(self, request: Request) -> None:
         self._leading_engine().handle(request)
