@@ -1,0 +1,120 @@
+"""Looks into brokers for what their tables of queues say: on each replica the same as its log.
+
+*Tables that differ*: two replicas with the same committed log; *another table than the log says*;
+*a message in no place, or in two*; *a snapshot that leaves something out*: the log from the newest
+one on gives another state.
+"""
+
+from typing import Final
+
+from kafkaesque.broker.broker import Broker
+from kafkaesque.broker.metadata.queue_names import QueueName
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.queues.host import TABLE_NUMBER, QueueHost
+from kafkaesque.broker.replication.stored_batches import replay
+from kafkaesque.model.ids import Offset
+from kafkaesque.queues.state import Place, State
+from kafkaesque.queues.table import QueueTable
+from kafkaesque.sim.clients.findings import Findings
+from kafkaesque.sim.cluster import SimCluster
+from kafkaesque.tables.logged import LoggedKind, read_logged
+
+
+class QueueReplicas:
+    """See the module."""
+
+    def __init__(
+        self, cluster: SimCluster, findings: Findings, vhost: str, names: list[str]
+    ) -> None:
+        self._cluster: Final = cluster
+        self._findings: Final = findings
+        self._names: Final = [QueueName(vhost, name) for name in names]
+
+    def look(self) -> None:
+        """Compare the replicas whose logs are committed, and what each of them says."""
+        for name in self._names:
+            seen: dict[int, tuple[str, bytes]] = {}
+            for machine, broker in self._cluster.trusted():
+                found = _find(broker, name)
+                if found is None or not found[0].queue.is_based:
+                    continue
+                table = found[0].queue
+                self._check_places(f"{machine} of {name}", table.state)
+                if table.committed_offset == table.end_offset:
+                    end, state = table.snapshot()
+                    other, known = seen.setdefault(end, (machine, state))
+                    if known != state:
+                        self._note(f"tables of {name} differ at {end}: {other} and {machine}")
+
+    def check(self) -> None:
+        """Compare each replica with its own log."""
+        with self._cluster.unhindered():
+            for name in self._names:
+                for machine, broker in self._cluster.trusted():
+                    found = _find(broker, name)
+                    if found is not None:
+                        self._check_log(f"{machine} of {name}", *found)
+
+    def _check_log(self, where: str, host: QueueHost, partition: Partition) -> None:
+        if not host.queue.is_based:
+            self._note(f"{where} has lost the table")
+            return
+        state = host.queue.snapshot()[1]
+        start = partition.log_start_offset
+        if _replayed(partition, start) != state:
+            self._note(f"{where} has another table than its log says")
+        newest = _newest_snapshot(partition, start)
+        if newest is not None and _replayed(partition, newest) != state:
+            self._note(f"{where}: the snapshot at {newest} leaves something out")
+
+    def _check_places(self, where: str, state: State) -> None:
+        placed = (
+            state.ready_count
+            + state.delayed.count
+            + state.flight_count
+            + state.parked.count
+            + len(state.moving)
+        )
+        offsets = list(state.live.offsets())
+        if placed != len(offsets):
+            self._note(f"{where} has {placed} messages in places, and {len(offsets)} that live")
+        lost = [each for each in offsets if state.place_of(each) is Place.NOWHERE]
+        if lost:
+            self._note(f"{where}: messages live and are nowhere: {lost[:5]}")
+        if state.floor != (offsets[0] if offsets else state.end):
+            self._note(f"{where} begins at {state.floor}, not at {offsets[:1]}")
+
+    def _note(self, what: str) -> None:
+        self._findings.note(f"queues: {what}")
+
+
+def _find(broker: Broker, name: QueueName) -> tuple[QueueHost, Partition] | None:
+    queue = broker.state.queues.get(name)
+    if queue is None:
+        return None
+    partition = broker.partitions.get(queue.partitions[0].group)
+    if partition is None or partition.replica is None or partition.tables is None:
+        return None
+    hosts = [each for each in partition.tables.all if isinstance(each, QueueHost)]
+    return (hosts[0], partition) if hosts else None
+
+
+def _replayed(partition: Partition, start: int) -> bytes:
+    table = QueueTable(TABLE_NUMBER, Offset(start))
+    for header, data in replay(partition.log, Offset(start)):
+        table.apply(header, data, Offset(header.base_offset), read_logged(header, data))
+        table.commit(Offset(header.next_offset))
+    return table.snapshot()[1]
+
+
+def _newest_snapshot(partition: Partition, start: Offset) -> int | None:
+    """Return where the newest snapshot begins that is whole."""
+    newest = begun = None
+    for header, data in replay(partition.log, start):
+        logged = read_logged(header, data)
+        if logged is None or logged.kind is not LoggedKind.SNAPSHOT:
+            continue
+        begun = header.base_offset if begun is None else begun
+        if not logged.parts_left:
+            newest, begun = begun, None
+    return newest
