@@ -278,9 +278,9 @@ class _Run:
             writers.history.check()
         if self._pipeline is not None:
             self._pipeline.check()
-        for load in (self._unclean, self._queues):
-            if load is not None:
-                load.check()
+        for each in (self._unclean, self._queues):
+            if each is not None:
+                each.check()
         self._witness.look()
 
     def _boot(self, machine: Machine) -> None:

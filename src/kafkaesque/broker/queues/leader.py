@@ -148,7 +148,7 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
 
     def on_answer(answer: r.Answer) -> None:
         if isinstance(answer, r.Taken):
-            _hand_out(host, answer.claims, request.bytes_max, on_done)
+            _hand_out(host, answer, request.bytes_max, on_done)
         elif isinstance(answer, r.Refused) and answer.why is r.Refusal.NOT_LEADER:
             # What it was given is locked until its time, or until the consumer attaches again.
             on_done(RequestTimedOut("the queue has another leader; messages may have been taken"))
@@ -159,17 +159,16 @@ def _take(host: QueueHost, request: q.TakeMessages, on_done: OnDone) -> None:
     host.on_wanted()
 
 
-def _hand_out(
-    host: QueueHost, claims: tuple[r.Claim, ...], bytes_max: int, on_done: OnDone
-) -> None:
+def _hand_out(host: QueueHost, taken: r.Taken, bytes_max: int, on_done: OnDone) -> None:
     """Read the bodies of messages that were given out, and answer with them."""
-    if not claims:
+    if not taken.claims:
         on_done(q.TakenMessages([]))
         return
     attempts = {
-        offset: claim.attempt for claim in claims for offset in range(claim.first, claim.end)
+        offset: claim.attempt for claim in taken.claims for offset in range(claim.first, claim.end)
     }
     offsets = sorted(attempts)
+    excused = dict(taken.excused)
     leadership = host.leadership
 
     def on_found(found: Found | RequestRefused) -> None:
@@ -187,7 +186,9 @@ def _hand_out(
         on_done(
             q.TakenMessages(
                 [
-                    _message(record, attempts[offset], _failures_before(host, offset))
+                    _message(
+                        record, attempts[offset], attempts[offset] - 1 - excused.get(offset, 0)
+                    )
                     for offset, record in _sorted(found)
                 ]
             )
@@ -210,11 +211,6 @@ def _message(record: Record, attempt: int, failures: int) -> q.QueueMessage:
         value=record.value,
         headers=tuple(record.headers),
     )
-
-
-def _failures_before(host: QueueHost, offset: int) -> int:
-    """Return how many attempts have failed before the one that is under way."""
-    return max(0, host.queue.state.failures_of(offset) - 1)
 
 
 # -- looking

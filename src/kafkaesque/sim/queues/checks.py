@@ -257,7 +257,7 @@ class QueueChecks:
                         self._note(f"group in two hands: {_show(one)} and {_show(other)}")
 
     def _check_drained(self, spec: QueueSpec) -> None:
-        """What waits, and comes to one consumer when nothing else goes on, has the queue's order."""
+        """What waits comes in the queue's order, to one consumer when nothing else goes on."""
         ranks = [
             [self._rank(spec, each) for each in answer]
             for answer in self._history.drained.get(spec.name, [])

@@ -148,7 +148,7 @@ class QueueHistory:
 
     def note_deliveries(self, deliveries: list[Delivery], *, is_drain: bool = False) -> None:
         """Messages came with one answer."""
-        self.deliveries += deliveries
+        self.deliveries.extend(deliveries)
         if is_drain and deliveries:
             self.drained.setdefault(deliveries[0].queue, []).append(deliveries)
 

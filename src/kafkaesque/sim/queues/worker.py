@@ -1,4 +1,4 @@
-"""Workers of queues: they settle what they take, or give it back, or sleep over it, or die of it."""
+"""Workers of queues: they settle what they take, or give it back, or sleep over it, or die."""
 
 from collections.abc import Callable
 from typing import Final
