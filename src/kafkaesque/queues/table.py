@@ -96,7 +96,8 @@ class QueueTable(ReplicatedTable[Request, Effect, Undo]):
     def _follow(self, header: BatchHeader, data: Buffer, base_offset: Offset) -> Undo | None:
         if not self._has_own_log:
             return None
-        changes = arrive(self.state, arrival_of(header, data, base_offset))
+        # The queue's time may be ahead of the clock that stamped the batch: a message is no older.
+        changes = arrive(self.state, arrival_of(header, data, base_offset, self.wall_ms))
         if self._engine is not None:
             self._engine.has_arrivals = True
         return changes
