@@ -19,6 +19,9 @@ from kafkaesque.sim.clients.findings import Findings
 from kafkaesque.sim.cluster import SimCluster
 from kafkaesque.tables.logged import LoggedKind, read_logged
 
+#: A state, to be compared.
+Shown = tuple[object, ...]
+
 
 class QueueReplicas:
     """See the module."""
@@ -33,7 +36,7 @@ class QueueReplicas:
     def look(self) -> None:
         """Compare the replicas whose logs are committed, and what each of them says."""
         for name in self._names:
-            seen: dict[int, tuple[str, bytes]] = {}
+            seen: dict[int, tuple[str, Shown]] = {}
             for machine, broker in self._cluster.trusted():
                 found = _find(broker, name)
                 if found is None or not found[0].queue.is_based:
@@ -41,7 +44,7 @@ class QueueReplicas:
                 table = found[0].queue
                 self._check_places(f"{machine} of {name}", table.state)
                 if table.committed_offset == table.end_offset:
-                    end, state = table.snapshot()
+                    end, state = table.end_offset, shown(table.state)
                     other, known = seen.setdefault(end, (machine, state))
                     if known != state:
                         self._note(f"tables of {name} differ at {end}: {other} and {machine}")
@@ -59,7 +62,7 @@ class QueueReplicas:
         if not host.queue.is_based:
             self._note(f"{where} has lost the table")
             return
-        state = host.queue.snapshot()[1]
+        state = shown(host.queue.state)
         start = partition.log_start_offset
         if _replayed(partition, start) != state:
             self._note(f"{where} has another table than its log says")
@@ -99,12 +102,32 @@ def _find(broker: Broker, name: QueueName) -> tuple[QueueHost, Partition] | None
     return (hosts[0], partition) if hosts else None
 
 
-def _replayed(partition: Partition, start: int) -> bytes:
+def shown(state: State) -> Shown:
+    """Return all that a state says, by its parts and not by how it is written."""
+    messages = [
+        (
+            offset,
+            state.place_of(offset),
+            *(column[offset] for column in (state.owners, state.attempts, state.excused)),
+            *(column[offset] for column in (state.sizes, state.parked, state.ready.priorities)),
+            *(times[offset] for times in (state.locks, state.delayed, state.expiry)),
+            state.group_order.groups[offset],
+            state.moving.get(offset),
+        )
+        for offset in state.live.offsets()
+    ]
+    counts = (state.end, state.arrived_count, state.arrived_bytes, state.waiting_bytes)
+    tables = (dict(state.sequences), dict(state.sessions), list(state.removed), state.policy)
+    flight = (state.flight_count, state.flight_bytes, dict(state.group_order.held))
+    return (messages, counts, tables, flight, state.identities.count)
+
+
+def _replayed(partition: Partition, start: int) -> Shown:
     table = QueueTable(TABLE_NUMBER, Offset(start))
     for header, data in replay(partition.log, Offset(start)):
         table.apply(header, data, Offset(header.base_offset), read_logged(header, data))
         table.commit(Offset(header.next_offset))
-    return table.snapshot()[1]
+    return shown(table.state)
 
 
 def _newest_snapshot(partition: Partition, start: Offset) -> int | None:
